@@ -1,0 +1,37 @@
+# make demo | test | check | lint | bench: each sets up what it needs and costs nothing when run again.
+PYTHON ?= python3
+FAISS ?= cpu
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test check lint setup clean
+
+demo: $(READY)
+	$(BIN)/keystone demo
+
+test: lint
+	$(BIN)/pytest
+
+check: lint
+	$(BIN)/pytest -m "not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: $(READY)
+
+# The packages, a Java runtime where the machine has none, and ranx's kernels, compiled once for all runs.
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(FAISS),dev]'
+	$(BIN)/python -m indexing.java || test -n "$$JAVA_HOME" || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(FAISS),dev,java]'
+	$(BIN)/python -m indexing.java
+	$(BIN)/python -W ignore -m runs.evaluate
+	touch $@
+
+clean:
+	rm -rf .venv demo-out out

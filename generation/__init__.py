@@ -1,0 +1,1 @@
+"""Queries from narratives and cited answers from documents."""

@@ -1,0 +1,28 @@
+"""Which queries a narrative makes: decomposed question, topic and expanded topic together (paper, section 2.1)."""
+
+from generation.types import Understanding
+from retrieval.types import Query, Topic
+
+
+def compose(understanding: Understanding, question_weight: int = 1) -> list[Query]:
+    """The queries of one narrative, numbered from 1.
+
+    BM25 gets the question, `question_weight` times, then the topic and its variants, so that each of those
+    counts 1 / `question_weight` of a question's word; the embedding model gets the question and the topic.
+    """
+    context = [part for part in (understanding.topic, *understanding.variants) if part]
+    return [
+        Query(
+            topic_id=understanding.topic_id,
+            id=f"{understanding.topic_id}-{number}",
+            question=question,
+            sparse_text=" ".join([question] * question_weight + context),
+            dense_text=f"{question} {understanding.topic}".strip(),
+        )
+        for number, question in enumerate(understanding.questions, start=1)
+    ]
+
+
+def whole(topic: Topic) -> Query:
+    """The narrative itself as a query, number 0: the paper's baseline run, or one more query beside the others."""
+    return Query(topic.id, f"{topic.id}-0", topic.narrative, topic.narrative, topic.narrative)

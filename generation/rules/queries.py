@@ -1,0 +1,139 @@
+"""Queries from a narrative by rule: decomposition, topic extraction and topic expansion without a model.
+
+The rule twins of Keystone-Docs RAG, section 2.1: same inputs, same contract, no model's work.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+from generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, content_words, words
+from indexing.segments import sentences
+
+Frequency = Callable[[str], int]
+"""In how many documents of the corpus a word occurs."""
+
+_ASKS = "|".join(INTERROGATIVES)
+_BORDER = re.compile(
+    rf"\s*[;\u2014:]\s+|\s+--?\s+|,?\s+(?:and|or|but)\s+(?:also\s+)?(?=(?:{_ASKS})\b)|,\s*(?=(?:{_ASKS})\b)"
+    r"|,?\s+(?:as\s+well\s+as|along\s+with)\s+|,\s*(?:and|but|or|plus)\s+|,\s*(?=including\b|especially\b)",
+    re.IGNORECASE,
+)
+_COMMA = re.compile(r",\s+(?:(?:and|or|but|plus)\s+)?")
+_LEADING = re.compile(r"^(?:and|or|but|also|including|especially|particularly|plus|then|so)[\s,]+", re.I)
+_AUXILIARY = re.compile(r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b", re.IGNORECASE)
+
+MINIMUM_WORDS = 2
+"""Content words that a clause needs to be a question of its own."""
+
+LONG_CLAUSE = 16
+"""Words above which a clause is an enumeration to be cut at its commas."""
+
+
+def decompose(narrative: str) -> tuple[str, ...]:
+    """Single-facet questions of a narrative, in its order, distinct in any case; at least one.
+
+    Sentences are cut into clauses at semicolons, question words and coordinations, long clauses at commas;
+    phrases like "I want to know" are dropped; a clause with fewer than two content words stays with the one
+    before it.
+    """
+    questions: list[str] = []
+    for start, end in sentences(narrative):
+        for clause in _cut(narrative[start:end], _BORDER):
+            parts = _cut(clause, _COMMA) if len(clause.split()) > LONG_CLAUSE else [clause]
+            questions += [_question(bare) for bare in map(_bare, parts) if content_words(bare)]
+    distinct = {" ".join(question.lower().split()): question for question in reversed(questions)}
+    return tuple(reversed(distinct.values())) or (narrative.strip(),)
+
+
+def _cut(text: str, border: re.Pattern[str]) -> list[str]:
+    pieces: list[tuple[int, int]] = []
+    start = 0
+    for end, after in [match.span() for match in border.finditer(text)] + [(len(text), len(text))]:
+        if pieces and len(content_words(text[start:end])) < MINIMUM_WORDS:
+            pieces[-1] = (pieces[-1][0], end)
+        else:
+            pieces.append((start, end))
+        start = after
+    if len(pieces) > 1 and len(content_words(text[slice(*pieces[0])])) < MINIMUM_WORDS:
+        pieces[:2] = [(pieces[0][0], pieces[1][1])]
+    return [text[start:end] for start, end in pieces]
+
+
+def _bare(clause: str) -> str:
+    bare, before = " ".join(clause.split()).strip(" ,;:.!?"), None
+    while bare != before:
+        before = bare
+        bare = LEAD_IN.sub("", _LEADING.sub("", bare), count=1)
+    return bare
+
+
+def _question(bare: str) -> str:
+    first = bare.split(" ", 1)[0].lower()
+    if first in INTERROGATIVES or _AUXILIARY.match(bare):
+        return f"{bare[0].upper()}{bare[1:]}?"
+    return f"How {bare}?" if first == "to" else f"What about {bare}?"
+
+
+def extract_topic(narrative: str, frequency: Frequency, documents: int) -> str:
+    """The phrase of one to three adjacent content words that matters most, only words of the narrative.
+
+    A word is worth its idf among the corpus's `documents` times the square of its count in the narrative, a
+    phrase the sum of its words over the root of their number; ties go to the earlier one. Empty if there is
+    no content word.
+    """
+    counts = Counter(content_words(narrative))
+
+    def worth(word: str) -> float:
+        return counts[word] ** 2 * math.log((documents + 1) / (frequency(word) + 0.5)) if frequency(word) else 0.0
+
+    weights = {word: worth(word) for word in counts}
+    best, best_worth = "", -1.0
+    for run in _content_runs(narrative):
+        for start in range(len(run)):
+            for end in range(start + 1, min(start + 3, len(run)) + 1):
+                phrase = run[start:end]
+                value = sum(weights[word.lower()] for word in phrase) / math.sqrt(len(phrase))
+                if value > best_worth + 1e-9:
+                    best, best_worth = " ".join(phrase), value
+    return best
+
+
+def _content_runs(text: str) -> list[list[str]]:
+    runs: list[list[str]] = []
+    for piece in re.split(r"[^\w\s'\u2019-]+", text):
+        run: list[str] = []
+        for word in words(piece):
+            if word.lower() in STOP_WORDS or len(word) < 2:
+                runs.append(run)
+                run = []
+            else:
+                run.append(word)
+        runs.append(run)
+    return [run for run in runs if run]
+
+
+def expand_topic(
+    narrative: str, feedback: Sequence[str], frequency: Frequency, documents: int, variants: int
+) -> tuple[str, ...]:
+    """The `variants` words that best tell the feedback documents (texts, best first) from the corpus.
+
+    Positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents. Words of
+    the narrative, stop words and short words are left out, and words that share their first six letters with
+    an earlier one.
+    """
+    known = {word[:6] for word in content_words(narrative)}
+    weights: dict[str, float] = defaultdict(float)
+    for text in feedback:
+        for word, count in Counter(content_words(text)).items():
+            if word.isalpha() and len(word) > 2 and word[:6] not in known:
+                weights[word] += 1 + math.log(count)
+    likely = sorted(weights, key=lambda word: (-weights[word], word))[: 20 * variants]
+    worth = {word: weights[word] * math.log((documents + 1) / (frequency(word) + 0.5)) for word in likely}
+    chosen: list[str] = []
+    for word in sorted(likely, key=lambda word: (-worth[word], word)):
+        if len(chosen) < variants and word[:6] not in known:
+            chosen.append(word)
+            known.add(word[:6])
+    return tuple(chosen)

@@ -1,0 +1,1 @@
+"""Documents: reading corpora, segments, embeddings, indexes and the document store."""

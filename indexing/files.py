@@ -1,0 +1,94 @@
+"""Files that are read line by line and that appear whole or not at all."""
+
+import gzip
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from indexing.errors import UserError
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a plain or gzip file for reading; `UserError` if it is not there."""
+    try:
+        return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file with their numbers from 1, without their ends."""
+    number = 0
+    try:
+        with open_binary(path) as file:
+            for number, line in enumerate(file, start=1):
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start} of the line") from error
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path}: cannot be read beyond line {number}: {error}") from error
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file with their line numbers; blank lines are skipped."""
+    for number, line in lines(path):
+        if not line.strip():
+            continue
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise UserError(f"{path}:{number}: not JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise UserError(f"{path}:{number}: expected a JSON object, found {type(record).__name__}")
+        yield number, record
+
+
+@contextmanager
+def written(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that takes its name only when the block ends without an error."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with beside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill that takes its name only when the block ends without an error."""
+    beside = path.with_name(f".{path.name}.partial")
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        yield beside
+        beside.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def digest(value: Any) -> str:
+    """A key for a value made of JSON types: the SHA-256 of its canonical form."""
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()

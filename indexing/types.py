@@ -1,0 +1,55 @@
+"""What a corpus is made of: documents and their segments, located by character offsets."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a document's text, in characters: `Document.text[start:end]`."""
+
+    doc_id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The smallest unit that a citation can name."""
+
+    id: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document; `headings` holds one heading a line, `segments` is ordered by position."""
+
+    id: str
+    text: str
+    title: str = ""
+    url: str = ""
+    headings: str = ""
+    segments: tuple[Segment, ...] = field(default=())
+
+    @property
+    def contents(self) -> str:
+        """Title and text: what is indexed, by words and by embedding."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
+    def segment_text(self, segment: Segment) -> str:
+        """The text of one of the document's segments."""
+        return self.text[segment.span.start : segment.span.end]
+
+
+Tick = Callable[[int], None]
+"""Says that so many more items are done."""
+
+Progress = Callable[[str, int | None], AbstractContextManager[Tick]]
+"""Opens a progress display for a named step and its number of items, None where unknown."""
+
+
+def silent(_description: str, _total: int | None) -> AbstractContextManager[Tick]:
+    """The `Progress` that shows nothing."""
+    return nullcontext(lambda _items: None)

@@ -1,0 +1,1 @@
+"""Topics and queries in, rankings out."""

@@ -1,0 +1,1 @@
+"""A run: configuration, stages, run directory, track files, validation, evaluation, command line."""

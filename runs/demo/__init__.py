@@ -1,0 +1,1 @@
+"""The demo: its corpus, narratives and judgments, and the two runs that it compares."""

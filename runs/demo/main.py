@@ -1,0 +1,68 @@
+"""The demo: builds the corpus, indexes it, makes the baseline run and the keystone run, and compares them."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from indexing.build import build_index
+from indexing.errors import UserError
+from indexing.types import Progress
+from runs import stages, validate
+from runs.config import Queries, RunConfig
+from runs.evaluate import evaluate
+from runs.screen import print_evaluations
+from runs.topics import read_topics
+from runs.tracks import TRACKS
+from runs.trec import read_qrels, read_run
+
+TRACK: Literal["rag25"] = "rag25"
+
+
+def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
+    """Do everything below `out`, keeping what is there already; returns what prints the report."""
+    out.mkdir(parents=True, exist_ok=True)
+    corpus = out / "corpus.jsonl"
+    if not corpus.exists():
+        with progress("Rendering Python's documentation", None):
+            make_corpus(corpus)
+    index, _ = build_index(corpus, out / "index", threads=threads, progress=progress)
+    here = files("runs.demo")
+    with as_file(here / "narratives.jsonl") as topics, as_file(here / "qrels.txt") as qrels_path:
+        runs = [
+            RunConfig(run_id="narrative", index=index.folder, topics=topics, out=out / "runs", track="none",
+                      queries=Queries(method="narrative")),
+            RunConfig(run_id="keystone", index=index.folder, topics=topics, out=out / "runs", track=TRACK),
+        ]
+        folders = [stages.run(run, threads, progress) for run in runs]
+        qrels, narratives = read_qrels(qrels_path), read_topics(topics)
+    evaluations = [evaluate(folder.name, read_run(folder / stages.NARRATIVE), qrels) for folder in folders]
+    track = TRACKS[TRACK]
+    submissions = [folders[1] / track.retrieval_file, folders[1] / track.rag_file]
+    violations = {path: validate.validate(path, track, narratives) for path in submissions}
+
+    def report() -> None:
+        typer.echo(f"Corpus: {index.documents} pages of Python's documentation; {len(narratives)} narratives.")
+        typer.echo("Whole narrative as one query (narrative) beside decomposition by rules with two-stage fusion "
+                   "(keystone):\n")
+        print_evaluations(evaluations)
+        typer.echo(f"\nRuns, queries, evidence and answers: {folders[0]}, {folders[1]}")
+        for path, found in violations.items():
+            errors = sum(violation.severity == "error" for violation in found)
+            typer.echo(f"{path}: {'INVALID' if errors else 'valid'} for {TRACK}, {len(found) - errors} warnings")
+
+    return report
+
+
+def make_corpus(path: Path) -> None:
+    """Render the corpus in a process of its own, because rendering imports every module it describes."""
+    beside = path.with_suffix(".partial")
+    done = subprocess.run([sys.executable, "-m", "runs.demo.corpus", str(beside)], capture_output=True, text=True,
+                          check=False, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise UserError(f"{path}: the documentation could not be rendered: {done.stderr[-500:]}")
+    beside.replace(path)

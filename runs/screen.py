@@ -1,0 +1,54 @@
+"""What a person sees: progress bars on standard error, tables on standard output."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from indexing.types import Progress, Tick, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runs.evaluate import Evaluation
+
+
+@contextmanager
+def progress_bars(quiet: bool) -> Iterator[Progress]:
+    """A `Progress` that shows a bar for each step on standard error, or nothing."""
+    if quiet:
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+
+        @contextmanager
+        def step(description: str, total: int | None) -> Iterator[Tick]:
+            task = bars.add_task(description, total=total)
+            yield lambda items: bars.advance(task, items)
+            bars.update(task, total=bars.tasks[task].completed or 1, completed=bars.tasks[task].completed or 1)
+
+        yield step
+
+
+def print_evaluations(evaluations: "Sequence[Evaluation]") -> None:
+    """One row a run, one column a measure; under each later run its p-values against the first."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from runs.evaluate import MEASURES, paired_test
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run", overflow="fold")
+    for measure in MEASURES:
+        table.add_column(measure, justify="right")
+    for evaluation in evaluations:
+        table.add_row(evaluation.name, *(f"{evaluation.mean(measure):.4f}" for measure in MEASURES))
+        if evaluation is not evaluations[0]:
+            p = paired_test(evaluations[0], evaluation)
+            table.add_row("  p (paired t-test)", *(f"{p[measure]:.3f}" for measure in MEASURES), style="dim")
+    Console().print(table)
