@@ -5,7 +5,7 @@ from retrieval.types import Query, Topic
 
 
 def compose(understanding: Understanding, question_weight: int = 1) -> list[Query]:
-    """The queries of one narrative, numbered from 1.
+    """The queries of one narrative, with ids `topic#1`, `topic#2` and so on.
 
     BM25 gets the question, `question_weight` times, then the topic and its variants, so that each of those
     counts 1 / `question_weight` of a question's word; the embedding model gets the question and the topic.
@@ -14,7 +14,7 @@ def compose(understanding: Understanding, question_weight: int = 1) -> list[Quer
     return [
         Query(
             topic_id=understanding.topic_id,
-            id=f"{understanding.topic_id}-{number}",
+            id=f"{understanding.topic_id}#{number}",
             question=question,
             sparse_text=" ".join([question] * question_weight + context),
             dense_text=f"{question} {understanding.topic}".strip(),
@@ -24,5 +24,13 @@ def compose(understanding: Understanding, question_weight: int = 1) -> list[Quer
 
 
 def whole(topic: Topic) -> Query:
-    """The narrative itself as a query, number 0: the paper's baseline run, or one more query beside the others."""
-    return Query(topic.id, f"{topic.id}-0", topic.narrative, topic.narrative, topic.narrative)
+    """The narrative itself as a query: the paper's baseline run, or one more query beside the decomposed ones.
+
+    It has the topic's own id, so that its rankings can be evaluated as they are.
+    """
+    return Query(topic.id, topic.id, topic.narrative, topic.narrative, topic.narrative)
+
+
+def is_whole(query: Query) -> bool:
+    """Whether a query is its topic's whole narrative."""
+    return query.id == query.topic_id

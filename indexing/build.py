@@ -92,5 +92,5 @@ def _corpus_key(path: Path) -> list[list[str]]:
     if not path.exists():
         raise UserError(f"{path}: no such file or folder")
     suffixes = JSONL_SUFFIXES + TEXT_SUFFIXES
-    files = sorted(f for f in path.rglob("*") if f.name.endswith(suffixes)) if path.is_dir() else [path]
+    files = sorted(f for f in path.rglob("*") if f.name.lower().endswith(suffixes)) if path.is_dir() else [path]
     return [[file.relative_to(path).as_posix(), sha256(file)] for file in files]

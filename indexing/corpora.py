@@ -3,19 +3,22 @@
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from indexing.errors import UserError
 from indexing.files import json_lines, open_binary
+from indexing.html_text import read_html
 from indexing.types import Document, Segment, Span
 
 ID_KEYS = ("docid", "_id", "id", "doc_id")
 TEXT_KEYS = ("text", "contents", "body")
-JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".json.gz")
 TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
+
+_MARKDOWN_HEADING = re.compile(r"^#{1,6} +(.+?)(?: +#+)?[ \t\r]*$", re.MULTILINE)
 
 Spans = dict[str, list[tuple[str, int, int]]]
 """Official segments by document: (segment id, start, end)."""
@@ -29,6 +32,8 @@ def read_corpus(path: Path, format: str | None = None, segments: Path | None = N
     """
     if format is not None and format not in READERS:
         raise UserError(f"corpus format: found {format!r}, expected one of {', '.join(sorted(READERS))}")
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder")
     reader = READERS[format or guess_format(path)]
     official = segment_spans(segments) if segments else {}
     for document in reader(path):
@@ -71,7 +76,7 @@ def read_segments(path: Path) -> Iterator[Document]:
 def _joined(doc_id: str, group: list[tuple[str, dict[str, Any]]]) -> Document:
     text, segments, previous = "", [], 0
     for where, record in group:
-        piece = _string(record, "segment", where)
+        piece = _string(record, _first_key(record, ("segment",), where), where)
         start = _overlap(text, piece, previous)
         if start == len(text) and text:
             text += "\n"
@@ -85,11 +90,11 @@ def _joined(doc_id: str, group: list[tuple[str, dict[str, Any]]]) -> Document:
 
 def _overlap(text: str, piece: str, previous: int) -> int:
     """Where `piece` begins in `text` so that the rest of `text` is a beginning of `piece`, else the end."""
-    start = text.find(piece[:40], previous) if piece else -1
+    start = text.find(piece[0], previous) if piece else -1
     while start >= 0:
         if piece.startswith(text[start:]):
             return start
-        start = text.find(piece[:40], start + 1)
+        start = text.find(piece[0], start + 1)
     return len(text)
 
 
@@ -101,19 +106,18 @@ def segment_spans(path: Path) -> Spans:
             where = f"{file}:{number}"
             segment_id = _document_id(record, where)
             start, end = record.get("start_char"), record.get("end_char")
-            if not isinstance(start, int) or not isinstance(end, int) or not 0 <= start <= end:
+            if type(start) is not int or type(end) is not int or not 0 <= start <= end:
                 raise UserError(f"{where}: expected offsets start_char <= end_char, found {start!r} and {end!r}")
             spans.setdefault(_document_of(segment_id), []).append((segment_id, start, end))
     return spans
 
 
 def _with_segments(document: Document, spans: list[tuple[str, int, int]]) -> Document:
-    length = len(document.text)
-    segments = tuple(
-        Segment(name, Span(document.id, min(start, length), min(end, length)))
-        for name, start, end in sorted(spans, key=lambda item: item[1])
-    )
-    return Document(document.id, document.text, document.title, document.url, document.headings, segments)
+    for name, _, end in spans:
+        if end > len(document.text):
+            raise UserError(f"segment {name}: ends at {end}, but its document has {len(document.text)} characters")
+    ordered = sorted(spans, key=lambda item: item[1])
+    return replace(document, segments=tuple(Segment(name, Span(document.id, *span)) for name, *span in ordered))
 
 
 def read_folder(path: Path) -> Iterator[Document]:
@@ -129,61 +133,16 @@ def read_folder(path: Path) -> Iterator[Document]:
         except UnicodeDecodeError as error:
             raise UserError(f"{file}: not UTF-8: {error.reason} at byte {error.start}") from error
         doc_id = quote(file.relative_to(path).as_posix())
-        if file.suffix in (".html", ".htm"):
-            page = _HtmlText()
-            page.feed(text)
-            page.close()
-            yield Document(doc_id, page.text(), page.title.strip() or file.stem, headings="\n".join(page.headings))
+        if file.suffix.lower() in (".html", ".htm"):
+            title, headings, text = read_html(text)
         else:
-            headings = re.findall(r"^#{1,6} +(.+?) *#*$", text, re.MULTILINE) if file.suffix != ".txt" else []
-            yield Document(doc_id, text, headings[0] if headings else file.stem, headings="\n".join(headings))
-
-
-class _HtmlText(HTMLParser):
-    """Collects the visible text, the title and the headings of an HTML page."""
-
-    BLOCKS = frozenset("address article aside blockquote br dd div dl dt figure footer form h1 h2 h3 h4 h5 h6 header "
-                       "hr li main nav ol p pre section table td th tr ul".split())
-    HIDDEN = frozenset("script style template noscript head".split())
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.title = ""
-        self.headings: list[str] = []
-        self._parts: list[str] = []
-        self._open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        if tag in self.HIDDEN or tag == "title" or re.fullmatch("h[1-6]", tag):
-            self._open.append(tag)
-            if tag.startswith("h") and tag != "head":
-                self.headings.append("")
-        if tag in self.BLOCKS:
-            self._parts.append("\n\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._open:
-            del self._open[len(self._open) - 1 - self._open[::-1].index(tag) :]
-        if tag in self.BLOCKS:
-            self._parts.append("\n\n")
-
-    def handle_data(self, data: str) -> None:
-        inside = self._open[-1] if self._open else ""
-        if inside == "title":
-            self.title += data
-        elif not self.HIDDEN.intersection(self._open):
-            self._parts.append(data)
-            if inside:
-                self.headings[-1] = f"{self.headings[-1]}{data}".strip()
-
-    def text(self) -> str:
-        """The text with one blank line between blocks."""
-        lines = [re.sub(r"[ \t\r\f\v]+", " ", line).strip() for line in "".join(self._parts).split("\n")]
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+            headings = [] if file.suffix.lower() == ".txt" else _MARKDOWN_HEADING.findall(text)
+            title = headings[0] if headings else ""
+        yield Document(doc_id, text, title or file.stem, headings="\n".join(headings))
 
 
 def _files(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.name.endswith(suffixes) and file.is_file())
+    return sorted(file for file in path.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
 
 
 def _jsonl_files(path: Path) -> list[Path]:
@@ -211,7 +170,9 @@ def _document_of(segment_id: str) -> str:
 
 
 def _string(record: dict[str, Any], key: str, where: str) -> str:
-    found = record.get(key) or ""
+    found = record.get(key)
+    if found is None:
+        return ""
     if not isinstance(found, str):
         raise UserError(f"{where}: {key}: expected text, found {type(found).__name__}")
     return found

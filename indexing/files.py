@@ -4,8 +4,9 @@ import gzip
 import hashlib
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,7 +32,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start} of the line") from error
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: cannot be read beyond line {number}: {error}") from error
 
 
@@ -62,7 +63,8 @@ def written(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
 
 
 @contextmanager

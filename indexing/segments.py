@@ -11,24 +11,35 @@ from indexing.types import Document, Segment, Span
 WINDOW = 10
 STRIDE = 5
 
-_BREAK = re.compile(r"""[.!?]['")\]\u201d\u2019]*(?=\s)|\n\s*\n""")
+SHORT_LINE = 48
+"""A line up to this length that does not end with a comma is a heading, an item or the end of a paragraph."""
+
+_STOP = re.compile(r"""[.!?]['")\]\u201d\u2019]*(?=\s)""")
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|approx|Fig|No|Dr|Mr|Mrs|Ms|Prof|St|U\.S|[A-Z]))\.$")
-_STARTS_SENTENCE = re.compile(r"""\s+(?:['"(\[\u201c\u2018*`-]*[^\sa-z'"(\[\u201c\u2018]|$)""")
+_NEXT = re.compile(r"""\s+(?:['"(\[\u201c\u2018*`-]*[^\sa-z'"(\[\u201c\u2018]|$)""")
+_LINE = re.compile(r"[^\n]*\n")
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """The sentences of a text as (start, end) character offsets, ordered, without surrounding space."""
+    """The sentences of a text as (start, end) character offsets, ordered, without surrounding space.
+
+    A sentence ends with its punctuation, at a blank line, or with a short line.
+    """
+    stops = {
+        match.end()
+        for match in _STOP.finditer(text)
+        if _NEXT.match(text, match.end()) and not _ABBREVIATION.search(text, max(0, match.end() - 12), match.end())
+    }
+    stops.update(
+        match.end()
+        for match in _LINE.finditer(text)
+        if len(line := match.group().strip()) <= SHORT_LINE and not line.endswith(",")
+    )
     spans: list[tuple[int, int]] = []
     start = 0
-    for match in _BREAK.finditer(text):
-        end = match.end()
-        if not match.group().isspace():
-            abbreviated = _ABBREVIATION.search(text, max(start, end - 12), end)
-            if abbreviated or not _STARTS_SENTENCE.match(text, end):
-                continue
-        _add_trimmed(spans, text, start, end)
-        start = end
-    _add_trimmed(spans, text, start, len(text))
+    for stop in [*sorted(stops), len(text)]:
+        _add_trimmed(spans, text, start, stop)
+        start = stop
     return spans
 
 

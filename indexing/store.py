@@ -66,8 +66,11 @@ class DocumentStore:
         return np.where(self._ids[found] == wanted, found, -1).astype(np.int32)
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """The documents of rows (int[n])."""
-        spans = self._offsets[np.asarray(rows, dtype=np.int64)].tolist()
+        """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        if wanted.size and wanted.min() < 0:
+            raise IndexError(f"row {wanted.min()} is not in the store")
+        spans = self._offsets[wanted].tolist()
         return [_from_record(orjson.loads(self._records[start:end])) for start, end in spans]
 
     def segments(self, ids: Sequence[str]) -> list[Segment | None]:
@@ -84,8 +87,14 @@ class DocumentStore:
 
 def _to_record(document: Document) -> dict[str, Any]:
     segments = [[s.id, s.span.start, s.span.end] for s in document.segments]
-    return {"id": document.id, "title": document.title, "url": document.url, "headings": document.headings,
-            "text": document.text, "segments": segments}
+    return {
+        "id": document.id,
+        "title": document.title,
+        "url": document.url,
+        "headings": document.headings,
+        "text": document.text,
+        "segments": segments,
+    }
 
 
 def _from_record(record: dict[str, Any]) -> Document:

@@ -80,6 +80,7 @@ def ranked(
         tuple(query_ids),
         offsets_of([len(order) for order in orders]),
         np.concatenate([d[o] for d, o in zip(docs, orders, strict=True)]).astype(np.int32)
-        if orders else np.empty(0, np.int32),
+        if orders
+        else np.empty(0, np.int32),
         np.concatenate([s[o] for s, o in zip(scores, orders, strict=True)]) if orders else np.empty(0, np.float32),
     )

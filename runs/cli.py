@@ -101,8 +101,9 @@ def validate(
         place = f"{file}:{violation.line}" if violation.line else f"{file}"
         typer.echo(f"{place}: {violation.severity}: {violation.message}")
     errors = sum(violation.severity == "error" for violation in violations)
-    typer.echo(f"{file}: {'invalid' if errors else 'valid'} for {track}: {errors} errors, "
-               f"{len(violations) - errors} warnings")
+    typer.echo(
+        f"{file}: {'invalid' if errors else 'valid'} for {track}: {errors} errors, {len(violations) - errors} warnings"
+    )
     if errors:
         raise typer.Exit(1)
 

@@ -85,17 +85,25 @@ class RunConfig(Model):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.fusion.method == "frequency" and self.queries.method == "narrative":
-            raise ValueError("fusion.method: found 'frequency' with queries.method 'narrative': there is one query, "
-                             "nothing to count; expected 'rrf'")
+            raise ValueError(
+                "fusion.method: found 'frequency' with queries.method 'narrative': there is one query, "
+                "nothing to count; expected 'rrf'"
+            )
         if self.fusion.method == "frequency" and self.queries.narrative_weight:
-            raise ValueError(f"queries.narrative_weight: found {self.queries.narrative_weight} with fusion.method "
-                             "'frequency', which counts decomposed queries alike; expected 0")
+            raise ValueError(
+                f"queries.narrative_weight: found {self.queries.narrative_weight} with fusion.method "
+                "'frequency', which counts decomposed queries alike; expected 0"
+            )
         if self.fusion.depth > self.retrieval.depth:
-            raise ValueError(f"fusion.depth: found {self.fusion.depth}, above retrieval.depth "
-                             f"{self.retrieval.depth}; expected at most that")
+            raise ValueError(
+                f"fusion.depth: found {self.fusion.depth}, above retrieval.depth "
+                f"{self.retrieval.depth}; expected at most that"
+            )
         if self.track != "none" and self.answer.documents > self.fusion.depth:
-            raise ValueError(f"answer.documents: found {self.answer.documents}, above fusion.depth "
-                             f"{self.fusion.depth}; expected at most that")
+            raise ValueError(
+                f"answer.documents: found {self.answer.documents}, above fusion.depth "
+                f"{self.fusion.depth}; expected at most that"
+            )
         return self
 
 
@@ -105,7 +113,7 @@ def read_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected keys and values, found {type(values).__name__}")
@@ -124,7 +132,7 @@ def _lay_over(values: dict[str, Any], override: str) -> None:
         raise UserError(f"--set {override}: expected KEY=VALUE, such as retrieval.depth=500")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"--set {override}: the value is not YAML") from error
     for parent in parents:
         inner = values.setdefault(parent, {})

@@ -42,8 +42,11 @@ def _java() -> Finding:
 def _faiss() -> Iterator[Finding]:
     present = [name for name in ("faiss-cpu", "faiss-gpu") if _version(name)]
     if len(present) == 2:
-        yield Finding("problem", "FAISS", "faiss-cpu and faiss-gpu are both installed and overwrite each other: "
-                      "uninstall both, then install one")
+        yield Finding(
+            "problem",
+            "FAISS",
+            "faiss-cpu and faiss-gpu are both installed and overwrite each other: uninstall both, then install one",
+        )
         return
     if not present or not importlib.util.find_spec("faiss"):
         yield Finding("problem", "FAISS", "not installed: pip install 'keystone-rag[cpu]', or [gpu]")

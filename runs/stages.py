@@ -4,6 +4,7 @@ Each reads its inputs from the run directory and writes its artifacts there, so 
 and one that was not see the same values.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -16,7 +17,7 @@ import orjson
 from fusion.frequency import fuse_by_frequency
 from fusion.rrf import fuse_queries, fuse_systems
 from fusion.segments import closest
-from generation.queries import compose, whole
+from generation.queries import compose, is_whole, whole
 from generation.rules.answer import answer, gather
 from generation.rules.understand import understand
 from generation.types import Answer, Evidence, Sentence, Understanding
@@ -29,7 +30,7 @@ from indexing.store import DocumentStore
 from indexing.types import Progress, silent
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, Topic, offsets_of
-from runs.config import Queries, RunConfig
+from runs.config import RunConfig
 from runs.directory import Stage, locked, perform
 from runs.rag import write_rag
 from runs.topics import read_topics
@@ -76,8 +77,10 @@ def run(
     index = open_index(config.index)
     job = Job(config, index, DocumentStore(index.store), read_topics(config.topics), threads, progress)
     if config.track != "none" and index.embedding is None:
-        raise UserError(f"{config.index}: has no embeddings, which the segments of track {config.track!r} need: "
-                        "build the index with them, or set track: none")
+        raise UserError(
+            f"{config.index}: has no embeddings, which the segments of track {config.track!r} need: "
+            "build the index with them, or set track: none"
+        )
     with locked(job.directory):
         perform(job.directory, stages(job), describe(job), announce)
     return job.directory
@@ -94,20 +97,36 @@ def stages(job: Job) -> list[Stage]:
         Stage("queries", (QUERIES,), (), [topics, index, _plain(config.queries)], lambda: write_queries(job)),
         Stage("search", systems, (QUERIES,), [named, _plain(config.retrieval)], lambda: search(job)),
         Stage("hybrid", (HYBRID,), systems, [named, config.fusion.k], lambda: fuse_each_query(job)),
-        Stage("narrative", (NARRATIVE,), (HYBRID,), [named, _plain(config.fusion), _plain(config.queries)],
-              lambda: fuse_each_narrative(job)),
+        Stage(
+            "narrative",
+            (NARRATIVE,),
+            (HYBRID,),
+            [named, _plain(config.fusion), _plain(config.queries)],
+            lambda: fuse_each_narrative(job),
+        ),
     ]
     if config.track == "none":
         return found
     track = asdict(job.track)
     return [
         *found,
-        Stage("segments", (job.track.retrieval_file,), (NARRATIVE,), [named, topics, track],
-              lambda: assign_segments(job)),
-        Stage("answers", (EVIDENCE, ANSWERS), (QUERIES, NARRATIVE), [index, _plain(config.answer)],
-              lambda: write_answers(job)),
-        Stage("submission", (job.track.rag_file,), (ANSWERS,), [named, topics, track, config.team_id],
-              lambda: write_submission(job)),
+        Stage(
+            "segments", (job.track.retrieval_file,), (NARRATIVE,), [named, topics, track], lambda: assign_segments(job)
+        ),
+        Stage(
+            "answers",
+            (EVIDENCE, ANSWERS),
+            (QUERIES, NARRATIVE),
+            [index, _plain(config.answer)],
+            lambda: write_answers(job),
+        ),
+        Stage(
+            "submission",
+            (job.track.rag_file,),
+            (ANSWERS,),
+            [named, topics, track, config.team_id],
+            lambda: write_submission(job),
+        ),
     ]
 
 
@@ -118,8 +137,11 @@ def describe(job: Job) -> dict[str, Any]:
         "run_id": job.config.run_id,
         "index": {"key": job.index.key, "documents": job.index.documents, "embedding": job.index.embedding},
         "topics": {"sha256": sha256(job.config.topics), "number": len(job.topics)},
-        "methods": {"queries": job.config.queries.method, "fusion": job.config.fusion.method,
-                    "answer": "none" if job.config.track == "none" else job.config.answer.method},
+        "methods": {
+            "queries": job.config.queries.method,
+            "fusion": job.config.fusion.method,
+            "answer": "none" if job.config.track == "none" else job.config.answer.method,
+        },
         "versions": {package: version(package) for package in packages},
     }
 
@@ -140,13 +162,17 @@ def write_queries(job: Job) -> None:
     else:
         with job.progress("Understanding narratives", None):
             understandings = understand(job.topics, job.index, settings.variants, job.threads)
-    alone = settings.method == "narrative" or settings.narrative_weight > 0
-    _write_json_lines(job.directory / QUERIES, (
-        {"method": settings.method, **asdict(understanding),
-         "queries": [asdict(query) for query in [whole(topic)] * alone
-                     + compose(understanding, settings.question_weight)]}
-        for topic, understanding in zip(job.topics, understandings, strict=True)
-    ))
+    with_narrative = settings.method == "narrative" or settings.narrative_weight > 0
+    records = []
+    for topic, understanding in zip(job.topics, understandings, strict=True):
+        queries = [whole(topic)] if with_narrative else []
+        queries += compose(understanding, settings.question_weight)
+        records.append({"method": settings.method, **asdict(understanding), "queries": list(map(asdict, queries))})
+    ids = Counter(query["id"] for record in records for query in record["queries"])
+    repeated, times = ids.most_common(1)[0]
+    if times > 1:
+        raise UserError(f"{job.config.topics}: topic ids give the query id {repeated!r} twice: rename a topic")
+    _write_json_lines(job.directory / QUERIES, records)
 
 
 def read_queries(job: Job) -> list[Query]:
@@ -176,14 +202,10 @@ def fuse_each_narrative(job: Job) -> None:
     if settings.method == "frequency":
         fused = fuse_by_frequency(hybrid, topic_of, topics, settings.k_narrative, settings.depth)
     else:
-        weights = [_weight(job.config.queries, query) for query in queries]
+        weight = job.config.queries.narrative_weight if job.config.queries.method == "rules" else 1
+        weights = [weight if is_whole(query) else 1 for query in queries]
         fused = fuse_queries(hybrid, topic_of, topics, settings.k_narrative, settings.depth, weights)
     _write_rankings(job, NARRATIVE, fused)
-
-
-def _weight(settings: Queries, query: Query) -> int:
-    is_narrative = query.id == f"{query.topic_id}-0"
-    return settings.narrative_weight if is_narrative and settings.method != "narrative" else 1
 
 
 def assign_segments(job: Job) -> None:
@@ -211,6 +233,7 @@ def write_answers(job: Job) -> None:
     with job.progress("Answering", len(job.topics)) as tick:
         for i, topic in enumerate(job.topics):
             own = [query for query in queries if query.topic_id == topic.id]
+            own = [query for query in own if not is_whole(query)] or own
             asked = model.embed([query.dense_text for query in own], job.threads)
             documents = job.store.get(ranking.of(i))
             segments = [vectors[row] for row in ranking.of(i).tolist()]

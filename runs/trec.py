@@ -31,7 +31,8 @@ Qrels = dict[str, dict[str, int]]
 
 def strictly_decreasing(scores: Sequence[float] | NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     """Scores (not increasing, finite) as float32, each below the one before by as little as float32 can hold."""
-    values = np.asarray(scores, dtype=np.float64).astype(np.float32)
+    with np.errstate(over="ignore"):
+        values = np.asarray(scores, dtype=np.float64).astype(np.float32)
     if not np.all(np.isfinite(values)):
         raise ValueError("a score is not finite in float32")
     bits = values.view(np.int32).astype(np.int64)

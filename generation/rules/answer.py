@@ -40,8 +40,10 @@ def gather(documents: Sequence[Document], segments: Sequence[Vectors], queries: 
 def is_prose(sentence: str) -> bool:
     """Whether a stretch of text reads as a sentence: 6 to 60 words, ends as one, and is mostly words."""
     tokens = sentence.split()
-    plain = sum(bool(re.fullmatch(r"[(\"'\u201c\u2018]*[A-Za-z]+(?:['\u2019-][A-Za-z]+)*[)\"'\u201d\u2019,.;:!?]*", t))
-                for t in tokens)
+    plain = sum(
+        bool(re.fullmatch(r"[(\"'\u201c\u2018]*[A-Za-z]+(?:['\u2019-][A-Za-z]+)*[)\"'\u201d\u2019,.;:!?]*", t))
+        for t in tokens
+    )
     return 6 <= len(tokens) <= 60 and sentence[0].isalnum() and sentence[-1] in ".!?" and plain >= 0.8 * len(tokens)
 
 
@@ -92,9 +94,12 @@ def answer(
     chosen = choose(utility, [len(plain[head].split()) for head in heads], words_limit)
     told = sorted(chosen, key=lambda i: (int(serves[i]), -utility[serves[i], i], i))
     vectors = {document.id: (document, own) for document, own in zip(documents, segments, strict=True)}
-    return Answer(topic_id, tuple(
-        Sentence(plain[heads[i]], _cite([(spans[j], span_vectors[j]) for j in groups[i]], vectors)) for i in told
-    )), evidence
+    return Answer(
+        topic_id,
+        tuple(
+            Sentence(plain[heads[i]], _cite([(spans[j], span_vectors[j]) for j in groups[i]], vectors)) for i in told
+        ),
+    ), evidence
 
 
 def _cite(

@@ -16,7 +16,7 @@ Frequency = Callable[[str], int]
 
 _ASKS = "|".join(INTERROGATIVES)
 _BORDER = re.compile(
-    rf"\s*[;\u2014:]\s+|\s+--?\s+|,?\s+(?:and|or|but)\s+(?:also\s+)?(?=(?:{_ASKS})\b)|,\s*(?=(?:{_ASKS})\b)"
+    rf"\s*[;\u2014:]\s+|\s+--?\s+|,?\s+(?:and|or|but)\s+(?:also\s+)?(?=(?:{_ASKS})\b)|,['\"\u2019\u201d]?\s*(?=(?:{_ASKS})\b)"
     r"|,?\s+(?:as\s+well\s+as|along\s+with)\s+|,\s*(?:and|but|or|plus)\s+|,\s*(?=including\b|especially\b)",
     re.IGNORECASE,
 )
@@ -24,8 +24,8 @@ _COMMA = re.compile(r",\s+(?:(?:and|or|but|plus)\s+)?")
 _LEADING = re.compile(r"^(?:and|or|but|also|including|especially|particularly|plus|then|so)[\s,]+", re.I)
 _AUXILIARY = re.compile(r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b", re.IGNORECASE)
 
-MINIMUM_WORDS = 2
-"""Content words that a clause needs to be a question of its own."""
+MINIMUM_WORDS = 3
+"""Words that a clause needs, one of them with content, to be a question of its own."""
 
 LONG_CLAUSE = 16
 """Words above which a clause is an enumeration to be cut at its commas."""
@@ -35,8 +35,7 @@ def decompose(narrative: str) -> tuple[str, ...]:
     """Single-facet questions of a narrative, in its order, distinct in any case; at least one.
 
     Sentences are cut into clauses at semicolons, question words and coordinations, long clauses at commas;
-    phrases like "I want to know" are dropped; a clause with fewer than two content words stays with the one
-    before it.
+    phrases like "I want to know" are dropped; a scrap of fewer than three words stays with the clause before it.
     """
     questions: list[str] = []
     for start, end in sentences(narrative):
@@ -51,14 +50,18 @@ def _cut(text: str, border: re.Pattern[str]) -> list[str]:
     pieces: list[tuple[int, int]] = []
     start = 0
     for end, after in [match.span() for match in border.finditer(text)] + [(len(text), len(text))]:
-        if pieces and len(content_words(text[start:end])) < MINIMUM_WORDS:
+        if pieces and _is_scrap(text[start:end]):
             pieces[-1] = (pieces[-1][0], end)
         else:
             pieces.append((start, end))
         start = after
-    if len(pieces) > 1 and len(content_words(text[slice(*pieces[0])])) < MINIMUM_WORDS:
+    if len(pieces) > 1 and _is_scrap(text[slice(*pieces[0])]):
         pieces[:2] = [(pieces[0][0], pieces[1][1])]
     return [text[start:end] for start, end in pieces]
+
+
+def _is_scrap(text: str) -> bool:
+    return len(words(text)) < MINIMUM_WORDS or not content_words(text)
 
 
 def _bare(clause: str) -> str:

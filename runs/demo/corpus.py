@@ -27,8 +27,10 @@ SKIPPED = re.compile(
     r"|nntplib|ossaudiodev|pipes|smtpd|sndhdr|spwd|sunau|telnetlib|uu|xdrlib|tkinter\.tix|_.*|.*\._.*)(\..+)?"
 )
 DROPPED_SECTIONS = {"DATA", "FILE", "VERSION", "AUTHOR", "CREDITS", "DATE", "MODULE REFERENCE", "PACKAGE CONTENTS"}
-DROPPED_BLOCK = re.compile(r"(Methods|Class methods|Static methods|Data descriptors|Data and other attributes|"
-                           r"Readonly properties|Method resolution order)\b.*:$")
+DROPPED_BLOCK = re.compile(
+    r"(Methods|Class methods|Static methods|Data descriptors|Data and other attributes|"
+    r"Readonly properties|Method resolution order)\b.*:$"
+)
 INHERITED = re.compile(r".*\b(inherited from|descriptors|attributes|properties|resolution order)\b")
 PAGE_CHARACTERS = 5_000
 
@@ -91,7 +93,7 @@ def pages() -> Iterator[dict[str, str]]:
                 page = render(name)
         except (Exception, SystemExit):
             continue  # a module of another platform
-        text = page["text"]
+        text = re.sub(r" at 0x[0-9a-f]+", "", page["text"])
         if len(text) > PAGE_CHARACTERS:
             text = text[: text.rfind("\n", 0, PAGE_CHARACTERS)]
         yield {"docid": f"{kind}.{name}", **page, "text": text}

@@ -34,8 +34,14 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     here = files("runs.demo")
     with as_file(here / "narratives.jsonl") as topics, as_file(here / "qrels.txt") as qrels_path:
         runs = [
-            RunConfig(run_id="narrative", index=index.folder, topics=topics, out=out / "runs", track="none",
-                      queries=Queries(method="narrative")),
+            RunConfig(
+                run_id="narrative",
+                index=index.folder,
+                topics=topics,
+                out=out / "runs",
+                track="none",
+                queries=Queries(method="narrative"),
+            ),
             RunConfig(run_id="keystone", index=index.folder, topics=topics, out=out / "runs", track=TRACK),
         ]
         folders = [stages.run(run, threads, progress) for run in runs]
@@ -47,8 +53,9 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
 
     def report() -> None:
         typer.echo(f"Corpus: {index.documents} pages of Python's documentation; {len(narratives)} narratives.")
-        typer.echo("Whole narrative as one query (narrative) beside decomposition by rules with two-stage fusion "
-                   "(keystone):\n")
+        typer.echo(
+            "Whole narrative as one query (narrative) beside decomposition by rules with two-stage fusion (keystone):\n"
+        )
         print_evaluations(evaluations)
         typer.echo(f"\nRuns, queries, evidence and answers: {folders[0]}, {folders[1]}")
         for path, found in violations.items():
@@ -61,8 +68,13 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
 def make_corpus(path: Path) -> None:
     """Render the corpus in a process of its own, because rendering imports every module it describes."""
     beside = path.with_suffix(".partial")
-    done = subprocess.run([sys.executable, "-m", "runs.demo.corpus", str(beside)], capture_output=True, text=True,
-                          check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-m", "runs.demo.corpus", str(beside)],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
     if done.returncode != 0:
         raise UserError(f"{path}: the documentation could not be rendered: {done.stderr[-500:]}")
     beside.replace(path)

@@ -1,0 +1,101 @@
+"""What several test files share: the command line, a small real corpus indexed once, and the real collections."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from indexing.build import Index, build_index
+
+settings.register_profile("keystone", deadline=None)
+settings.load_profile("keystone")
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+CORPUS = {
+    "bees": (
+        "Bees",
+        "Honey bees live in colonies of many thousand workers. A colony has one queen. Workers collect "
+        "nectar and pollen from flowers. They tell each other where flowers are by dancing.",
+    ),
+    "beekeeping": (
+        "Beekeeping",
+        "Beekeepers keep colonies of honey bees in wooden hives. They harvest the honey in "
+        "summer. In winter they feed the bees with sugar. Mites are the worst enemy of a colony.",
+    ),
+    "flowers": (
+        "Flowers",
+        "Flowers attract insects with colour, scent and nectar. Insects carry pollen from one "
+        "flower to another. Without insects many plants would bear no fruit.",
+    ),
+    "wasps": (
+        "Wasps",
+        "Wasps hunt other insects to feed their young. Some wasps live in colonies and build nests of "
+        "paper. Most wasps live alone.",
+    ),
+    "volcano": (
+        "Volcanoes",
+        "A volcano is an opening in the crust of the earth. Lava, ash and gases escape from it. "
+        "Eruptions can change the weather of the whole planet.",
+    ),
+    "glacier": (
+        "Glaciers",
+        "A glacier is a body of ice that moves slowly under its own weight. Glaciers form where "
+        "more snow falls than melts. Meltwater of glaciers feeds many rivers.",
+    ),
+    "weather": (
+        "Weather",
+        "Weather is the state of the air at a place and time. Ash of an eruption can cool the "
+        "weather for years. Warm air rises and cold air sinks.",
+    ),
+    "twin-a": ("Twin", "Both twins say the very same words about sugar and honey in the kitchen."),
+    "twin-b": ("Twin", "Both twins say the very same words about sugar and honey in the kitchen."),
+}
+
+NARRATIVES = {
+    "1": "I want to know how honey bees live together and how they find flowers. How do people keep bees, and what "
+    "harms a colony?",
+    "2": "Please explain what comes out of a volcano; also how an eruption changes the weather on the planet.",
+}
+
+
+def keystone(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "runs.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env={**os.environ, "NO_COLOR": "1", **environment},
+    )
+
+
+def write_corpus(path: Path) -> Path:
+    path.write_text(
+        "".join(
+            json.dumps({"_id": name, "title": title, "text": text}) + "\n" for name, (title, text) in CORPUS.items()
+        )
+    )
+    return path
+
+
+def write_topics(path: Path) -> Path:
+    path.write_text("".join(json.dumps({"id": i, "title": text}) + "\n" for i, text in NARRATIVES.items()))
+    return path
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """The small corpus, really indexed: store, Lucene, FAISS."""
+    folder = tmp_path_factory.mktemp("small")
+    return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", threads=2)[0]
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Path:
+    return write_topics(tmp_path / "topics.jsonl")

@@ -1,0 +1,122 @@
+"""The command line: exit codes, one-line errors, examples in every help, nothing heavy until it is needed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from indexing.build import Index
+from tests.conftest import NARRATIVES, keystone, write_corpus
+
+COMMANDS = ("index", "run", "validate", "evaluate", "demo", "doctor")
+HEAVY = ("numpy", "torch", "transformers", "pydantic", "yaml", "ranx", "numba", "faiss", "scipy", "orjson", "jnius")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = f"import sys, runs.cli; print([name for name in {HEAVY} if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(command: str) -> None:
+    shown = keystone(command, "--help")
+    assert shown.returncode == 0
+    assert f"Example: keystone {command}" in shown.stdout
+
+
+def test_doctor_finds_what_a_run_needs() -> None:
+    shown = keystone("doctor")
+    assert shown.returncode == 0, shown.stdout
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["ok"] * len(shown.stdout.splitlines())
+    assert all(subject in shown.stdout for subject in ("Java", "FAISS", "embedding model", "memory"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param(["fly"], 2, "No such command", id="unknown command"),
+        pytest.param(["index", "corpus.jsonl"], 2, "--out", id="missing option"),
+        pytest.param(["index", "none.jsonl", "--out", "x"], 1, "error: none.jsonl: no such file", id="no corpus"),
+        pytest.param(["index", "broken.jsonl", "--out", "x"], 1, "broken.jsonl:2: not JSON", id="broken corpus"),
+        pytest.param(["index", "corpus.jsonl", "--out", "x", "--format", "pdf"], 1, "found 'pdf'", id="unknown format"),
+        pytest.param(["index", "corpus.jsonl", "--out", "topics.jsonl"], 1, "not an index", id="out is a file"),
+        pytest.param(["run", "none.yaml"], 1, "none.yaml: cannot be read", id="no configuration"),
+        pytest.param(
+            ["run", "run.yaml", "--set", "retrieval.depht=5"],
+            1,
+            "run.yaml: retrieval.depht: unknown key (value 5); expected one of depth, systems",
+            id="typo",
+        ),
+        pytest.param(["run", "run.yaml", "--set", "index=topics.jsonl"], 1, "not an index", id="no index"),
+        pytest.param(
+            ["run", "run.yaml", "--set", "topics=qrels.txt"], 1, "qrels.txt:1: not JSON", id="topics not JSONL"
+        ),
+        pytest.param(["run", "run.yaml", "--set", "out=topics.jsonl"], 1, "cannot be written", id="out is a file"),
+        pytest.param(
+            ["validate", "qrels.txt", "--topics", "topics.jsonl"],
+            1,
+            "qrels.txt:1: error: expected 6 columns",
+            id="no submission",
+        ),
+        pytest.param(
+            ["validate", "qrels.txt", "--topics", "topics.jsonl", "--track", "rag99"],
+            1,
+            "--track rag99: unknown; expected one of rag25",
+            id="unknown track",
+        ),
+        pytest.param(
+            ["evaluate", "topics.jsonl", "--qrels", "qrels.txt"],
+            1,
+            "topics.jsonl:1: expected 6 columns",
+            id="not a run",
+        ),
+        pytest.param(["evaluate", "qrels.txt", "--qrels", "none.txt"], 1, "none.txt: cannot be read", id="no qrels"),
+    ],
+)
+def test_an_error_is_one_message_and_an_exit_code(
+    tmp_path: Path, topics: Path, index: Index, arguments: list[str], code: int, message: str
+) -> None:
+    assert topics.parent == tmp_path
+    write_corpus(tmp_path / "corpus.jsonl")
+    (tmp_path / "broken.jsonl").write_text('{"id": "a", "text": "b"}\n{"id": \n')
+    (tmp_path / "qrels.txt").write_text("1 0 bees 1\n")
+    (tmp_path / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\n")
+    before = sorted(tmp_path.iterdir())
+    shown = keystone(*arguments, cwd=tmp_path)
+    assert shown.returncode == code, shown.stderr
+    assert message in " ".join((shown.stdout + shown.stderr).split())
+    assert "Traceback" not in shown.stderr
+    assert [path for path in sorted(tmp_path.iterdir()) if path not in before] in ([], [tmp_path / "out"])
+
+
+@pytest.mark.parametrize(
+    ("home", "found"),
+    [
+        pytest.param("/nowhere", "found no Java runtime", id="a folder that is not there"),
+        pytest.param("{tmp}/old", "found Java 17", id="a runtime that is too old"),
+    ],
+)
+def test_a_wrong_java_home_is_one_line_that_says_what_to_set(tmp_path: Path, home: str, found: str) -> None:
+    for part in ("bin", "lib/server"):
+        (tmp_path / "old" / part).mkdir(parents=True)
+    (tmp_path / "old/bin/java").touch()
+    (tmp_path / "old/release").write_text('JAVA_VERSION="17.0.15"\n')
+    named = home.format(tmp=tmp_path)
+    shown = keystone("index", write_corpus(tmp_path / "c.jsonl"), "--out", tmp_path / "i", "-q", JAVA_HOME=named)
+    assert shown.returncode == 1
+    assert shown.stderr.count("\n") == 1
+    assert f"error: JAVA_HOME={named}: {found}, expected Java 21 or newer: set JAVA_HOME" in shown.stderr
+    assert not (tmp_path / "i").exists()
+
+
+def test_progress_goes_to_standard_error_and_quiet_is_quiet(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl")
+    loud = keystone("index", corpus, "--out", tmp_path / "a")
+    quiet = keystone("index", corpus, "--out", tmp_path / "b", "--quiet")
+    assert loud.stdout == f"{tmp_path / 'a'}: 9 documents\n"
+    assert "Embedding documents" in loud.stderr
+    assert (quiet.stdout, quiet.stderr) == (f"{tmp_path / 'b'}: 9 documents\n", "")
+    assert keystone("index", corpus, "--out", tmp_path / "a", "-q").stdout.endswith("already indexed\n")
+    assert len(NARRATIVES) == 2

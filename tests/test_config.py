@@ -1,0 +1,212 @@
+"""Configuration: defaults fill a minimal file; every error names file, key, value found and what is allowed."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.errors import UserError
+from runs.config import Answer, Fusion, Queries, Retrieval, RunConfig, read_config
+
+MINIMAL = "run_id: r1\nindex: some/index\ntopics: topics.jsonl\n"
+
+
+def put(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def error_of(path: Path, overrides: list[str] | None = None) -> str:
+    with pytest.raises(UserError) as caught:
+        read_config(path, overrides)
+    return str(caught.value)
+
+
+def test_a_minimal_file_reads_with_the_defaults(tmp_path: Path) -> None:
+    config = read_config(put(tmp_path, MINIMAL))
+    assert config == RunConfig(run_id="r1", index=Path("some/index"), topics=Path("topics.jsonl"))
+    assert (config.team_id, config.out, config.track) == ("keystone", Path("out"), "rag25")
+    assert config.queries == Queries(method="rules", question_weight=3, variants=10, narrative_weight=2)
+    assert config.retrieval == Retrieval(systems=["bm25", "dense"], depth=1000)
+    assert config.fusion == Fusion(method="rrf", k=60, k_narrative=10, depth=100)
+    assert config.answer == Answer(method="rules", documents=20, words=399)
+
+
+def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
+    config = read_config(put(tmp_path, MINIMAL + "retrieval:\n  depth: 200\n"))
+    assert config.retrieval == Retrieval(depth=200)
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        pytest.param("depth: 5", ["depth: unknown key", "value 5", "answer, fusion, index, out,"], id="unknown key"),
+        pytest.param(
+            "fusion: {kay: 5}",
+            ["fusion.kay: unknown key", "value 5", "depth, k, k_narrative, method"],
+            id="unknown nested key",
+        ),
+        pytest.param(
+            "retrieval: {depth: '500'}", ["retrieval.depth: ", "found '500'", "valid integer"], id="text for a number"
+        ),
+        pytest.param(
+            "retrieval: {depth: 500.0}",
+            ["retrieval.depth: ", "found 500.0", "valid integer"],
+            id="fraction for a whole number",
+        ),
+        pytest.param(
+            "retrieval: {depth: true}", ["retrieval.depth: ", "found True", "valid integer"], id="boolean for a number"
+        ),
+        pytest.param("team_id: 7", ["team_id: ", "found 7", "valid string"], id="number for a text"),
+        pytest.param("out: 7", ["out: ", "found 7", "path"], id="number for a path"),
+        pytest.param("fusion: rrf", ["fusion: ", "found 'rrf'", "dictionary"], id="value for a part"),
+        pytest.param(
+            "retrieval: {systems: bm25}", ["retrieval.systems: ", "found 'bm25'", "valid list"], id="value for a list"
+        ),
+        pytest.param(
+            "retrieval: {depth: 0}",
+            ["retrieval.depth: ", "found 0", "greater than or equal to 1"],
+            id="below the range",
+        ),
+        pytest.param(
+            "queries: {variants: 51}",
+            ["queries.variants: ", "found 51", "less than or equal to 50"],
+            id="above the range",
+        ),
+        pytest.param("retrieval: {systems: []}", ["retrieval.systems: ", "found []", "at least 1"], id="no system"),
+        pytest.param(
+            "retrieval: {systems: [bm25, splade]}",
+            ["retrieval.systems.1: ", "found 'splade'", "'bm25' or 'dense'"],
+            id="unknown system",
+        ),
+        pytest.param(
+            "retrieval: {systems: [dense, dense]}",
+            ["retrieval", "systems: found ['dense', 'dense']", "expected each system once"],
+            id="a system twice",
+        ),
+        pytest.param("track: rag26", ["track: ", "found 'rag26'", "'rag25' or 'none'"], id="unknown track"),
+        pytest.param(
+            "fusion: {method: mean}", ["fusion.method: ", "found 'mean'", "'rrf' or 'frequency'"], id="unknown method"
+        ),
+        pytest.param(
+            "team_id: two words", ["team_id: ", "found 'two words'", r"match pattern '^\S+$'"], id="id with a space"
+        ),
+        pytest.param(
+            "fusion: {method: frequency}\nqueries: {method: narrative}",
+            ["fusion.method: found 'frequency'", "queries.method 'narrative'", "expected 'rrf'"],
+            id="frequency of one query",
+        ),
+        pytest.param(
+            "fusion: {method: frequency}",
+            ["queries.narrative_weight: found 2", "fusion.method 'frequency'", "expected 0"],
+            id="frequency with a weight",
+        ),
+        pytest.param(
+            "retrieval: {depth: 50}",
+            ["fusion.depth: found 100", "retrieval.depth 50", "expected at most"],
+            id="fusion deeper than retrieval",
+        ),
+        pytest.param(
+            "answer: {documents: 101}",
+            ["answer.documents: found 101", "fusion.depth 100", "expected at most"],
+            id="answer deeper than fusion",
+        ),
+    ],
+)
+def test_an_error_names_file_key_value_and_what_is_allowed(tmp_path: Path, extra: str, named: list[str]) -> None:
+    path = put(tmp_path, MINIMAL + extra + "\n")
+    message = error_of(path)
+    assert message.startswith(f"{path}: ")
+    assert [part for part in named if part not in message] == []
+
+
+def test_every_error_of_a_file_has_a_line_of_its_own(tmp_path: Path) -> None:
+    path = put(tmp_path, "run_id: a b\nindex: i\nnew: 1\n")
+    lines = sorted(error_of(path).splitlines())
+    starts = [
+        f"{path}: new: unknown key (value 1); expected one of",
+        f"{path}: run_id: found 'a b'; string should match",
+        f"{path}: topics: missing; expected a value",
+    ]
+    assert [line[: len(start)] for line, start in zip(lines, starts, strict=True)] == starts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("fusion: {method: frequency}\nqueries: {narrative_weight: 0}", id="frequency of equal queries"),
+        pytest.param("answer: {documents: 101}\ntrack: none", id="no answer, so its depth does not matter"),
+        pytest.param("retrieval: {depth: 100}\nanswer: {documents: 100}", id="equal depths"),
+    ],
+)
+def test_possible_combinations_are_accepted(tmp_path: Path, text: str) -> None:
+    assert read_config(put(tmp_path, MINIMAL + text)).run_id == "r1"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        pytest.param("- a\n- b\n", "expected keys and values, found list", id="a list"),
+        pytest.param("", "expected keys and values, found NoneType", id="empty"),
+        pytest.param("a: [1\nb: 2\n", "not YAML: .* line 2", id="not YAML"),
+        pytest.param(MINIMAL + "team_id: 2025-02-30\n", "not YAML", id="an impossible date"),
+        pytest.param(b"run_id: \xff\n", "cannot be read: .*utf-8", id="not UTF-8"),
+        pytest.param(None, "cannot be read: .*No such file", id="missing"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, text: str | bytes | None, named: str) -> None:
+    path = tmp_path / "run.yaml" if text is None else put(tmp_path, text)
+    assert re.match(f"{re.escape(str(path))}: {named}", error_of(path))
+
+
+@pytest.mark.parametrize(
+    ("override", "part", "key", "value"),
+    [
+        pytest.param("retrieval.depth=500", "retrieval", "depth", 500, id="a number of a part that the file lacks"),
+        pytest.param("fusion.k=7", "fusion", "k", 7, id="over a value of the file"),
+        pytest.param("fusion.k_narrative=60", "fusion", "k_narrative", 60, id="beside a value of the file"),
+        pytest.param("retrieval.systems=[dense]", "retrieval", "systems", ["dense"], id="a list"),
+        pytest.param("answer={words: 100}", "answer", "words", 100, id="a whole part"),
+    ],
+)
+def test_an_override_is_laid_over_the_file(tmp_path: Path, override: str, part: str, key: str, value: Any) -> None:
+    path = put(tmp_path, MINIMAL + "fusion: {k: 6, depth: 70}\n")
+    dump = read_config(path).model_dump()
+    dump[part][key] = value
+    assert read_config(path, [override]).model_dump() == dump
+
+
+def test_the_last_of_several_overrides_counts_and_a_value_may_hold_an_equals_sign(tmp_path: Path) -> None:
+    config = read_config(put(tmp_path, MINIMAL), ["index=a", "fusion.k=5", "index=b=c", "fusion.depth=9", "track=none"])
+    assert (config.index, config.fusion.k, config.fusion.depth) == (Path("b=c"), 5, 9)
+
+
+@given(st.integers(100, 100_000))
+def test_any_depth_in_range_is_read_back(tmp_path_factory: pytest.TempPathFactory, depth: int) -> None:
+    path = put(tmp_path_factory.mktemp("config"), MINIMAL)
+    assert read_config(path, [f"retrieval.depth={depth}"]).retrieval.depth == depth
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        pytest.param("depth", ["--set depth: expected KEY=VALUE"], id="no value"),
+        pytest.param("=5", ["--set =5: expected KEY=VALUE"], id="no key"),
+        pytest.param("fusion..k=5", ["--set fusion..k=5: expected KEY=VALUE"], id="an empty key"),
+        pytest.param("fusion.k=[5", ["--set fusion.k=[5: the value is not YAML"], id="not YAML"),
+        pytest.param(
+            "team_id=2025-02-30", ["--set team_id=2025-02-30: the value is not YAML"], id="an impossible date"
+        ),
+        pytest.param("run_id.x=5", ["--set run_id.x=5: run_id is a value"], id="a key below a value"),
+        pytest.param("fusion.kay=5", ["fusion.kay: unknown key", "value 5", "k_narrative"], id="unknown key"),
+        pytest.param("fuse.k=5", ["fuse: unknown key", "value {'k': 5}", "fusion"], id="unknown part"),
+        pytest.param("fusion.k=five", ["fusion.k: ", "found 'five'", "valid integer"], id="wrong type"),
+    ],
+)
+def test_a_bad_override_is_named(tmp_path: Path, override: str, named: list[str]) -> None:
+    message = error_of(put(tmp_path, MINIMAL), [override])
+    assert [part for part in named if part not in message] == []

@@ -1,0 +1,113 @@
+"""The run directory: what agrees is kept, what does not is made anew, nothing of two configurations is mixed."""
+
+import fcntl
+from pathlib import Path
+
+import orjson
+import pytest
+
+from indexing.errors import UserError
+from runs.directory import Stage, locked, perform
+
+
+def pipeline(folder: Path, made: list[str], a: str = "a", b: str = "b", extra: bool = False) -> list[Stage]:
+    """Three stages: `first` writes a, `second` writes b from it, `third` writes two files from that."""
+
+    def write(name: str, inputs: tuple[str, ...], text: str) -> None:
+        made.append(name)
+        (folder / name).write_text(text + "".join((folder / i).read_text() for i in inputs))
+
+    def both() -> None:
+        write("c", ("b",), "c")
+        write("d", ("b",), "d")
+
+    stages = [
+        Stage("first", ("a",), (), a, lambda: write("a", (), a)),
+        Stage("second", ("b",), ("a",), b, lambda: write("b", ("a",), b)),
+        Stage("third", ("c", "d"), ("b",), None, both),
+    ]
+    return [*stages, Stage("fourth", ("e",), (), None, lambda: write("e", (), "e"))] if extra else stages
+
+
+def bring(folder: Path, **changes: object) -> list[str]:
+    made: list[str] = []
+    perform(folder, pipeline(folder, made, **changes), {}, lambda _stage, _reused: None)  # type: ignore[arg-type]
+    return made
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_second_run_makes_nothing(tmp_path: Path) -> None:
+    assert bring(tmp_path) == ["a", "b", "c", "d"]
+    before = content(tmp_path)
+    assert bring(tmp_path) == []
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "made"),
+    [
+        pytest.param({"a": "A"}, ["a", "b", "c", "d"], id="the first stage: all after it"),
+        pytest.param({"b": "B"}, ["b", "c", "d"], id="the second stage: the first is kept"),
+        pytest.param({"extra": True}, ["e"], id="one more stage: only that"),
+    ],
+)
+def test_a_changed_setting_remakes_what_depends_on_it(
+    tmp_path: Path, changes: dict[str, object], made: list[str]
+) -> None:
+    bring(tmp_path)
+    assert bring(tmp_path, **changes) == made
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    bring(fresh, **changes)
+    assert content(fresh) == content(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "made"), [("a", ["a"]), ("b", ["b"]), ("c", ["c", "d"])])
+def test_an_artifact_that_was_edited_or_lost_is_made_again(tmp_path: Path, name: str, made: list[str]) -> None:
+    bring(tmp_path)
+    before = content(tmp_path)
+    (tmp_path / name).write_text("edited")
+    assert bring(tmp_path) == made
+    (tmp_path / name).unlink()
+    assert bring(tmp_path) == made
+    assert content(tmp_path) == before
+
+
+def test_what_the_new_configuration_does_not_have_is_removed_and_foreign_files_stay(tmp_path: Path) -> None:
+    bring(tmp_path, extra=True)
+    (tmp_path / "notes.txt").write_text("mine")
+    bring(tmp_path)
+    assert sorted(content(tmp_path)) == ["a", "b", "c", "d", "manifest.json", "notes.txt"]
+
+
+def test_a_failing_stage_keeps_what_was_made(tmp_path: Path) -> None:
+    made: list[str] = []
+    stages = pipeline(tmp_path, made)
+
+    def fail() -> None:
+        raise UserError("no")
+
+    broken = [*stages[:2], Stage("third", ("c", "d"), ("b",), None, fail)]
+    with pytest.raises(UserError):
+        perform(tmp_path, broken, {}, lambda _stage, _reused: None)
+    assert bring(tmp_path) == ["c", "d"]
+
+
+@pytest.mark.parametrize("manifest", [b"", b"{", b"[]", b'{"artifacts": 7}', b'{"artifacts": {"a": 7}}'])
+def test_a_broken_manifest_is_no_manifest(tmp_path: Path, manifest: bytes) -> None:
+    bring(tmp_path)
+    (tmp_path / "manifest.json").write_bytes(manifest)
+    assert bring(tmp_path) == ["a", "b", "c", "d"]
+    assert set(orjson.loads((tmp_path / "manifest.json").read_bytes())["artifacts"]) == {"a", "b", "c", "d"}
+
+
+def test_a_directory_is_held_by_one_run_at_a_time(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another run is writing here"), locked(tmp_path):
+            pass
+    with locked(tmp_path):
+        pass

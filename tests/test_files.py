@@ -1,0 +1,153 @@
+"""Files: whole or not at all, read by line with numbers, and a digest that knows only values."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.errors import UserError
+from indexing.files import digest, json_lines, lines, sha256, written, written_folder
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+ENDS = st.sampled_from(["\n", "\r\n"])
+ZIPPED = gzip.compress(b"".join(b'{"a":%d}\n' % i for i in range(50_000)))
+
+
+def in_order(value: Any, down: bool = False) -> Any:
+    """The same value, each object's keys in ascending order, or descending."""
+    match value:
+        case dict():
+            return {key: in_order(value[key], down) for key in sorted(value, reverse=down)}
+        case list():
+            return [in_order(inner, down) for inner in value]
+        case _:
+            return value
+
+
+@pytest.mark.parametrize("old", [pytest.param(None, id="no file before"), pytest.param(b"old", id="a file before")])
+def test_a_written_file_appears_only_when_the_block_ends(tmp_path: Path, old: bytes | None) -> None:
+    path = tmp_path / "out.txt"
+    if old is not None:
+        path.write_bytes(old)
+    with written(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert (path.read_bytes() if path.exists() else None) == old
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("old", [pytest.param(None, id="no file before"), pytest.param(b"old", id="a file before")])
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, UserError])
+def test_an_error_in_the_block_leaves_what_was_there(
+    tmp_path: Path, old: bytes | None, error: type[BaseException]
+) -> None:
+    path = tmp_path / "out.txt"
+    if old is not None:
+        path.write_bytes(old)
+    with pytest.raises(error, match="halfway"), written(path) as file:  # noqa: PT012
+        file.write(b"new")
+        raise error("halfway")
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == ({} if old is None else {"out.txt": old})
+
+
+@pytest.mark.parametrize("parent", [pytest.param("missing", id="missing"), pytest.param("file", id="a file")])
+def test_a_file_whose_folder_is_not_there_is_a_user_error(tmp_path: Path, parent: str) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(UserError, match=r"out\.txt: cannot be written"), written(tmp_path / parent / "out.txt"):
+        pass
+
+
+def test_a_written_folder_appears_only_when_the_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "out"
+    with written_folder(path) as folder:
+        (folder / "a").write_text("x")
+        assert not path.exists()
+    assert [p.name for p in path.iterdir()] == ["a"]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_error_in_the_block_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), written_folder(tmp_path / "out") as folder:  # noqa: PT012
+        (folder / "a").write_text("x")
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n\ufeff"))), ENDS)
+def test_lines_are_numbered_from_1_and_have_no_ends(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], end: str
+) -> None:
+    folder = tmp_path_factory.mktemp("lines")
+    raw = "".join(text + end for text in texts).encode()
+    (folder / "a.txt").write_bytes(raw)
+    (folder / "a.gz").write_bytes(gzip.compress(raw))
+    assert list(lines(folder / "a.txt")) == list(lines(folder / "a.gz")) == list(enumerate(texts, start=1))
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        pytest.param(b"", [], id="empty file"),
+        pytest.param(b'{"a":1}', [(1, {"a": 1})], id="no newline at the end"),
+        pytest.param(
+            b'\n{"a":1}\n \t\n{"b":2}\n\n', [(2, {"a": 1}), (4, {"b": 2})], id="blank lines keep their number"
+        ),
+        pytest.param(b'\xef\xbb\xbf{"a":1}\r\n', [(1, {"a": 1})], id="byte order mark and CRLF"),
+    ],
+)
+def test_json_lines_skips_blank_lines_and_keeps_numbers(
+    tmp_path: Path, raw: bytes, expected: list[tuple[int, dict[str, Any]]]
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(raw)
+    assert list(json_lines(path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "message"),
+    [
+        pytest.param("a.jsonl", b'{"a":1}\n{"a":"\xff"}\n', ":2: not UTF-8: .* at byte 6 of the line", id="not UTF-8"),
+        pytest.param("a.jsonl", b'{"a":1}\n\n{"a":\n', ":3: not JSON", id="not JSON"),
+        pytest.param("a.jsonl", b'{"a": NaN}\n', ":1: not JSON", id="not a JSON number"),
+        pytest.param("a.jsonl", b'{"a":1}\n[1]\n', ":2: expected a JSON object, found list", id="not an object"),
+        pytest.param("a.jsonl.gz", ZIPPED[:-20], r": cannot be read beyond line \d{4,5}: ", id="truncated gzip"),
+        pytest.param("a.jsonl.gz", ZIPPED[:12] + b"\xff" * 60, ": cannot be read beyond line 0: ", id="broken gzip"),
+        pytest.param("a.jsonl.gz", b'{"a":1}\n', ": cannot be read beyond line 0: Not a gzip", id="not gzip"),
+        pytest.param("a.jsonl", None, ": cannot be read: No such file", id="missing"),
+        pytest.param("a.jsonl.gz", None, ": cannot be read: No such file", id="missing gzip"),
+    ],
+)
+def test_a_broken_file_is_a_user_error_with_file_and_line(
+    tmp_path: Path, name: str, raw: bytes | None, message: str
+) -> None:
+    path = tmp_path / name
+    if raw is not None:
+        path.write_bytes(raw)
+    with pytest.raises(UserError, match=name + message):
+        list(json_lines(path))
+
+
+@given(JSON)
+def test_the_digest_does_not_depend_on_the_order_of_keys(value: Any) -> None:
+    assert digest(in_order(value)) == digest(in_order(value, down=True)) == digest(value)
+
+
+@given(JSON, JSON)
+def test_the_digest_tells_values_apart(one: Any, other: Any) -> None:
+    assert (digest(one) == digest(other)) == (repr(in_order(one)) == repr(in_order(other)))
+
+
+def test_sha256_is_that_of_the_bytes_and_a_missing_file_is_a_user_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    with pytest.raises(UserError, match="b: cannot be read: No such file"):
+        sha256(tmp_path / "b")

@@ -1,0 +1,170 @@
+"""Queries and answers by rule: contracts of the paper's steps, without a model."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generation.queries import compose, is_whole, whole
+from generation.rules.answer import SAME, answer, gather, is_prose, merge_same, utilities
+from generation.rules.queries import decompose, expand_topic, extract_topic
+from generation.rules.understand import understand
+from generation.rules.words import content_words, words
+from generation.types import Understanding
+from indexing.build import Index
+from indexing.embed import embedder, on_grid
+from indexing.segments import segmented
+from indexing.types import Document
+from retrieval.types import Query, Topic
+from tests.conftest import CORPUS, NARRATIVES
+
+COMMUNITY = (
+    "I want a thorough understanding of what makes up a community, including its definitions in various contexts like "
+    "science and what it means to be a 'civilized community.' I'm also interested in related terms like 'grassroots "
+    "organizations,' how communities set boundaries and priorities, and their roles in nation-building."
+)
+NARRATIVE = st.text(st.sampled_from("abc xyz,.;?'-éß\n") | st.characters(codec="utf-8"), max_size=200)
+
+
+@pytest.mark.parametrize(
+    ("narrative", "questions"),
+    [
+        pytest.param("How do bees dance?", ("How do bees dance?",), id="one question stays"),
+        pytest.param(
+            "I want to know how bees dance and how they find flowers.",
+            ("How bees dance?", "How they find flowers?"),
+            id="question words part a sentence",
+        ),
+        pytest.param(
+            "Please explain the causes of the war; also its lasting effects.",
+            ("What about the causes of the war?", "What about its lasting effects?"),
+            id="a semicolon parts it",
+        ),
+        pytest.param("Tell me about ice. TELL ME ABOUT ICE!", ("What about ice?",), id="the same in any case is one"),
+        pytest.param(
+            "I need to keep bees, and why.", ("How to keep bees, and why?",), id="a scrap stays with its clause"
+        ),
+        pytest.param("Well, so?", ("Well, so?",), id="nothing to ask gives the narrative itself"),
+        pytest.param(
+            COMMUNITY,
+            (
+                "What makes up a community?",
+                "What about its definitions in various contexts like science?",
+                "What it means to be a 'civilized community?",
+                "What about related terms like 'grassroots organizations?",
+                "How communities set boundaries and priorities?",
+                "What about their roles in nation-building?",
+            ),
+            id="the paper's example, one facet a question",
+        ),
+    ],
+)
+def test_decomposition(narrative: str, questions: tuple[str, ...]) -> None:
+    simplify = str.maketrans("", "", "'.,")
+    assert [q.translate(simplify) for q in decompose(narrative)] == [q.translate(simplify) for q in questions]
+
+
+@given(NARRATIVE)
+def test_decomposition_gives_distinct_questions_made_of_the_narrative(narrative: str) -> None:
+    questions = decompose(narrative)
+    assert questions
+    assert len({question.lower() for question in questions}) == len(questions)
+    added = {"what", "about", "how"}
+    assert {w.lower() for q in questions for w in words(q)} <= {w.lower() for w in words(narrative)} | added
+
+
+@given(NARRATIVE)
+def test_a_topic_uses_only_words_of_the_narrative(narrative: str) -> None:
+    topic = extract_topic(narrative, lambda word: len(word) % 3, 10)
+    assert set(words(topic)) <= set(words(narrative))
+
+
+@pytest.mark.parametrize(
+    ("narrative", "topic"),
+    [
+        pytest.param(COMMUNITY.replace("communities", "community"), "community", id="what is named most often"),
+        pytest.param("I want to know.", "", id="no content, no topic"),
+    ],
+)
+def test_topic(narrative: str, topic: str) -> None:
+    assert extract_topic(narrative, lambda _: 1, 1000) == topic
+
+
+def test_expansion_prefers_words_that_are_frequent_here_and_rare_elsewhere() -> None:
+    feedback = ["nectar pollen hive the honey", "nectar hive queen honey", "hive nectar system honey"]
+    frequency = {"nectar": 3, "hive": 3, "queen": 1, "pollen": 900, "system": 990}
+    assert expand_topic("honey bees", feedback, lambda w: frequency.get(w, 500), 1000, 3) == ("hive", "nectar", "queen")
+
+
+@given(st.lists(st.text(st.sampled_from("abcde "), max_size=60), max_size=4), st.integers(0, 5))
+def test_expansion_is_distinct_and_new(feedback: list[str], count: int) -> None:
+    found = expand_topic("abc dab", feedback, lambda _: 1, 10, count)
+    assert len(set(found)) == len(found) <= count
+    assert not set(found) & set(content_words("abc dab"))
+
+
+def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
+    found = understand([Topic(i, text) for i, text in NARRATIVES.items()], index, variants=3)
+    assert [len(u.questions) for u in found] == [4, 2]
+    assert [u.topic_id for u in found] == ["1", "2"]
+    assert all(len(u.variants) == 3 and u.topic for u in found)
+    assert "colonies" in found[0].variants or "workers" in found[0].variants or "nectar" in found[0].variants
+
+
+def test_composition_of_queries() -> None:
+    made = compose(Understanding("7", ("How?", "Why ice?"), "ice", ("glacier", "snow")), question_weight=2)
+    assert made[1] == Query("7", "7#2", "Why ice?", "Why ice? Why ice? ice glacier snow", "Why ice? ice")
+    assert [is_whole(query) for query in [whole(Topic("7", "Tell me.")), *made]] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "prose"),
+    [
+        ("A colony of bees has one queen.", True),
+        ("Too short a sentence.", False),
+        ("+-----+ | x | +----+ | y | .", False),
+        ("f(x) = g[y] * h{z} and so on.", False),
+        ("it ends without the sign that ends a sentence", False),
+    ],
+)
+def test_prose(sentence: str, prose: bool) -> None:
+    assert is_prose(sentence) == prose
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 20))
+def test_sentences_that_say_the_same_are_merged_once(seed: int, count: int) -> None:
+    vectors = on_grid(np.random.default_rng(seed).normal(size=(count, 3)))
+    groups = merge_same(vectors)
+    assert sorted(i for group in groups for i in group) == list(range(count))
+    heads = vectors[[group[0] for group in groups]]
+    assert np.all(np.triu(heads @ heads.T, 1) < SAME)
+
+
+def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it() -> None:
+    model = embedder("all-MiniLM-L6-v2")
+    documents = [segmented(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
+    segments = [model.embed([d.segment_text(s) for s in d.segments]) for d in documents]
+    asked = ("How do bees find flowers?", "Who says words about sugar in the kitchen?", "How do glaciers move?")
+    queries = [Query("1", f"1-{n}", text, text, text) for n, text in enumerate(asked)]
+    vectors = model.embed(asked)
+    spans = gather(documents, segments, vectors)
+    text_of = {document.id: document.text for document in documents}
+    said = model.embed([text_of[span.doc_id][span.start : span.end] for span in spans])
+    made, evidence = answer("1", queries, vectors, documents, segments, spans, said, 60)
+    assert sum(len(sentence.text.split()) for sentence in made.sentences) <= 60
+    assert all(
+        sentence.text in " ".join(text_of[sentence.citations[0].split("#")[0]].split()) for sentence in made.sentences
+    )
+    cited = [sentence.citations for sentence in made.sentences]
+    assert ("twin-a#0_0", "twin-b#0_0") in cited, "both documents that say it"
+    assert any(c[0].startswith("glacier#") for c in cited)
+    assert any(c[0].startswith("bees#") for c in cited)
+    assert {e.query_id for e in evidence} == {query.id for query in queries}
+    assert utilities(vectors, said).shape == (3, len(spans))
+
+
+def test_no_evidence_gives_an_empty_answer() -> None:
+    model = embedder("all-MiniLM-L6-v2")
+    query = Query("1", "1-1", "Why?", "Why?", "Why?")
+    made, evidence = answer("1", [query], model.embed(["Why?"]), [], [], [], model.embed([]), 40)
+    assert (made.sentences, evidence) == ((), [])

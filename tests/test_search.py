@@ -1,0 +1,113 @@
+"""BM25 and dense search on a real Lucene and a real FAISS index."""
+
+import math
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexing.build import Index, build_index
+from indexing.dense import faiss_module, load_dense, vectors_of
+from indexing.embed import on_grid
+from indexing.errors import UserError
+from indexing.store import DocumentStore
+from retrieval.dense import search_dense
+from retrieval.hybrid import search_all, search_bm25, search_embeddings
+from retrieval.lucene import K1, B, LuceneSearcher
+from retrieval.types import Query, Rankings, ranked
+from tests.conftest import CORPUS, write_corpus
+
+
+def query(text: str, number: int = 1) -> Query:
+    return Query("1", f"1-{number}", text, text, text)
+
+
+def found(index: Index, rankings: Rankings, i: int = 0) -> list[str]:
+    return DocumentStore(index.store).ids(rankings.of(i))
+
+
+def test_bm25_scores_follow_the_formula(index: Index) -> None:
+    """Unstemmed words of the small corpus, so that the analyzer only has to drop nothing that we count."""
+    tokens = {name: re.findall("[a-z]+", f"{title} {text}".lower()) for name, (title, text) in CORPUS.items()}
+    searcher = LuceneSearcher(index.lucene)
+    lengths = {name: sum(searcher.document_frequency(word) > 0 for word in words) for name, words in tokens.items()}
+    average = sum(lengths.values()) / len(lengths)
+    holding = [name for name, words in tokens.items() if "ash" in words]
+    idf = math.log(1 + (len(tokens) - len(holding) + 0.5) / (len(holding) + 0.5))
+    rankings = search_bm25(index, [query("ash")], 10)
+    assert sorted(found(index, rankings)) == sorted(holding)
+    for name, score in zip(found(index, rankings), rankings.scores_of(0), strict=True):
+        tf = Counter(tokens[name])["ash"]
+        expected = idf * tf / (tf + K1 * (1 - B + B * lengths[name] / average))
+        assert score == pytest.approx(expected, rel=1e-3)
+
+
+def test_equal_scores_are_ordered_by_document_id(index: Index) -> None:
+    for search in (search_bm25, search_embeddings):
+        ids = found(index, search(index, [query("twins in the kitchen")], 9))
+        assert ids.index("twin-a") + 1 == ids.index("twin-b"), search
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        pytest.param("how do bees dance", "bees", id="words of one document"),
+        pytest.param("volcanic eruptions", "volcano", id="other forms of its words"),
+    ],
+)
+def test_both_searches_find_the_obvious_document(index: Index, text: str, first: str) -> None:
+    for rankings in search_all(index, [query(text)], ["bm25", "dense"], 5).values():
+        assert found(index, rankings)[0] == first
+
+
+@pytest.mark.parametrize("text", ["", "the of and", "!?", "zzyzx"], ids=["empty", "stop words", "signs", "unknown"])
+def test_a_query_without_known_words_finds_nothing_by_bm25(index: Index, text: str) -> None:
+    rankings = search_bm25(index, [query("honey"), query(text, 2), query("ice", 3)], 5)
+    assert [len(rankings.of(i)) > 0 for i in range(3)] == [True, False, True]
+
+
+def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:
+    queries = [query(text, n) for n, (_, text) in enumerate(CORPUS.values())]
+    one, four = (search_all(index, queries, ["bm25", "dense"], 5, threads) for threads in (1, 4))
+    for system, rankings in one.items():
+        assert rankings.docs.tobytes() == four[system].docs.tobytes()
+        assert rankings.scores.tobytes() == four[system].scores.tobytes()
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 50), st.integers(1, 30))
+def test_dense_search_equals_scoring_every_document(seed: int, documents: int, depth: int, queries: int) -> None:
+    random = np.random.default_rng(seed)
+    vectors = on_grid(random.integers(-1, 2, size=(documents, 8)).astype(np.float64))  # many ties
+    asked = on_grid(random.integers(-1, 2, size=(queries, 8)).astype(np.float64))
+    index = faiss_module().IndexFlatIP(8)
+    index.add(vectors)
+    names = [str(i) for i in range(queries)]
+    plain = ranked(names, [np.arange(documents)] * queries, list(asked @ vectors.T), depth)
+    rankings = search_dense(index, names, asked, depth)
+    assert rankings.docs.tolist() == plain.docs.tolist()
+    assert rankings.scores.tolist() == plain.scores.tolist()
+
+
+def test_the_index_holds_a_vector_for_every_document(index: Index) -> None:
+    assert vectors_of(load_dense(index.dense)).shape == (len(CORPUS), 384)
+
+
+def test_an_index_without_embeddings_says_so(tmp_path: Path) -> None:
+    made, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", embedding=None)
+    with pytest.raises(UserError, match="has no embeddings"):
+        search_embeddings(made, [query("bees")], 5)
+
+
+def test_an_index_is_built_once_and_never_replaced(tmp_path: Path) -> None:
+    corpus, out = write_corpus(tmp_path / "c.jsonl"), tmp_path / "index"
+    assert build_index(corpus, out, embedding=None)[1]
+    assert not build_index(corpus, out, embedding=None)[1]
+    corpus.write_text(corpus.read_text().replace("Honey", "Money"))
+    with pytest.raises(UserError, match="another corpus or other settings"):
+        build_index(corpus, out, embedding=None)
+    assert not [path for path in tmp_path.iterdir() if "partial" in path.name]

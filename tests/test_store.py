@@ -1,0 +1,133 @@
+"""The document store: rows are ranks of ids, everything comes back as it went in, in bulk."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.errors import UserError
+from indexing.segments import segmented
+from indexing.store import DocumentStore, build_store
+from indexing.types import Document, Segment, Span
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12).filter(
+    lambda name: name.split() == [name]
+)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
+DOCUMENTS = st.lists(
+    st.builds(Document, NAMES, TEXT, TEXT, TEXT, TEXT).map(segmented),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda document: document.id,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DocumentStore:
+    """Ids of several lengths and scripts, some with '#'."""
+    segments = (Segment("doc#7_0", Span("doc", 0, 4)), Segment("doc#8_5", Span("doc", 5, 9)))
+    documents = [
+        Document("zebra", "Z."),
+        Document("doc#1", "One."),
+        Document("doc", "One. Two.", segments=segments),
+        Document("\u00e9t\u00e9", "Summer."),
+        Document("\U0001d538", "A."),
+        Document("\ufb00", "Ff."),
+    ]
+    assert build_store(map(segmented, documents), tmp_path / "store") == 6
+    return DocumentStore(tmp_path / "store")
+
+
+@given(DOCUMENTS, st.lists(NAMES), st.randoms(use_true_random=False))
+def test_rows_are_ranks_of_ids_and_documents_come_back_equal(
+    documents: list[Document], others: list[str], random: Random
+) -> None:
+    with TemporaryDirectory() as folder:
+        count = build_store(documents, Path(folder) / "store")
+        store = DocumentStore(Path(folder) / "store")
+        ordered = sorted(documents, key=lambda document: document.id)
+        assert len(store) == count == len(documents)
+        assert list(store) == ordered
+        shuffled = [*documents, *documents[:2]]
+        random.shuffle(shuffled)
+        names = [document.id for document in shuffled]
+        rows = store.rows(names)
+        assert rows.dtype == np.int32
+        assert rows.tolist() == [ordered.index(document) for document in shuffled]
+        assert store.ids(rows) == names
+        assert store.get(rows) == shuffled
+        assert [row >= 0 for row in store.rows(others)] == [other in names for other in others]
+        segments = [segment for document in shuffled for segment in document.segments]
+        assert store.segments([segment.id for segment in segments]) == segments
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("a", id="before all"),
+        pytest.param("\U0010ffff", id="after all"),
+        pytest.param("do", id="beginning of an id"),
+        pytest.param("doc#", id="id and more"),
+        pytest.param("zebras and many more characters than any id", id="longer than all"),
+        pytest.param("", id="empty"),
+    ],
+)
+def test_an_unknown_id_has_row_minus_1_beside_known_ones(store: DocumentStore, name: str) -> None:
+    assert store.rows(["zebra", name, "doc"]).tolist() == [2, -1, 0]
+    assert store.rows([name]).tolist() == [-1]
+
+
+def test_ids_are_ordered_by_code_point(store: DocumentStore) -> None:
+    assert store.ids(range(6)) == ["doc", "doc#1", "zebra", "\u00e9t\u00e9", "\ufb00", "\U0001d538"]
+
+
+def test_segments_are_found_by_id_also_where_document_ids_hold_a_number_sign(store: DocumentStore) -> None:
+    wanted = ["doc#1#0_0", "doc#8_5", "doc#7_0", "doc#9_9", "doc#1", "doc", "none#0_0", "doc#1#1_0", "doc#8_5"]
+    assert store.segments(wanted) == [
+        Segment("doc#1#0_0", Span("doc#1", 0, 4)),
+        Segment("doc#8_5", Span("doc", 5, 9)),
+        Segment("doc#7_0", Span("doc", 0, 4)),
+        None,
+        None,
+        None,
+        None,
+        None,
+        Segment("doc#8_5", Span("doc", 5, 9)),
+    ]
+
+
+def test_asking_for_nothing_gives_nothing(store: DocumentStore) -> None:
+    assert (store.ids([]), store.rows([]).tolist(), store.get([]), store.segments([])) == ([], [], [], [])
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        pytest.param(["a", "b", "a"], "document id 'a' occurs more than once", id="repeated id"),
+        pytest.param(
+            ["\u00e9t\u00e9", "a", "\u00e9t\u00e9"], "document id '\u00e9t\u00e9' occurs", id="repeated id beyond ASCII"
+        ),
+        pytest.param([], "the corpus holds no document", id="empty corpus"),
+    ],
+)
+def test_a_corpus_that_makes_no_store_is_a_user_error(tmp_path: Path, ids: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build_store((Document(name, "text") for name in ids), tmp_path / "store")
+
+
+def test_documents_are_read_once_and_counted(tmp_path: Path) -> None:
+    ticks: list[int] = []
+
+    def documents() -> Iterator[Document]:
+        for i in range(3):
+            assert len(ticks) == i
+            yield Document(str(i), "text")
+
+    build_store(documents(), tmp_path / "store", lambda _name, _total: nullcontext(ticks.append))
+    assert ticks == [1, 1, 1]
