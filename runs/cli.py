@@ -113,6 +113,7 @@ def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Run files; the first is what the others are compared with.")],
     qrels: Annotated[Path, typer.Option(help="Judgments in TREC form.")],
     json: Annotated[Path | None, typer.Option(help="Write means, topics and p-values here.")] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Measure runs with ranx and compare them by a paired test.
 
@@ -122,9 +123,10 @@ def evaluate(
 
     from indexing.files import written
     from runs.evaluate import as_json, evaluate_files
-    from runs.screen import print_evaluations
+    from runs.screen import print_evaluations, progress_bars
 
-    evaluations = evaluate_files(runs, qrels)
+    with progress_bars(quiet) as progress, progress("Measuring", None):
+        evaluations = evaluate_files(runs, qrels)
     print_evaluations(evaluations)
     if json:
         with written(json) as file:
@@ -172,9 +174,6 @@ def main() -> None:
         app()
     except UserError as error:
         typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; the same command goes on from here", err=True)
         sys.exit(1)
 
 

@@ -16,6 +16,7 @@ import orjson
 
 from indexing.errors import UserError
 from indexing.files import digest, sha256, written
+from indexing.types import Progress, silent
 
 MANIFEST = "manifest.json"
 
@@ -47,7 +48,11 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def perform(
-    directory: Path, stages: Sequence[Stage], description: dict[str, Any], announce: Callable[[Stage, bool], None]
+    directory: Path,
+    stages: Sequence[Stage],
+    description: dict[str, Any],
+    announce: Callable[[Stage, bool], None],
+    progress: Progress = silent,
 ) -> None:
     """Bring a run directory to what its stages describe, making only what is missing.
 
@@ -66,7 +71,8 @@ def perform(
         announce(stage, reused)
         if not reused:
             _write_manifest(directory, description, valid)
-            stage.make()
+            with progress(stage.name.capitalize(), None):
+                stage.make()
             for name in stage.artifacts:
                 valid[name] = {"key": keys[name], "sha256": sha256(directory / name)}
     _write_manifest(directory, description, {name: valid[name] for name in keys})

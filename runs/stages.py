@@ -82,7 +82,7 @@ def run(
             "build the index with them, or set track: none"
         )
     with locked(job.directory):
-        perform(job.directory, stages(job), describe(job), announce)
+        perform(job.directory, stages(job), describe(job), announce, progress)
     return job.directory
 
 
@@ -160,8 +160,7 @@ def write_queries(job: Job) -> None:
     if settings.method == "narrative":
         understandings = [Understanding(topic.id, ()) for topic in job.topics]
     else:
-        with job.progress("Understanding narratives", None):
-            understandings = understand(job.topics, job.index, settings.variants, job.threads)
+        understandings = understand(job.topics, job.index, settings.variants, job.threads)
     with_narrative = settings.method == "narrative" or settings.narrative_weight > 0
     records = []
     for topic, understanding in zip(job.topics, understandings, strict=True):

@@ -46,7 +46,8 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
         ]
         folders = [stages.run(run, threads, progress) for run in runs]
         qrels, narratives = read_qrels(qrels_path), read_topics(topics)
-    evaluations = [evaluate(folder.name, read_run(folder / stages.NARRATIVE), qrels) for folder in folders]
+    with progress("Measuring", None):
+        evaluations = [evaluate(folder.name, read_run(folder / stages.NARRATIVE), qrels) for folder in folders]
     track = TRACKS[TRACK]
     submissions = [folders[1] / track.retrieval_file, folders[1] / track.rag_file]
     violations = {path: validate.validate(path, track, narratives) for path in submissions}
