@@ -28,7 +28,7 @@ $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(FAISS),dev]'
-	$(BIN)/python -m indexing.java || test -n "$$JAVA_HOME" || \
+	test -n "$$JAVA_HOME" || $(BIN)/python -m indexing.java >/dev/null 2>&1 || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(FAISS),dev,java]'
 	$(BIN)/python -m indexing.java
 	$(BIN)/python -W ignore -m runs.evaluate

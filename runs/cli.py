@@ -65,11 +65,12 @@ def run(
 
     Example: keystone run run.yaml --set retrieval.depth=500
     """
-    from runs import stages
     from runs.config import read_config
-    from runs.screen import progress_bars
 
     settings = read_config(config, set)
+
+    from runs import stages
+    from runs.screen import progress_bars
 
     def announce(stage: "Stage", reused: bool) -> None:
         if not quiet:

@@ -49,7 +49,7 @@ def _faiss() -> Iterator[Finding]:
         )
         return
     if not present or not importlib.util.find_spec("faiss"):
-        yield Finding("problem", "FAISS", "not installed: pip install 'keystone-rag[cpu]', or [gpu]")
+        yield Finding("problem", "FAISS", "not installed: pip install faiss-cpu, or faiss-gpu")
         return
     import faiss
 

@@ -12,6 +12,8 @@ import pytest
 
 from tests.conftest import CORPUS, NARRATIVES, SHARED, keystone, write_corpus, write_topics
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 run_id: small
 index: {folder}/index
@@ -159,7 +161,6 @@ def mean(path: Path, qrels: Path, measure: str, tmp_path: Path) -> float:
     return float(json.loads(report.read_bytes())["runs"][0]["mean"][measure])
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not on this machine")
 def test_real_collections_reach_the_known_figures(tmp_path: Path) -> None:
     """BM25 within 0.02 of the table of the collections; RRF on average not 0.01 below the better component."""

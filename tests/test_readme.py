@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from runs.config import RunConfig
@@ -19,6 +20,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_five_lines_for_your_own_corpus_run_as_they_stand(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus.jsonl")
     write_topics(tmp_path / "topics.jsonl")
