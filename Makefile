@@ -1,8 +1,9 @@
-# make demo | test | check | lint | bench: each sets up what it needs and costs nothing when run again.
+# make demo | test | check | lint: each sets up what it needs and costs nothing when run again.
 PYTHON ?= python3
 FAISS ?= cpu
 BIN := .venv/bin
-READY := .venv/.ready
+READY := .venv/.ready-$(FAISS)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
 .PHONY: demo test check lint setup clean
 
@@ -24,12 +25,14 @@ lint: $(READY)
 setup: $(READY)
 
 # The packages, a Java runtime where the machine has none, and ranx's kernels, compiled once for all runs.
+# faiss-cpu and faiss-gpu write the same folder, so a change from one to the other begins by removing both.
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(FAISS),dev]'
-	test -n "$$JAVA_HOME" || $(BIN)/python -m indexing.java >/dev/null 2>&1 || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(FAISS),dev,java]'
+	ls .venv/.ready-* >/dev/null 2>&1 && $(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu || true
+	rm -f .venv/.ready-*
+	$(INSTALL) '.[$(FAISS),dev]'
+	test -n "$$JAVA_HOME" || $(BIN)/python -m indexing.java >/dev/null 2>&1 || $(INSTALL) '.[$(FAISS),dev,java]'
 	$(BIN)/python -m indexing.java
 	$(BIN)/python -W ignore -m runs.evaluate
 	touch $@

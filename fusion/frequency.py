@@ -15,17 +15,19 @@ def fuse_by_frequency(
 ) -> Rankings:
     """One ranking a topic by the number of its queries that rank a document in their top 20; ties by RRF, then id.
 
-    A score is the count plus the share of the RRF order below it, so that scores alone give the order.
+    A document below every top 20 counts 0 and follows in the order of RRF. A score is the count plus the share
+    of the RRF order below a document, so that scores alone give the order.
     """
+    by_rrf = fuse_queries(hybrid, topic_of, topics, k, depth=len(hybrid.docs))
     cut = hybrid.top(top)
-    by_rrf = fuse_queries(cut, topic_of, topics, k, depth=len(cut.docs))
     docs, scores = [], []
     for number, topic in enumerate(topics):
         found = by_rrf.of(number)
         queries = [i for i, own in enumerate(topic_of) if own == topic]
-        appearances = np.concatenate([cut.of(i) for i in queries]) if queries else found
-        values, counts = np.unique(appearances, return_counts=True)
+        counts = np.zeros(int(found.max(initial=0)) + 1)
+        for i in queries:
+            counts[cut.of(i)] += 1
         share = 1 - np.arange(1, len(found) + 1) / (len(found) + 1)
         docs.append(found)
-        scores.append(counts[np.searchsorted(values, found)] + share)
+        scores.append(counts[found] + share)
     return ranked(topics, docs, scores, depth)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 
-from indexing.corpora import JSONL_SUFFIXES, TEXT_SUFFIXES, read_corpus
+from indexing.corpora import corpus_files, guess_format, read_corpus, relative_name
 from indexing.embed import embedder
 from indexing.errors import UserError
 from indexing.files import digest, sha256, written_folder
@@ -67,7 +67,10 @@ def build_index(
 
     A folder that already holds this very index is left as it is; one that holds anything else is refused.
     """
-    key = digest([FORMAT, format, embedding, _corpus_key(corpus), _corpus_key(segments) if segments else None])
+    format = format or guess_format(corpus)
+    with progress("Reading files", None):
+        inputs = [_corpus_key(path) for path in (corpus, segments) if path]
+    key = digest([FORMAT, format, embedding, inputs])
     if out.exists():
         existing = open_index(out)
         if existing.key != key:
@@ -89,8 +92,4 @@ def build_index(
 
 
 def _corpus_key(path: Path) -> list[list[str]]:
-    if not path.exists():
-        raise UserError(f"{path}: no such file or folder")
-    suffixes = JSONL_SUFFIXES + TEXT_SUFFIXES
-    files = sorted(f for f in path.rglob("*") if f.name.lower().endswith(suffixes)) if path.is_dir() else [path]
-    return [[file.relative_to(path).as_posix(), sha256(file)] for file in files]
+    return [[relative_name(file, path), sha256(file)] for file in corpus_files(path)]

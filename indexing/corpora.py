@@ -1,6 +1,7 @@
 """Readers of corpora: JSONL (BEIR, plain, MS MARCO V2.1 documents or segments) and folders of text files."""
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,14 +12,16 @@ from urllib.parse import quote
 from indexing.errors import UserError
 from indexing.files import json_lines, open_binary
 from indexing.html_text import read_html
-from indexing.types import Document, Segment, Span
+from indexing.types import Document, Segment, Span, is_id
 
 ID_KEYS = ("docid", "_id", "id", "doc_id")
 TEXT_KEYS = ("text", "contents", "body")
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".json.gz")
 TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
 
-_MARKDOWN_HEADING = re.compile(r"^#{1,6} +(.+?)(?: +#+)?[ \t\r]*$", re.MULTILINE)
+_MARKDOWN_HEADING = re.compile(r"^#{1,6} +(\S.*)$", re.MULTILINE)
+_CLOSING_HASHES = re.compile(r"\s#+\s*$")
+MINIMUM_OVERLAP = 10
 
 Spans = dict[str, list[tuple[str, int, int]]]
 """Official segments by document: (segment id, start, end)."""
@@ -90,11 +93,12 @@ def _joined(doc_id: str, group: list[tuple[str, dict[str, Any]]]) -> Document:
 
 def _overlap(text: str, piece: str, previous: int) -> int:
     """Where `piece` begins in `text` so that the rest of `text` is a beginning of `piece`, else the end."""
-    start = text.find(piece[0], previous) if piece else -1
+    head = piece[:MINIMUM_OVERLAP]
+    start = text.find(head, previous) if len(head) == MINIMUM_OVERLAP else -1
     while start >= 0:
         if piece.startswith(text[start:]):
             return start
-        start = text.find(piece[0], start + 1)
+        start = text.find(head, start + 1)
     return len(text)
 
 
@@ -132,13 +136,27 @@ def read_folder(path: Path) -> Iterator[Document]:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise UserError(f"{file}: not UTF-8: {error.reason} at byte {error.start}") from error
-        doc_id = quote(file.relative_to(path).as_posix())
+        doc_id = relative_name(file, path)
         if file.suffix.lower() in (".html", ".htm"):
             title, headings, text = read_html(text)
         else:
-            headings = [] if file.suffix.lower() == ".txt" else _MARKDOWN_HEADING.findall(text)
+            headings = (
+                []
+                if file.suffix.lower() == ".txt"
+                else [_CLOSING_HASHES.sub("", found).strip() for found in _MARKDOWN_HEADING.findall(text)]
+            )
             title = headings[0] if headings else ""
         yield Document(doc_id, text, title or file.stem, headings="\n".join(headings))
+
+
+def relative_name(file: Path, folder: Path) -> str:
+    """The path of a file below a folder, URL-quoted, so that any name is an id."""
+    return quote(os.fsencode(file.relative_to(folder).as_posix()))
+
+
+def corpus_files(path: Path) -> list[Path]:
+    """All files that a reader may open for a corpus."""
+    return _files(path, JSONL_SUFFIXES + TEXT_SUFFIXES) if path.is_dir() else [path]
 
 
 def _files(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
@@ -160,7 +178,7 @@ def _document_id(record: dict[str, Any], where: str) -> str:
     key = _first_key(record, ID_KEYS, where)
     found = record[key]
     name = str(found) if isinstance(found, int) and not isinstance(found, bool) else found
-    if not isinstance(name, str) or not name or re.search(r"[\s\0]", name):
+    if not isinstance(name, str) or not is_id(name):
         raise UserError(f"{where}: {key}: expected an id without space, found {found!r}")
     return name
 

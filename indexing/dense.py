@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from indexing.embed import Embedder, Vectors
-from indexing.errors import MissingPackage
+from indexing.embed import Embedder
+from indexing.errors import MissingPackage, UserError
 from indexing.store import DocumentStore
 from indexing.types import Progress, silent
 
@@ -34,11 +34,8 @@ def build_dense(
 
 
 def load_dense(path: Path) -> Any:
-    """The index as FAISS reads it."""
-    return faiss_module().read_index(str(path))
-
-
-def vectors_of(index: Any) -> Vectors:
-    """All vectors of an exact index, float32[documents, dimension]."""
-    vectors: Vectors = index.reconstruct_n(0, index.ntotal)
-    return vectors
+    """The index as FAISS reads it. `UserError` if the file is not a whole one."""
+    try:
+        return faiss_module().read_index(str(path))
+    except RuntimeError as error:
+        raise UserError(f"{path}: not a whole FAISS index: build the index again") from error

@@ -1,5 +1,6 @@
 """Files that are read line by line and that appear whole or not at all."""
 
+import fcntl
 import gzip
 import hashlib
 import os
@@ -53,6 +54,8 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
     """A file to write that takes its name only when the block ends without an error."""
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder, expected the name of a file to write")
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with beside.open("wb") as file:
@@ -68,18 +71,38 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Make a folder if need be and hold it alone. `UserError` if another process holds it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not folder.exists() or not os.path.samestat(os.fstat(handle), folder.stat()):
+            raise BlockingIOError  # renamed between opening and locking
+        yield
+    except BlockingIOError:
+        raise UserError(f"{folder}: another process is writing here: wait for it, or write elsewhere") from None
+    finally:
+        os.close(handle)
+
+
+@contextmanager
 def written_folder(path: Path) -> Iterator[Path]:
     """A folder to fill that takes its name only when the block ends without an error."""
     beside = path.with_name(f".{path.name}.partial")
-    try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        yield beside
-        beside.replace(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    with locked(beside):
+        try:
+            for left in beside.iterdir():
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            yield beside
+            beside.replace(path)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:

@@ -20,7 +20,7 @@ class _Page(HTMLParser):
         "address article aside blockquote br dd div dl dt figure footer form h1 h2 h3 h4 h5 h6 header "
         "hr li main nav ol p pre section table td th tr ul".split()
     )
-    HIDDEN = frozenset("script style template noscript".split())
+    HIDDEN = frozenset("script style template noscript svg".split())
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -45,9 +45,11 @@ class _Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         inside = self._open[-1] if self._open else ""
+        if self.HIDDEN.intersection(self._open):
+            return
         if inside == "title":
             self.title += data
-        elif not self.HIDDEN.intersection(self._open):
+        else:
             self._parts.append(data)
             if inside:
                 self.headings[-1] += data

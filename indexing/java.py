@@ -100,6 +100,12 @@ def java_class(name: str) -> Any:
     return _virtual_machine().autoclass(name)
 
 
+def java_error() -> type[Exception]:
+    """What a failing call of Java raises."""
+    raised: type[Exception] = _virtual_machine().JavaException
+    return raised
+
+
 def detach_thread() -> None:
     """Release what the virtual machine holds for the calling thread; call it at the end of a worker thread."""
     _virtual_machine().detach()

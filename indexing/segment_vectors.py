@@ -8,7 +8,8 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import numpy as np
 
@@ -31,26 +32,40 @@ def segment_vectors(
     store = DocumentStore(index.store)
     wanted = sorted(set(rows))
 
-    def embed(row: int) -> tuple[int, bytes]:
+    def embed(row: int) -> Vectors:
         document = store.get([row])[0]
-        texts = [document.segment_text(segment) for segment in document.segments]
-        return row, model.embed(texts, threads=1).tobytes()
+        return model.embed([document.segment_text(segment) for segment in document.segments], threads=1)
 
-    with closing(sqlite3.connect(index.folder / "segments.sqlite", timeout=60)) as cache:
-        cache.execute("PRAGMA journal_mode = WAL")
-        cache.execute("CREATE TABLE IF NOT EXISTS vectors (row INTEGER PRIMARY KEY, vectors BLOB NOT NULL)")
-        known = {row for (row,) in cache.execute("SELECT row FROM vectors")}
-        missing = [row for row in wanted if row not in known]
-        if missing:
-            workers = threads or os.cpu_count() or 1
-            with progress("Embedding segments", len(missing)) as tick, ThreadPoolExecutor(workers) as pool:
-                for start in range(0, len(missing), CHUNK):
-                    made = list(pool.map(embed, missing[start : start + CHUNK]))
-                    with cache:
-                        cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", made)
-                    tick(len(made))
-        found = {}
+    found: dict[int, Vectors] = {}
+    with closing(_cache(index.folder / "segments.sqlite")) as cache:
+        missing = []
         for row in wanted:
-            (blob,) = cache.execute("SELECT vectors FROM vectors WHERE row = ?", (row,)).fetchone()
-            found[row] = np.frombuffer(blob, dtype=np.float32).reshape(-1, model.dimension)
-        return found
+            known = cache.execute("SELECT vectors FROM vectors WHERE row = ?", (row,)).fetchone()
+            if known:
+                found[row] = np.frombuffer(known[0], dtype=np.float32).reshape(-1, model.dimension)
+            else:
+                missing.append(row)
+        workers = threads or os.cpu_count() or 1
+        with progress("Embedding segments", len(missing)) as tick, ThreadPoolExecutor(workers) as pool:
+            for start in range(0, len(missing), CHUNK):
+                chunk = missing[start : start + CHUNK]
+                made = dict(zip(chunk, pool.map(embed, chunk), strict=True))
+                found.update(made)
+                with suppress(sqlite3.OperationalError), cache:  # an index that cannot be written is used as it is
+                    rows_made = [(row, vectors.tobytes()) for row, vectors in made.items()]
+                    cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows_made)
+                tick(len(made))
+    return found
+
+
+def _cache(path: Path) -> sqlite3.Connection:
+    table = "CREATE TABLE IF NOT EXISTS vectors (row INTEGER PRIMARY KEY, vectors BLOB NOT NULL)"
+    try:
+        cache = sqlite3.connect(path, timeout=60)
+        cache.execute(table)
+    except sqlite3.OperationalError:
+        cache = sqlite3.connect(":memory:")
+        cache.execute(table)
+    except sqlite3.DatabaseError as error:
+        raise UserError(f"{path}: damaged: delete it, it will be made again") from error
+    return cache

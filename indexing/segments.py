@@ -4,6 +4,7 @@ MS MARCO V2.1 was cut the same way: windows of 10 sentences, a new one every 5 (
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from indexing.types import Document, Segment, Span
@@ -17,7 +18,6 @@ SHORT_LINE = 48
 _STOP = re.compile(r"""[.!?]['")\]\u201d\u2019]*(?=\s)""")
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|approx|Fig|No|Dr|Mr|Mrs|Ms|Prof|St|U\.S|[A-Z]))\.$")
 _NEXT = re.compile(r"""\s+(?:['"(\[\u201c\u2018*`-]*[^\sa-z'"(\[\u201c\u2018]|$)""")
-_LINE = re.compile(r"[^\n]*\n")
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
@@ -30,17 +30,22 @@ def sentences(text: str) -> list[tuple[int, int]]:
         for match in _STOP.finditer(text)
         if _NEXT.match(text, match.end()) and not _ABBREVIATION.search(text, max(0, match.end() - 12), match.end())
     }
-    stops.update(
-        match.end()
-        for match in _LINE.finditer(text)
-        if len(line := match.group().strip()) <= SHORT_LINE and not line.endswith(",")
-    )
+    stops.update(_short_lines(text))
     spans: list[tuple[int, int]] = []
     start = 0
     for stop in [*sorted(stops), len(text)]:
         _add_trimmed(spans, text, start, stop)
         start = stop
     return spans
+
+
+def _short_lines(text: str) -> Iterator[int]:
+    start = 0
+    while (end := text.find("\n", start) + 1) > 0:
+        line = text[start:end].strip()
+        if len(line) <= SHORT_LINE and not line.endswith(","):
+            yield end
+        start = end
 
 
 def _add_trimmed(spans: list[tuple[int, int]], text: str, start: int, end: int) -> None:

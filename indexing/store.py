@@ -47,10 +47,13 @@ class DocumentStore:
     """A store opened for reading; files are mapped into memory, not read."""
 
     def __init__(self, folder: Path) -> None:
-        self._ids: NDArray[np.bytes_] = np.load(folder / "ids.npy", mmap_mode="r")
-        self._offsets: NDArray[np.int64] = np.load(folder / "offsets.npy", mmap_mode="r")
-        with (folder / "documents.jsonl").open("rb") as file:
-            self._records = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            self._ids: NDArray[np.bytes_] = np.load(folder / "ids.npy", mmap_mode="r")
+            self._offsets: NDArray[np.int64] = np.load(folder / "offsets.npy", mmap_mode="r")
+            with (folder / "documents.jsonl").open("rb") as file:
+                self._records = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{folder}: not a whole document store: build the index again: {error}") from error
 
     def __len__(self) -> int:
         return len(self._ids)

@@ -5,6 +5,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 
+def is_id(name: str) -> bool:
+    """Whether a name can be an id in TREC files: not empty, no space, nothing invisible."""
+    return bool(name) and name.isprintable() and " " not in name
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A stretch of a document's text, in characters: `Document.text[start:end]`."""

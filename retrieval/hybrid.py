@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from indexing.build import Index
-from indexing.dense import load_dense
+from indexing.dense import faiss_module, load_dense
 from indexing.embed import embedder
 from indexing.errors import UserError
 from indexing.types import Progress, silent
@@ -31,6 +31,7 @@ def search_embeddings(
         raise UserError(f"{index.folder}: has no embeddings: build it without --no-dense, or set retrieval.systems")
     with progress("Dense search", len(queries)) as tick:
         vectors = embedder(index.embedding).embed([query.dense_text for query in queries], threads, tick)
+        faiss_module().omp_set_num_threads(threads)
         return search_dense(load_dense(index.dense), [query.id for query in queries], vectors, depth)
 
 

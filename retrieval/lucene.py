@@ -6,23 +6,25 @@ from pathlib import Path
 import numpy as np
 
 from indexing.java import detach_thread, java_class
+from indexing.lucene import open_reader
 from indexing.types import Tick
 from retrieval.types import Rankings, ranked
 
 K1 = 0.9
 B = 0.4
 CHUNK = 32
+MOST_WORDS = 65_536
+"""Distinct words of a query; Lucene itself refuses more than 1,024."""
 
 
 class LuceneSearcher:
     """A Lucene index opened for BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
 
     def __init__(self, folder: Path) -> None:
+        self._reader = open_reader(folder)
         self._searcher = java_class("io.anserini.search.SimpleSearcher")(str(folder))
         self._searcher.set_bm25(K1, B)
-        self._reader = java_class("org.apache.lucene.index.DirectoryReader").open(
-            java_class("org.apache.lucene.store.FSDirectory").open(java_class("java.nio.file.Paths").get(str(folder)))
-        )
+        java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_WORDS)
         self._analysis = java_class("io.anserini.analysis.AnalyzerUtils")
         self._analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
 

@@ -1,7 +1,7 @@
 """The command line: `keystone index | run | validate | evaluate | demo | doctor`.
 
 Heavy packages are imported inside the commands that need them. Exit codes: 0 done, 1 an error or an invalid
-submission, 2 wrong usage.
+submission, 2 wrong usage, and 130 as everywhere where it was interrupted.
 """
 
 import os

@@ -48,11 +48,11 @@ class Fusion(Model):
     """How rankings become one ranking a narrative."""
 
     method: Literal["rrf", "frequency"] = "rrf"
-    k: int = Field(default=60, ge=1)
+    k: int = Field(default=60, ge=1, le=1_000_000)
     """First stage: systems of a query."""
-    k_narrative: int = Field(default=10, ge=1)
+    k_narrative: int = Field(default=10, ge=1, le=1_000_000)
     """Second stage: queries of a narrative (k'; the paper uses 60, and 10 in `uema2lab_rrf_k10`)."""
-    depth: int = Field(default=100, ge=1)
+    depth: int = Field(default=100, ge=1, le=100_000)
     """Documents a narrative (`N_narr`)."""
 
 
@@ -61,16 +61,16 @@ class Answer(Model):
 
     method: Literal["rules"] = "rules"
     """`rules`: sentences of the documents, chosen for coverage."""
-    documents: int = Field(default=20, ge=1)
-    words: int = Field(default=399, ge=1)
+    documents: int = Field(default=20, ge=1, le=100_000)
+    words: int = Field(default=399, ge=1, le=100_000)
     """At most so many words; the 2025 guidelines ask for fewer than 400."""
 
 
 class RunConfig(Model):
     """A run. Paths are relative to the working directory."""
 
-    run_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    team_id: str = Field(default="keystone", pattern=r"^\S+$")
+    run_id: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    team_id: str = Field(default="keystone", max_length=100, pattern=r"^\S+$")
     index: AnyPath
     topics: AnyPath
     out: AnyPath = Path("out")
@@ -110,7 +110,9 @@ class RunConfig(Model):
 def read_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
     """The run that a YAML file describes, with `key.key=value` overrides (values in YAML) laid over it."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        values = yaml.safe_load(text)
+        _check_repeated(path, yaml.compose(text))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     except (yaml.YAMLError, ValueError) as error:
@@ -122,7 +124,20 @@ def read_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
-        raise UserError("\n".join(f"{path}: {_explain(item)}" for item in error.errors())) from error
+        set_keys = {override.partition("=")[0] for override in overrides or []}
+        raise UserError("\n".join(_explain(item, path, set_keys) for item in error.errors())) from error
+
+
+def _check_repeated(path: Path, node: yaml.Node | None) -> None:
+    """YAML keeps the last of two equal keys and says nothing; a configuration must not."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: set[str] = set()
+    for key, value in node.value:
+        if key.value in seen:
+            raise UserError(f"{path}:{key.start_mark.line + 1}: the key {key.value} occurs more than once")
+        seen.add(key.value)
+        _check_repeated(path, value)
 
 
 def _lay_over(values: dict[str, Any], override: str) -> None:
@@ -142,18 +157,19 @@ def _lay_over(values: dict[str, Any], override: str) -> None:
     values[last] = value
 
 
-def _explain(item: Any) -> str:
+def _explain(item: Any, path: Path, set_keys: set[str]) -> str:
     location = ".".join(str(part) for part in item["loc"])
+    where = "--set " if location in set_keys else f"{path}: "
     match item["type"]:
         case "extra_forbidden":
             known = sorted(_model_at(item["loc"][:-1]).model_fields)
-            return f"{location}: unknown key (value {item['input']!r}); expected one of {', '.join(known)}"
+            return f"{where}{location}: unknown key (value {item['input']!r}); expected one of {', '.join(known)}"
         case "missing":
-            return f"{location}: missing; expected a value"
+            return f"{where}{location}: missing; expected a value"
         case "value_error":
-            return str(item["ctx"]["error"]) if not location else f"{location}: {item['ctx']['error']}"
+            return where + ".".join(filter(None, [location, str(item["ctx"]["error"])]))
         case _:
-            return f"{location}: found {item['input']!r}; {item['msg'][0].lower()}{item['msg'][1:]}"
+            return f"{where}{location}: found {item['input']!r}; {item['msg'][0].lower()}{item['msg'][1:]}"
 
 
 def _model_at(location: tuple[str | int, ...]) -> type[BaseModel]:

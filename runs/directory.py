@@ -5,9 +5,7 @@ still agree is reused; any other is removed before the run begins, so a director
 The manifest holds nothing that changes between two equal runs, no time of day in particular.
 """
 
-import fcntl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,21 +30,6 @@ class Stage:
     make: Callable[[], None]
 
 
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Hold a run directory alone. `UserError` if another process has it or it cannot be written."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with (directory / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"{directory}: another run is writing here: wait for it, or change run_id") from None
-            yield
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        raise UserError(f"{directory}: cannot be written: {error.strerror}") from error
-
-
 def perform(
     directory: Path,
     stages: Sequence[Stage],
@@ -56,14 +39,17 @@ def perform(
 ) -> None:
     """Bring a run directory to what its stages describe, making only what is missing.
 
-    `description` goes into the manifest beside the artifacts; `announce` is told of each stage and whether it
-    is reused. A failing stage leaves all earlier artifacts in place.
+    `description` goes into the manifest beside the artifacts, and its `versions` into every key; `announce` is
+    told of each stage and whether it is reused. A failing stage leaves all earlier artifacts in place.
+    `UserError` for a folder that holds files but was never a run directory.
     """
-    keys = _keys(stages)
+    if not (directory / MANIFEST).exists() and any(not _is_partial(path) for path in directory.iterdir()):
+        raise UserError(f"{directory}: holds files but no {MANIFEST}: not a run directory: change out or run_id")
+    keys = _keys(stages, description["versions"])
     listed = _listed(directory)
     valid = {name: entry for name, entry in listed.items() if _agrees(directory / name, entry, keys, name)}
     for path in directory.iterdir():
-        ours = path.name in keys or path.name in listed or path.name.endswith(".partial")
+        ours = path.name in keys or path.name in listed or _is_partial(path)
         if ours and path.name not in valid:
             path.unlink()
     for stage in stages:
@@ -78,10 +64,14 @@ def perform(
     _write_manifest(directory, description, {name: valid[name] for name in keys})
 
 
-def _keys(stages: Sequence[Stage]) -> dict[str, str]:
+def _is_partial(path: Path) -> bool:
+    return path.name.endswith(".partial")
+
+
+def _keys(stages: Sequence[Stage], versions: Any) -> dict[str, str]:
     keys: dict[str, str] = {}
     for stage in stages:
-        key = digest([stage.name, stage.settings, [keys[name] for name in stage.inputs]])
+        key = digest([stage.name, stage.settings, versions, [keys[name] for name in stage.inputs]])
         keys.update(dict.fromkeys(stage.artifacts, key))
     return keys
 

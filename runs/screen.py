@@ -43,6 +43,7 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
 def print_evaluations(evaluations: "Sequence[Evaluation]") -> None:
     """One row a run, one column a measure; under each later run its p-values against the first."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from runs.evaluate import MEASURES, paired_test
@@ -52,7 +53,7 @@ def print_evaluations(evaluations: "Sequence[Evaluation]") -> None:
     for measure in MEASURES:
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
-        table.add_row(evaluation.name, *(f"{evaluation.mean(measure):.4f}" for measure in MEASURES))
+        table.add_row(escape(evaluation.name), *(f"{evaluation.mean(measure):.4f}" for measure in MEASURES))
         if evaluation is not evaluations[0]:
             p = paired_test(evaluations[0], evaluation)
             table.add_row("  p (paired t-test)", *(f"{p[measure]:.3f}" for measure in MEASURES), style="dim")

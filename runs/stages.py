@@ -24,14 +24,14 @@ from generation.types import Answer, Evidence, Sentence, Understanding
 from indexing.build import Index, open_index
 from indexing.embed import embedder
 from indexing.errors import UserError
-from indexing.files import json_lines, sha256, written
+from indexing.files import json_lines, locked, sha256, written
 from indexing.segment_vectors import segment_vectors
 from indexing.store import DocumentStore
 from indexing.types import Progress, silent
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, Topic, offsets_of
 from runs.config import RunConfig
-from runs.directory import Stage, locked, perform
+from runs.directory import Stage, perform
 from runs.rag import write_rag
 from runs.topics import read_topics
 from runs.tracks import TRACKS, Track

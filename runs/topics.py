@@ -4,9 +4,10 @@ from pathlib import Path
 
 from indexing.errors import UserError
 from indexing.files import json_lines
+from indexing.types import is_id
 from retrieval.types import Topic
 
-ID_KEYS = ("id", "qid", "topic_id", "narrative_id")
+ID_KEYS = ("id", "_id", "qid", "topic_id", "narrative_id")
 NARRATIVE_KEYS = ("narrative", "title", "text", "query")
 
 
@@ -24,7 +25,7 @@ def read_topics(path: Path) -> list[Topic]:
             )
         topic_id, narrative = record[id_key], record[text_key]
         topic_id = str(topic_id) if isinstance(topic_id, int) and not isinstance(topic_id, bool) else topic_id
-        if not isinstance(topic_id, str) or not topic_id or topic_id.split() != [topic_id]:
+        if not isinstance(topic_id, str) or not is_id(topic_id):
             raise UserError(f"{where}: {id_key}: expected an id without space, found {topic_id!r}")
         if not isinstance(narrative, str) or not narrative.strip():
             raise UserError(f"{where}: {text_key}: expected a narrative, found {narrative!r}")

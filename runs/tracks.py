@@ -10,6 +10,8 @@ class Track:
     name: str
     retrieval_file: str
     rag_file: str
+    segment_id: str
+    """The form of the corpus's segment ids, as a regular expression."""
     rows: int
     """Rows a topic of a retrieval run."""
     references: int
@@ -19,6 +21,14 @@ class Track:
 
 
 TRACKS = {
-    "rag25": Track("rag25", "r_output_trec_rag_2025.tsv", "rag_output_trec_rag_2025.jsonl", 100, 100, 400),
+    "rag25": Track(
+        name="rag25",
+        retrieval_file="r_output_trec_rag_2025.tsv",
+        rag_file="rag_output_trec_rag_2025.jsonl",
+        segment_id=r"msmarco_v2\.1_doc_\d+_\d+#\d+_\d+",
+        rows=100,
+        references=100,
+        words=400,
+    ),
 }
 """The tracks by name."""

@@ -5,6 +5,7 @@ those lack (missing, repeated and unknown topics, one run tag, exact narrative, 
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any, Literal
 import numpy as np
 import orjson
 
-from indexing.errors import UserError
 from indexing.files import lines
 from retrieval.types import Topic
 from runs.rag import word_count
@@ -32,14 +32,19 @@ class Violation:
 
 
 def validate(path: Path, track: Track, topics: Sequence[Topic]) -> list[Violation]:
-    """The violations of a retrieval run or an answer file, told apart by their first character, by line."""
+    """The violations of a retrieval run, or of an answer file (`.jsonl`, or JSON in its first line), by line."""
     content = list(lines(path))
-    if not any(line.strip() for _, line in content):
-        raise UserError(f"{path}: is empty: expected a retrieval run or a JSONL answer file")
-    is_rag = next(line for _, line in content if line.strip()).lstrip().startswith("{")
     known = {topic.id: topic.narrative for topic in topics}
+    is_rag = path.suffix == ".jsonl" or (bool(content) and _is_object(content[0][1]))
     check = _check_rag if is_rag else _check_run
     return sorted(check(content, track, known), key=lambda violation: violation.line)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _error(line: int, message: str) -> Violation:
@@ -55,6 +60,7 @@ def _check_run(content: list[tuple[int, str]], track: Track, topics: dict[str, s
     ranks: dict[str, int] = {}
     last: dict[str, tuple[int, float]] = {}
     seen: dict[tuple[str, str], int] = {}
+    foreign: dict[str, int] = {}
     previous = ""
     for number, line in content:
         fields = line.split()
@@ -69,6 +75,8 @@ def _check_run(content: list[tuple[int, str]], track: Track, topics: dict[str, s
         if topic != previous and topic in ranks:
             yield _warning(number, f"topic {topic!r}: its rows do not stand together")
         previous = topic
+        if not re.fullmatch(track.segment_id, segment):
+            foreign.setdefault(segment, number)
         first = seen.setdefault((topic, segment), number)
         if first != number:
             yield _error(number, f"{segment} is already listed for topic {topic} on line {first}")
@@ -81,9 +89,17 @@ def _check_run(content: list[tuple[int, str]], track: Track, topics: dict[str, s
         tags.setdefault(tag, number)
     for tag, number in list(tags.items())[1:]:
         yield _error(number, f"run tag: expected {next(iter(tags))!r} on every line, found {tag!r}")
+    yield from _check_ids(foreign)
     for topic in topics:
         if topic not in ranks:
             yield _warning(0, f"topic {topic}: no row")
+
+
+def _check_ids(foreign: dict[str, int]) -> Iterator[Violation]:
+    """One warning for all ids that cannot be of the track's corpus: `foreign` gives each with its first line."""
+    if foreign:
+        name, number = next(iter(foreign.items()))
+        yield _warning(number, f"{name}: not an id of the track's corpus; {len(foreign)} ids of the file are not")
 
 
 def _check_score(number: int, topic: str, text: str, last: dict[str, tuple[int, float]]) -> Iterator[Violation]:
@@ -106,6 +122,7 @@ def _check_score(number: int, topic: str, text: str, last: dict[str, tuple[int, 
 def _check_rag(content: list[tuple[int, str]], track: Track, topics: dict[str, str]) -> Iterator[Violation]:
     run_ids: dict[str, int] = {}
     answered: dict[str, int] = {}
+    foreign: dict[str, int] = {}
     for number, line in content:
         if not line.strip():
             yield _warning(number, "blank line")
@@ -129,6 +146,10 @@ def _check_rag(content: list[tuple[int, str]], track: Track, topics: dict[str, s
         else:
             yield _error(number, f"metadata: expected an object, found {type(metadata).__name__}")
         yield from _check_answer(number, record, track)
+        for reference in record["references"] if isinstance(record.get("references"), list) else []:
+            if not re.fullmatch(track.segment_id, str(reference)):
+                foreign.setdefault(str(reference), number)
+    yield from _check_ids(foreign)
     for run_id, number in list(run_ids.items())[1:]:
         yield _error(number, f"run_id: expected {next(iter(run_ids))!r} on every line, found {run_id!r}")
     for topic in topics:

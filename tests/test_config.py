@@ -210,3 +210,9 @@ def test_any_depth_in_range_is_read_back(tmp_path_factory: pytest.TempPathFactor
 def test_a_bad_override_is_named(tmp_path: Path, override: str, named: list[str]) -> None:
     message = error_of(put(tmp_path, MINIMAL), [override])
     assert [part for part in named if part not in message] == []
+
+
+def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
+    path = put(tmp_path, MINIMAL + "fusion:\n  k: 5\n  k: 6\n")
+    number = len(MINIMAL.splitlines()) + 3
+    assert error_of(path) == f"{path}:{number}: the key k occurs more than once"

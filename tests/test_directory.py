@@ -1,13 +1,13 @@
 """The run directory: what agrees is kept, what does not is made anew, nothing of two configurations is mixed."""
 
-import fcntl
 from pathlib import Path
 
 import orjson
 import pytest
 
 from indexing.errors import UserError
-from runs.directory import Stage, locked, perform
+from indexing.files import locked
+from runs.directory import Stage, perform
 
 
 def pipeline(folder: Path, made: list[str], a: str = "a", b: str = "b", extra: bool = False) -> list[Stage]:
@@ -31,7 +31,7 @@ def pipeline(folder: Path, made: list[str], a: str = "a", b: str = "b", extra: b
 
 def bring(folder: Path, **changes: object) -> list[str]:
     made: list[str] = []
-    perform(folder, pipeline(folder, made, **changes), {}, lambda _stage, _reused: None)  # type: ignore[arg-type]
+    perform(folder, pipeline(folder, made, **changes), {"versions": {}}, lambda _stage, _reused: None)  # type: ignore[arg-type]
     return made
 
 
@@ -92,7 +92,7 @@ def test_a_failing_stage_keeps_what_was_made(tmp_path: Path) -> None:
 
     broken = [*stages[:2], Stage("third", ("c", "d"), ("b",), None, fail)]
     with pytest.raises(UserError):
-        perform(tmp_path, broken, {}, lambda _stage, _reused: None)
+        perform(tmp_path, broken, {"versions": {}}, lambda _stage, _reused: None)
     assert bring(tmp_path) == ["c", "d"]
 
 
@@ -104,10 +104,23 @@ def test_a_broken_manifest_is_no_manifest(tmp_path: Path, manifest: bytes) -> No
     assert set(orjson.loads((tmp_path / "manifest.json").read_bytes())["artifacts"]) == {"a", "b", "c", "d"}
 
 
-def test_a_directory_is_held_by_one_run_at_a_time(tmp_path: Path) -> None:
-    with (tmp_path / ".lock").open("w") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another run is writing here"), locked(tmp_path):
-            pass
-    with locked(tmp_path):
+def test_a_folder_of_other_files_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("mine")
+    with pytest.raises(UserError, match=r"holds files but no manifest\.json"):
+        bring(tmp_path)
+    assert content(tmp_path) == {"a": b"mine"}
+
+
+def test_other_versions_of_the_packages_remake_everything(tmp_path: Path) -> None:
+    bring(tmp_path)
+    made: list[str] = []
+    perform(tmp_path, pipeline(tmp_path, made), {"versions": {"torch": "3"}}, lambda _stage, _reused: None)
+    assert made == ["a", "b", "c", "d"]
+
+
+def test_a_directory_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with locked(folder), pytest.raises(UserError, match="another process is writing here"), locked(folder):
+        pass
+    with locked(folder):
         pass

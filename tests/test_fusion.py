@@ -91,7 +91,7 @@ def test_groups_may_share_members() -> None:
 @given(LISTS, st.integers(1, 5), st.integers(1, 15))
 def test_frequency_counts_appearances_then_rrf_then_id(lists: Lists, top: int, depth: int) -> None:
     cut = [own[:top] for own in lists]
-    by_rrf = plain_rrf(cut, 60, 100)
+    by_rrf = plain_rrf(lists, 60, 100)
     expected = sorted(by_rrf, key=lambda doc: (-sum(doc in own for own in cut), by_rrf.index(doc)))[:depth]
     fused = fuse_by_frequency(rankings(lists), ["t"] * len(lists), ["t"], depth=depth, top=top)
     assert fused.of(0).tolist() == expected

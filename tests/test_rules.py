@@ -76,7 +76,7 @@ def test_decomposition_gives_distinct_questions_made_of_the_narrative(narrative:
 @given(NARRATIVE)
 def test_a_topic_uses_only_words_of_the_narrative(narrative: str) -> None:
     topic = extract_topic(narrative, lambda word: len(word) % 3, 10)
-    assert set(words(topic)) <= set(words(narrative))
+    assert all(word in narrative.split() or word in narrative for word in topic.split())
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,7 @@ def test_a_topic_uses_only_words_of_the_narrative(narrative: str) -> None:
     [
         pytest.param(COMMUNITY.replace("communities", "community"), "community", id="what is named most often"),
         pytest.param("I want to know.", "", id="no content, no topic"),
+        pytest.param("The Pokémon café of Kurt Gödel", "Pokémon café", id="letters with accents"),
     ],
 )
 def test_topic(narrative: str, topic: str) -> None:
@@ -92,8 +93,9 @@ def test_topic(narrative: str, topic: str) -> None:
 
 def test_expansion_prefers_words_that_are_frequent_here_and_rare_elsewhere() -> None:
     feedback = ["nectar pollen hive the honey", "nectar hive queen honey", "hive nectar system honey"]
-    frequency = {"nectar": 3, "hive": 3, "queen": 1, "pollen": 900, "system": 990}
-    assert expand_topic("honey bees", feedback, lambda w: frequency.get(w, 500), 1000, 3) == ("hive", "nectar", "queen")
+    frequency = {"nectar": 3, "hive": 3, "queen": 1, "pollen": 90, "system": 101}
+    found = expand_topic("honey bees", feedback, frequency.__getitem__, 1000, 5)
+    assert found == ("hive", "nectar", "queen", "pollen"), "a word of more than a tenth of the corpus is left out"
 
 
 @given(st.lists(st.text(st.sampled_from("abcde "), max_size=60), max_size=4), st.integers(0, 5))
@@ -152,9 +154,8 @@ def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it(
     said = model.embed([text_of[span.doc_id][span.start : span.end] for span in spans])
     made, evidence = answer("1", queries, vectors, documents, segments, spans, said, 60)
     assert sum(len(sentence.text.split()) for sentence in made.sentences) <= 60
-    assert all(
-        sentence.text in " ".join(text_of[sentence.citations[0].split("#")[0]].split()) for sentence in made.sentences
-    )
+    held = {s.id: " ".join(d.segment_text(s).split()) for d in documents for s in d.segments}
+    assert all(sentence.text in held[citation] for sentence in made.sentences for citation in sentence.citations)
     cited = [sentence.citations for sentence in made.sentences]
     assert ("twin-a#0_0", "twin-b#0_0") in cited, "both documents that say it"
     assert any(c[0].startswith("glacier#") for c in cited)

@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.build import Index, build_index
-from indexing.dense import faiss_module, load_dense, vectors_of
+from indexing.dense import faiss_module, load_dense
 from indexing.embed import on_grid
 from indexing.errors import UserError
+from indexing.files import locked
+from indexing.lucene import LONGEST, build_lucene
 from indexing.store import DocumentStore
+from indexing.types import Document
 from retrieval.dense import search_dense
 from retrieval.hybrid import search_all, search_bm25, search_embeddings
 from retrieval.lucene import K1, B, LuceneSearcher
@@ -94,13 +97,31 @@ def test_dense_search_equals_scoring_every_document(seed: int, documents: int, d
 
 
 def test_the_index_holds_a_vector_for_every_document(index: Index) -> None:
-    assert vectors_of(load_dense(index.dense)).shape == (len(CORPUS), 384)
+    assert (load_dense(index.dense).ntotal, load_dense(index.dense).d) == (len(CORPUS), 384)
 
 
 def test_an_index_without_embeddings_says_so(tmp_path: Path) -> None:
     made, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", embedding=None)
     with pytest.raises(UserError, match="has no embeddings"):
         search_embeddings(made, [query("bees")], 5)
+
+
+def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl")
+    with locked(tmp_path / ".index.partial"), pytest.raises(UserError, match="another process is writing here"):
+        build_index(corpus, tmp_path / "index", embedding=None)
+    assert build_index(corpus, tmp_path / "index", embedding=None)[1]
+
+
+def test_a_document_that_anserini_would_drop_is_an_error(tmp_path: Path) -> None:
+    documents = [Document("short", "a b"), Document("long", "x" * (LONGEST + 1))]
+    with pytest.raises(UserError, match="document long: found 20000001 characters, expected at most 20000000"):
+        build_lucene(documents, tmp_path / "lucene", 1)
+
+
+def test_a_query_may_have_thousands_of_words(index: Index) -> None:
+    rankings = search_bm25(index, [query(" ".join(f"w{n}" for n in range(5000)) + " honey")], 5)
+    assert len(rankings.of(0)) > 0
 
 
 def test_an_index_is_built_once_and_never_replaced(tmp_path: Path) -> None:

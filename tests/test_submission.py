@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.types import Answer, Sentence
-from indexing.errors import UserError
 from retrieval.types import Topic
 from runs.rag import rag_record, word_count, write_rag
 from runs.tracks import TRACKS
@@ -18,11 +17,12 @@ from runs.trec import Run, write_run
 from runs.validate import Violation, validate
 
 RAG25 = TRACKS["rag25"]
+A, B = "msmarco_v2.1_doc_00_1#0_2", "msmarco_v2.1_doc_00_1#5_7"
 SMALL = replace(RAG25, rows=3, references=3, words=8)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
-SEGMENTS = st.sampled_from([f"doc_{n}#0_0" for n in range(6)])
+SEGMENTS = st.sampled_from([f"msmarco_v2.1_doc_0_{n}#0_0" for n in range(6)])
 SENTENCES = st.lists(st.builds(Sentence, TEXT, st.lists(SEGMENTS, max_size=5).map(tuple)), max_size=8).map(tuple)
-TOPIC_IDS = st.lists(st.text(st.sampled_from("0a7-"), min_size=1, max_size=3), unique=True, min_size=1, max_size=4)
+TOPIC_IDS = st.lists(st.text(st.sampled_from("0a7-{}[]"), min_size=1, max_size=3), unique=True, min_size=1, max_size=4)
 TOPICS = TOPIC_IDS.flatmap(lambda ids: st.tuples(*(st.builds(Topic, st.just(i), TEXT.filter(str.strip)) for i in ids)))
 
 
@@ -42,10 +42,9 @@ def test_a_written_run_is_valid(
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "run.tsv"
     scores = st.lists(st.floats(-1e30, 1e30), max_size=6).map(lambda found: sorted(found, reverse=True))
-    hits = {t.id: [(f"d{n}", s) for n, s in enumerate(data.draw(scores))] for t in topics}
+    hits = {t.id: [(f"msmarco_v2.1_doc_0_{n}#0_0", s) for n, s in enumerate(data.draw(scores))] for t in topics}
     write_run(path, Run("run", hits), SMALL.rows)
-    if path.read_text():
-        assert [v for v in validate(path, SMALL, topics) if v.line] == []
+    assert [v for v in validate(path, SMALL, topics) if v.line] == []
 
 
 def test_what_is_cut_is_cut_at_whole_sentences_and_whole_references() -> None:
@@ -82,7 +81,7 @@ def test_words_are_counted_as_the_track_counts_them() -> None:
 
 VALID: dict[str, Any] = {
     "metadata": {"team_id": "t", "run_id": "r", "type": "automatic", "narrative_id": "1", "narrative": "Why?"},
-    "references": ["a", "b"],
+    "references": [A, B],
     "answer": [{"text": "Because.", "citations": [0, 1]}],
 }
 
@@ -137,7 +136,7 @@ def test_each_fault_of_an_answer_file_is_named_with_its_line(tmp_path: Path, lin
     assert any(v.line == 2 and v.severity == "error" and message in v.message for v in found), found
 
 
-@pytest.mark.parametrize("citations", [[0, 1], ["a", "b"], []])
+@pytest.mark.parametrize("citations", [[0, 1], [A, B], []])
 def test_both_forms_of_citations_are_valid(tmp_path: Path, citations: list[Any]) -> None:
     path = tmp_path / "rag.jsonl"
     path.write_text(changed(answer=said(citations=citations)))
@@ -178,10 +177,20 @@ def test_each_fault_of_a_run_is_named_with_its_line(
     assert any(v.line == line and v.severity == severity and message in v.message for v in found), found
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty").write_text("\n")
-    with pytest.raises(UserError, match="is empty"):
-        validate(tmp_path / "empty", RAG25, [Topic("1", "Why?")])
+@pytest.mark.parametrize(("name", "severity"), [("run.tsv", "warning"), ("rag.jsonl", "error")])
+def test_an_empty_file_lacks_every_topic(tmp_path: Path, name: str, severity: str) -> None:
+    (tmp_path / name).touch()
+    found = validate(tmp_path / name, RAG25, [Topic("1", "Why?"), Topic("2", "How?")])
+    assert [(v.line, v.severity) for v in found] == [(0, severity)] * 2
+
+
+def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
+    (tmp_path / "run.tsv").write_text(f"1 Q0 {A} 1 0.5 t\n1 Q0 b 2 0.4 t\n1 Q0 c 3 0.3 t\n")
+    (tmp_path / "rag.jsonl").write_text(changed(references=[A, "b", "c"]))
+    for name, line in (("run.tsv", 2), ("rag.jsonl", 1)):
+        (found,) = validate(tmp_path / name, RAG25, [Topic("1", "Why?")])
+        assert (found.line, found.severity) == (line, "warning")
+        assert "b: not an id of the track's corpus; 2 ids" in found.message
 
 
 def test_writing_fails_whole(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ def test_topics_keep_the_order_of_the_file(tmp_path_factory: pytest.TempPathFact
         pytest.param({"id": "1", "title": "again"}, "topic '1' occurs more than once", id="repeated id"),
         pytest.param({"id": 1, "title": "again"}, "topic '1' occurs more than once", id="repeated as a number"),
         pytest.param(
-            {"title": "x"}, r"expected an id \(id, qid, topic_id, narrative_id\).* found the keys title", id="no id"
+            {"title": "x"},
+            r"expected an id \(id, _id, qid, topic_id, narrative_id\).* found the keys title",
+            id="no id",
         ),
         pytest.param(
             {"id": "2"}, r"a narrative \(narrative, title, text, query\), found the keys id", id="no narrative"

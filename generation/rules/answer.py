@@ -17,10 +17,11 @@ from indexing.segments import sentences
 from indexing.types import Document, Span
 from retrieval.types import Query
 
-SEGMENTS_A_QUERY = 1
 SAME = 0.95
 RELATED = 0.25
 CITATIONS = 3
+
+_PLAIN = re.compile(r"""[("'\u201c\u2018]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[)"'\u201d\u2019,.;:!?]*""")
 
 
 def gather(documents: Sequence[Document], segments: Sequence[Vectors], queries: Vectors) -> list[Span]:
@@ -40,10 +41,7 @@ def gather(documents: Sequence[Document], segments: Sequence[Vectors], queries: 
 def is_prose(sentence: str) -> bool:
     """Whether a stretch of text reads as a sentence: 6 to 60 words, ends as one, and is mostly words."""
     tokens = sentence.split()
-    plain = sum(
-        bool(re.fullmatch(r"[(\"'\u201c\u2018]*[A-Za-z]+(?:['\u2019-][A-Za-z]+)*[)\"'\u201d\u2019,.;:!?]*", t))
-        for t in tokens
-    )
+    plain = sum(bool(_PLAIN.fullmatch(token)) for token in tokens)
     return 6 <= len(tokens) <= 60 and sentence[0].isalnum() and sentence[-1] in ".!?" and plain >= 0.8 * len(tokens)
 
 
@@ -79,7 +77,7 @@ def answer(
     """Choose sentences by coverage under the word limit; returns the answer and the evidence it was chosen from.
 
     Sentences are told in the order of the queries that they serve best. A sentence cites, in each document
-    that says it, the segment closest to it (section 3.4 of the paper), best first, three at most.
+    that says it, the closest (section 3.4 of the paper) of the segments that hold it, best first, three at most.
     """
     texts = {document.id: document for document in documents}
     plain = [" ".join(texts[span.doc_id].text[span.start : span.end].split()) for span in spans]
@@ -107,8 +105,13 @@ def _cite(
 ) -> tuple[str, ...]:
     found: dict[str, float] = {}
     for span, vector in saying:
-        document, segments = documents[span.doc_id]
-        best, cosine = closest(vector[None, :], segments)
-        segment = document.segments[int(best[0])].id
-        found[segment] = max(found.get(segment, -1.0), float(cosine[0]))
-    return tuple(sorted(found, key=lambda segment: (-found[segment], segment))[:CITATIONS])
+        document, vectors = documents[span.doc_id]
+        holding = [
+            number
+            for number, segment in enumerate(document.segments)
+            if segment.span.start <= span.start and span.end <= segment.span.end
+        ]
+        best, cosine = closest(vector[None, :], vectors[holding])
+        segment_id = document.segments[holding[int(best[0])]].id
+        found[segment_id] = max(found.get(segment_id, -1.0), float(cosine[0]))
+    return tuple(sorted(found, key=lambda segment_id: (-found[segment_id], segment_id))[:CITATIONS])

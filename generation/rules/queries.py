@@ -118,25 +118,26 @@ def _content_runs(text: str) -> list[list[str]]:
 
 
 def expand_topic(
-    narrative: str, feedback: Sequence[str], frequency: Frequency, documents: int, variants: int
+    known_text: str, feedback: Sequence[str], frequency: Frequency, documents: int, variants: int
 ) -> tuple[str, ...]:
     """The `variants` words that best tell the feedback documents (texts, best first) from the corpus.
 
-    Positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents. Words of
-    the narrative, stop words and short words are left out, and words that share their first six letters with
-    an earlier one.
+    Positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents. Left out
+    are words of `known_text` (topic and narrative), stop words, short words, words that share their first six
+    letters with an earlier one, and words of more than a tenth of the corpus, which are its boilerplate.
     """
-    known = {word[:6] for word in content_words(narrative)}
+    known = {word[:6] for word in content_words(known_text)}
+    common = max(documents // 10, len(feedback))
     weights: dict[str, float] = defaultdict(float)
     for text in feedback:
         for word, count in Counter(content_words(text)).items():
             if word.isalpha() and len(word) > 2 and word[:6] not in known:
                 weights[word] += 1 + math.log(count)
-    likely = sorted(weights, key=lambda word: (-weights[word], word))[: 20 * variants]
+    likely = sorted(weights, key=lambda word: (-weights[word], word))[: 50 * variants]
     worth = {word: weights[word] * math.log((documents + 1) / (frequency(word) + 0.5)) for word in likely}
     chosen: list[str] = []
     for word in sorted(likely, key=lambda word: (-worth[word], word)):
-        if len(chosen) < variants and word[:6] not in known:
+        if len(chosen) < variants and word[:6] not in known and frequency(word) <= common:
             chosen.append(word)
             known.add(word[:6])
     return tuple(chosen)

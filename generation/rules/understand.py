@@ -15,18 +15,23 @@ FEEDBACK = 10
 
 
 def understand(topics: Sequence[Topic], index: Index, variants: int, threads: int = 1) -> list[Understanding]:
-    """Questions, topic and `variants` expanded topics of every narrative; feedback comes from BM25's top 10."""
+    """Questions, topic and `variants` expanded topics of every narrative.
+
+    Feedback for the expansion comes from the top 10 of BM25 for topic and narrative together.
+    """
     searcher = LuceneSearcher(index.lucene)
     store = DocumentStore(index.store)
     frequency = cache(searcher.document_frequency)
-    found = searcher.search([t.id for t in topics], [t.narrative for t in topics], FEEDBACK, threads)
+    phrases = [extract_topic(topic.narrative, frequency, len(store)) for topic in topics]
+    texts = [f"{phrase} {topic.narrative}" for phrase, topic in zip(phrases, topics, strict=True)]
+    found = searcher.search([topic.id for topic in topics], texts, FEEDBACK, threads)
     return [
         Understanding(
             topic_id=topic.id,
             questions=decompose(topic.narrative),
-            topic=extract_topic(topic.narrative, frequency, len(store)),
+            topic=phrases[i],
             variants=expand_topic(
-                topic.narrative, [d.contents for d in store.get(found.of(i))], frequency, len(store), variants
+                texts[i], [d.contents for d in store.get(found.of(i))], frequency, len(store), variants
             ),
         )
         for i, topic in enumerate(topics)

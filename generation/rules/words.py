@@ -2,7 +2,7 @@
 
 import re
 
-WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:['\u2019-][A-Za-z0-9]+)*")
+WORD = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019-][^\W_]+)*")
 
 STOP_WORDS = frozenset(
     """a about above after again against all almost along already also although always am among an and another any

@@ -25,7 +25,10 @@ TRACK: Literal["rag25"] = "rag25"
 
 def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     """Do everything below `out`, keeping what is there already; returns what prints the report."""
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
     corpus = out / "corpus.jsonl"
     if not corpus.exists():
         with progress("Rendering Python's documentation", None):
