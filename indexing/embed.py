@@ -21,7 +21,7 @@ Vectors = NDArray[np.float32]
 
 GRID = 2.0**-12
 CHARACTERS = 6_000
-BATCH = 32
+BATCH = 8
 
 
 class Embedder(Protocol):

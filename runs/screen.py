@@ -1,5 +1,6 @@
 """What a person sees: progress bars on standard error, tables on standard output."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -57,4 +58,5 @@ def print_evaluations(evaluations: "Sequence[Evaluation]") -> None:
         if evaluation is not evaluations[0]:
             p = paired_test(evaluations[0], evaluation)
             table.add_row("  p (paired t-test)", *(f"{p[measure]:.3f}" for measure in MEASURES), style="dim")
-    Console().print(table)
+    wide = None if sys.stdout.isatty() else 200
+    Console(width=wide).print(table)
