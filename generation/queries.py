@@ -4,11 +4,12 @@ from generation.types import Understanding
 from retrieval.types import Query, Topic
 
 
-def compose(understanding: Understanding, question_weight: int = 1) -> list[Query]:
+def compose(understanding: Understanding, question_weight: int = 1, dense_topic: bool = True) -> list[Query]:
     """The queries of one narrative, with ids `topic#1`, `topic#2` and so on.
 
     BM25 gets the question, `question_weight` times, then the topic and its variants, so that each of those
-    counts 1 / `question_weight` of a question's word; the embedding model gets the question and the topic.
+    counts 1 / `question_weight` of a question's word; the embedding model gets the question and, with
+    `dense_topic`, the topic. The defaults are the paper's.
     """
     context = [part for part in (understanding.topic, *understanding.variants) if part]
     return [
@@ -17,7 +18,7 @@ def compose(understanding: Understanding, question_weight: int = 1) -> list[Quer
             id=f"{understanding.topic_id}#{number}",
             question=question,
             sparse_text=" ".join([question] * question_weight + context),
-            dense_text=f"{question} {understanding.topic}".strip(),
+            dense_text=f"{question} {understanding.topic}".strip() if dense_topic else question,
         )
         for number, question in enumerate(understanding.questions, start=1)
     ]

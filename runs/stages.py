@@ -165,7 +165,7 @@ def write_queries(job: Job) -> None:
     records = []
     for topic, understanding in zip(job.topics, understandings, strict=True):
         queries = [whole(topic)] if with_narrative else []
-        queries += compose(understanding, settings.question_weight)
+        queries += compose(understanding, settings.question_weight, settings.dense_topic)
         records.append({"method": settings.method, **asdict(understanding), "queries": list(map(asdict, queries))})
     ids = Counter(query["id"] for record in records for query in record["queries"])
     repeated, times = ids.most_common(1)[0]

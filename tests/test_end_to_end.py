@@ -24,6 +24,13 @@ retrieval: {{depth: 8}}
 fusion: {{depth: 6}}
 answer: {{documents: 5, words: 60}}
 """
+PAPER = [
+    "queries.narrative_weight=0",
+    "queries.question_weight=1",
+    "queries.variants=10",
+    "queries.dense_topic=true",
+    "fusion.k_narrative=60",
+]
 FILES = [
     "answers.jsonl",
     "bm25.trec",
@@ -168,7 +175,7 @@ def test_a_killed_indexing_leaves_no_index_and_can_be_repeated(tmp_path: Path) -
     [
         pytest.param(["fusion.method=frequency", "queries.narrative_weight=0"], id="frequency"),
         pytest.param(["queries.method=narrative"], id="whole narrative"),
-        pytest.param(["queries.narrative_weight=0", "queries.question_weight=1", "fusion.k_narrative=60"], id="paper"),
+        pytest.param(PAPER, id="paper"),
         pytest.param(["retrieval.systems=[bm25]"], id="one system"),
     ],
 )
