@@ -30,7 +30,7 @@ def test_a_minimal_file_reads_with_the_defaults(tmp_path: Path) -> None:
     config = read_config(put(tmp_path, MINIMAL))
     assert config == RunConfig(run_id="r1", index=Path("some/index"), topics=Path("topics.jsonl"))
     assert (config.team_id, config.out, config.track) == ("keystone", Path("out"), "rag25")
-    assert config.queries == Queries(method="rules", question_weight=3, variants=10, narrative_weight=2)
+    assert config.queries == Queries(method="rules", question_weight=3, variants=0, narrative_weight=2)
     assert config.retrieval == Retrieval(systems=["bm25", "dense"], depth=1000)
     assert config.fusion == Fusion(method="rrf", k=60, k_narrative=10, depth=100)
     assert config.answer == Answer(method="rules", documents=20, words=399)
