@@ -137,15 +137,14 @@ def read_folder(path: Path) -> Iterator[Document]:
         except UnicodeDecodeError as error:
             raise UserError(f"{file}: not UTF-8: {error.reason} at byte {error.start}") from error
         doc_id = relative_name(file, path)
-        if file.suffix.lower() in (".html", ".htm"):
-            title, headings, text = read_html(text)
-        else:
-            headings = (
-                []
-                if file.suffix.lower() == ".txt"
-                else [_CLOSING_HASHES.sub("", found).strip() for found in _MARKDOWN_HEADING.findall(text)]
-            )
-            title = headings[0] if headings else ""
+        match file.suffix.lower():
+            case ".html" | ".htm":
+                title, headings, text = read_html(text)
+            case ".txt":
+                title, headings = "", []
+            case _:
+                headings = [_CLOSING_HASHES.sub("", found).strip() for found in _MARKDOWN_HEADING.findall(text)]
+                title = headings[0] if headings else ""
         yield Document(doc_id, text, title or file.stem, headings="\n".join(headings))
 
 
