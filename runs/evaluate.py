@@ -48,16 +48,24 @@ def evaluate(name: str, run: Run, qrels: Qrels) -> Evaluation:
     relevant = {t: {d: g for d, g in qrels[t].items() if g > 0} for t in topics if max(qrels[t].values()) > 0}
     if not relevant:
         raise UserError(f"{name}: no judged topic has a relevant document")
+    judged: dict[str, dict[str, int]] = {}
     ranks: dict[str, dict[str, float]] = {}
-    for topic in relevant:
+    for topic, grades in relevant.items():
         order = in_trec_eval_order(run.hits.get(topic, [])) or [" none "]
-        ranks[topic] = {doc_id: float(len(order) - place) for place, doc_id in enumerate(order)}
-    found: Any = ranx_evaluate(RanxQrels(relevant), RanxRun(ranks), list(MEASURES.values()), return_mean=False)
+        number = {doc_id: _code(i) for i, doc_id in enumerate(dict.fromkeys([*order, *grades]))}
+        judged[_code(len(judged))] = {number[doc_id]: grade for doc_id, grade in grades.items()}
+        ranks[_code(len(ranks))] = {number[d]: float(len(order) - place) for place, d in enumerate(order)}
+    found: Any = ranx_evaluate(RanxQrels(judged), RanxRun(ranks), list(MEASURES.values()), return_mean=False)
     places = [i for i, topic in enumerate(topics) if topic in relevant]
     values = {measure: np.zeros(len(topics)) for measure in MEASURES}
     for measure, theirs in MEASURES.items():
         values[measure][places] = found[theirs]
     return Evaluation(name, tuple(topics), values)
+
+
+def _code(number: int) -> str:
+    """An id of ten digits: ranx compiles its kernels anew for every length of id, so all are given one."""
+    return f"{number:010d}"
 
 
 def evaluate_files(paths: Sequence[Path], qrels_path: Path) -> list[Evaluation]:
