@@ -189,14 +189,16 @@ def search(job: Job) -> None:
 
 def fuse_each_query(job: Job) -> None:
     """Stage `hybrid`: RRF over the systems of each query."""
-    systems = [_read_rankings(job, f"{system}.trec") for system in job.config.retrieval.systems]
+    ids = [query.id for query in read_queries(job)]
+    systems = [_read_rankings(job, f"{system}.trec", ids) for system in job.config.retrieval.systems]
     _write_rankings(job, HYBRID, fuse_systems(systems, job.config.fusion.k, job.config.retrieval.depth))
 
 
 def fuse_each_narrative(job: Job) -> None:
     """Stage `narrative`: RRF, or the frequency strategy, over the queries of each narrative."""
     settings, queries = job.config.fusion, read_queries(job)
-    hybrid, topics = _read_rankings(job, HYBRID), [topic.id for topic in job.topics]
+    hybrid = _read_rankings(job, HYBRID, [query.id for query in queries])
+    topics = [topic.id for topic in job.topics]
     topic_of = [query.topic_id for query in queries]
     if settings.method == "frequency":
         fused = fuse_by_frequency(hybrid, topic_of, topics, settings.k_narrative, settings.depth)
@@ -279,9 +281,8 @@ def _write_rankings(job: Job, name: str, rankings: Rankings) -> None:
     write_run(job.directory / name, Run(job.config.run_id, hits))
 
 
-def _read_rankings(job: Job, name: str, query_ids: list[str] | None = None) -> Rankings:
+def _read_rankings(job: Job, name: str, ids: list[str]) -> Rankings:
     hits = read_run(job.directory / name).hits
-    ids = query_ids if query_ids is not None else [query.id for query in read_queries(job)]
     lists = [hits.get(query_id, []) for query_id in ids]
     return Rankings(
         tuple(ids),

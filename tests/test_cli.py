@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from indexing.build import Index
-from tests.conftest import NARRATIVES, keystone, write_corpus
+from tests.conftest import keystone, write_corpus
 
 COMMANDS = ("index", "run", "validate", "evaluate", "demo", "doctor")
 HEAVY = ("numpy", "torch", "transformers", "pydantic", "yaml", "ranx", "numba", "faiss", "scipy", "orjson", "jnius")
@@ -119,4 +119,3 @@ def test_progress_goes_to_standard_error_and_quiet_is_quiet(tmp_path: Path) -> N
     assert "Embedding documents" in loud.stderr
     assert (quiet.stdout, quiet.stderr) == (f"{tmp_path / 'b'}: 9 documents\n", "")
     assert keystone("index", corpus, "--out", tmp_path / "a", "-q").stdout.endswith("already indexed\n")
-    assert len(NARRATIVES) == 2

@@ -76,7 +76,7 @@ def test_decomposition_gives_distinct_questions_made_of_the_narrative(narrative:
 @given(NARRATIVE)
 def test_a_topic_uses_only_words_of_the_narrative(narrative: str) -> None:
     topic = extract_topic(narrative, lambda word: len(word) % 3, 10)
-    assert all(word in narrative.split() or word in narrative for word in topic.split())
+    assert all(word in narrative for word in topic.split())
 
 
 @pytest.mark.parametrize(

@@ -24,15 +24,16 @@ def understand(topics: Sequence[Topic], index: Index, variants: int, threads: in
     frequency = cache(searcher.document_frequency)
     phrases = [extract_topic(topic.narrative, frequency, len(store)) for topic in topics]
     texts = [f"{phrase} {topic.narrative}" for phrase, topic in zip(phrases, topics, strict=True)]
-    found = searcher.search([topic.id for topic in topics], texts, FEEDBACK, threads)
+    feedback: list[list[str]] = [[] for _ in topics]
+    if variants:
+        found = searcher.search([topic.id for topic in topics], texts, FEEDBACK, threads)
+        feedback = [[document.contents for document in store.get(found.of(i))] for i in range(len(topics))]
     return [
         Understanding(
             topic_id=topic.id,
             questions=decompose(topic.narrative),
             topic=phrases[i],
-            variants=expand_topic(
-                texts[i], [d.contents for d in store.get(found.of(i))], frequency, len(store), variants
-            ),
+            variants=expand_topic(texts[i], feedback[i], frequency, len(store), variants),
         )
         for i, topic in enumerate(topics)
     ]
