@@ -1,11 +1,11 @@
-# make demo | test | check | lint: each sets up what it needs and costs nothing when run again.
+# make demo | test | check | lint | bench: each sets up what it needs and costs nothing when run again.
 PYTHON ?= python3
 FAISS ?= cpu
 BIN := .venv/bin
 READY := .venv/.ready-$(FAISS)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 
-.PHONY: demo test check lint setup clean
+.PHONY: demo test check lint bench setup clean
 
 demo: $(READY)
 	$(BIN)/keystone demo
@@ -21,6 +21,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(INSTALL) '.[$(FAISS),dev,bench]'
+	$(BIN)/python -m benchmarks
 
 setup: $(READY)
 

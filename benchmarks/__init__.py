@@ -1,0 +1,1 @@
+"""Keystone beside its peers: every row is a ratio of medians taken in one run."""

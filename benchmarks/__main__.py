@@ -1,0 +1,43 @@
+"""`python -m benchmarks [NAME ...]`: run all benchmarks, or those named; print the table, write `out/bench.json`."""
+
+import importlib
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.table import Row
+
+BENCHMARKS = ("fusion", "run_files")
+OUT = Path(__file__).parent / "out" / "bench.json"
+
+
+def show(rows: list[Row]) -> None:
+    """Print the rows; a ratio above 1 says that ours is better."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("benchmark", "ours", "peer", "unit", "ratio", "target", "met", "bound by"):
+        table.add_column(heading, justify="right" if heading in ("ours", "peer", "ratio", "target") else "left")
+    for row in rows:
+        target, met = ("", "") if row.target is None else (f"{row.target:g}", "yes" if row.met else "NO")
+        table.add_row(
+            row.name, f"{row.ours:.4g}", f"{row.peer:.4g}", row.unit, f"{row.ratio:.2f}", target, met, row.bound_by
+        )
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+
+
+def main(names: list[str]) -> None:
+    """Run the benchmarks in order."""
+    unknown = sorted(set(names) - set(BENCHMARKS))
+    if unknown:
+        sys.exit(f"unknown benchmark {unknown[0]!r}; expected one of {', '.join(BENCHMARKS)}")
+    rows = [row for name in names or BENCHMARKS for row in importlib.import_module(f"benchmarks.{name}").rows()]
+    show(rows)
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_bytes(orjson.dumps([{**asdict(row), "met": row.met} for row in rows], option=orjson.OPT_INDENT_2))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
