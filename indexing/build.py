@@ -13,7 +13,7 @@ from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Progress, silent
 
-FORMAT = 1
+FORMAT = 2
 """Raised when the layout of an index folder changes."""
 
 
@@ -81,7 +81,7 @@ def build_index(
         store = DocumentStore(folder / "store")
         from indexing.lucene import build_lucene
 
-        build_lucene(store, folder / "lucene", threads, progress)
+        build_lucene(store, folder / "lucene", progress)
         if embedding:
             from indexing.dense import build_dense
 

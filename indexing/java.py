@@ -100,6 +100,11 @@ def java_class(name: str) -> Any:
     return _virtual_machine().autoclass(name)
 
 
+def java_instance(name: str, value: Any) -> Any:
+    """A Java object seen as the class or interface of that name, for methods that are declared to take it."""
+    return _virtual_machine().cast(name, value)
+
+
 def java_error() -> type[Exception]:
     """What a failing call of Java raises."""
     raised: type[Exception] = _virtual_machine().JavaException

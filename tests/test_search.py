@@ -15,7 +15,8 @@ from indexing.dense import faiss_module, load_dense
 from indexing.embed import on_grid
 from indexing.errors import UserError
 from indexing.files import locked
-from indexing.lucene import LONGEST, build_lucene
+from indexing.java import java_class
+from indexing.lucene import build_lucene
 from indexing.store import DocumentStore
 from indexing.types import Document
 from retrieval.dense import search_dense
@@ -113,10 +114,34 @@ def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
     assert build_index(corpus, tmp_path / "index", embedding=None)[1]
 
 
-def test_a_document_that_anserini_would_drop_is_an_error(tmp_path: Path) -> None:
-    documents = [Document("short", "a b"), Document("long", "x" * (LONGEST + 1))]
-    with pytest.raises(UserError, match="document long: found 20000001 characters, expected at most 20000000"):
-        build_lucene(documents, tmp_path / "lucene", 1)
+def test_the_ranking_is_anserinis_rank_for_rank(tmp_path: Path) -> None:
+    """On few words and many equal scores, with documents in the order of their ids and some of them empty."""
+    random = np.random.default_rng(7)
+    words = ["bee", "hive", "honey", "queen", "worker", "wasp", "ice"]
+    documents = [Document(f"d{n:04d}", " ".join(random.choice(words, random.integers(0, 12)))) for n in range(600)]
+    build_lucene(documents, tmp_path / "lucene")
+    theirs = java_class("io.anserini.search.SimpleSearcher")(str(tmp_path / "lucene"))
+    theirs.set_bm25(K1, B)
+    texts = [" ".join(random.choice(words, random.integers(1, 5))) for _ in range(40)]
+    for depth in (1, 10, 1000):
+        ours = LuceneSearcher(tmp_path / "lucene").search(texts, texts, depth, threads=2)
+        for i, text in enumerate(texts):
+            assert [documents[row].id for row in ours.of(i)] == [hit.docid for hit in theirs.search(text, depth)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("honey " + "x" * 21_000_000, id="more than Anserini's JSON reader takes"),
+        pytest.param("honey \0 bees", id="NUL"),
+        pytest.param("\U0001f41d honey \U0001f36f", id="beyond the basic plane"),
+        pytest.param("h\u00f6ney honey", id="accent"),
+    ],
+)
+def test_any_text_is_indexed(text: str, tmp_path: Path) -> None:
+    build_lucene([Document("a", "wax"), Document("b", text)], tmp_path / "lucene")
+    searcher = LuceneSearcher(tmp_path / "lucene")
+    assert searcher.search(["q", "r"], ["honey", text.split()[0]], 5).docs.tolist()[0] == 1
 
 
 def test_a_query_may_have_thousands_of_words(index: Index) -> None:
