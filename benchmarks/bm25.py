@@ -85,7 +85,10 @@ def _tantivy(texts: list[str], asked: list[str]) -> Callable[[], list[Any]]:
     writer.wait_merging_threads()
     index.reload()
     searcher = index.searcher()
-    queries = [index.parse_query(" ".join(words.replace("'", " ").replace("-", " ").split()).lower(), ["text"]) for words in asked]
+    queries = [
+        index.parse_query(" ".join(words.replace("'", " ").replace("-", " ").split()).lower(), ["text"])
+        for words in asked
+    ]
 
     def search() -> list[Any]:
         return [searcher.search(query, DEPTH, count=False).hits for query in queries]

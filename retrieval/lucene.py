@@ -1,8 +1,9 @@
 """BM25 over a Lucene index, by Lucene's own `IndexSearcher`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,15 +33,19 @@ class LuceneSearcher:
         self._analysis = java_class("io.anserini.analysis.AnalyzerUtils")
 
     def search(
-        self, query_ids: Sequence[str], texts: Sequence[str], depth: int, threads: int = 1, tick: Tick = lambda _: None
+        self,
+        query_ids: Sequence[str],
+        queries: Sequence[str | Mapping[str, float]],
+        depth: int,
+        threads: int = 1,
+        tick: Tick = lambda _: None,
     ) -> Rankings:
-        """The top `depth` documents of each query by BM25; ties by document id."""
-        docs, scores = [np.empty(0, np.int32)] * len(texts), [np.empty(0, np.float32)] * len(texts)
+        """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
+        docs, scores = [np.empty(0, np.int32)] * len(queries), [np.empty(0, np.float32)] * len(queries)
 
         def work(first: int) -> None:
-            for i in range(first, len(texts), threads):
-                query = self._generator.buildQuery(CONTENTS, self._analyzer, texts[i])
-                docs[i], scores[i] = columns(self._searcher.search(query, depth))
+            for i in range(first, len(queries), threads):
+                docs[i], scores[i] = columns(self._searcher.search(self._parsed(queries[i]), depth))
                 tick(1)
             detach_thread()
 
@@ -53,9 +58,29 @@ class LuceneSearcher:
             np.concatenate([*scores, np.empty(0, np.float32)]),
         )
 
+    def _parsed(self, query: str | Mapping[str, float]) -> Any:
+        if isinstance(query, str):
+            return self._generator.buildQuery(CONTENTS, self._analyzer, query)
+        either = java_class("org.apache.lucene.search.BooleanClause$Occur").SHOULD
+        builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
+        for stem, weight in query.items():
+            term = java_class("org.apache.lucene.search.TermQuery")(self._term(stem))
+            builder.add(java_class("org.apache.lucene.search.BoostQuery")(term, weight), either)
+        return builder.build()
+
+    def stems(self, text: str) -> list[str]:
+        """The stems of a text in order, as they are indexed."""
+        shown: str = self._analysis.analyze(self._analyzer, text).toString()
+        return shown[1:-1].split(", ") if len(shown) > 2 else []
+
+    def stem_frequency(self, stem: str) -> int:
+        """In how many documents a stem occurs."""
+        return int(self._reader.docFreq(self._term(stem)))
+
     def document_frequency(self, word: str) -> int:
         """In how many documents the stem of a word occurs; 0 for a stop word."""
-        stems = self._analysis.analyze(self._analyzer, word)
-        if stems.size() != 1:
-            return 0
-        return int(self._reader.docFreq(java_class("org.apache.lucene.index.Term")(CONTENTS, stems.get(0))))
+        stems = self.stems(word)
+        return self.stem_frequency(stems[0]) if len(stems) == 1 else 0
+
+    def _term(self, stem: str) -> Any:
+        return java_class("org.apache.lucene.index.Term")(CONTENTS, stem)

@@ -38,6 +38,8 @@ class Retrieval(Model):
     systems: list[Literal["bm25", "dense"]] = Field(default=["bm25", "dense"], min_length=1, max_length=2)
     depth: int = Field(default=1000, ge=1, le=100_000)
     """Documents a query and system (`N_query`)."""
+    feedback: Literal["none", "rm3", "rocchio"] = "none"
+    """Pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
 
     @model_validator(mode="after")
     def _systems_differ(self) -> Self:

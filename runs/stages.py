@@ -182,7 +182,8 @@ def read_queries(job: Job) -> list[Query]:
 def search(job: Job) -> None:
     """Stage `search`: every query to every system, in one batch and in parallel."""
     settings, queries = job.config.retrieval, read_queries(job)
-    found = search_all(job.index, queries, settings.systems, settings.depth, job.threads, job.progress)
+    feedback = None if settings.feedback == "none" else settings.feedback
+    found = search_all(job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback)
     for system, rankings in found.items():
         _write_rankings(job, f"{system}.trec", rankings)
 
