@@ -16,7 +16,7 @@ ID = "id"
 CONTENTS = "contents"
 """The fields, named as Anserini names them."""
 
-BUFFER_MEGABYTES = 64.0
+BUFFER_MEGABYTES = 16.0
 
 
 def build_lucene(documents: Iterable[Document], folder: Path, progress: Progress = silent) -> None:
