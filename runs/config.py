@@ -22,12 +22,14 @@ class Queries(Model):
 
     method: Literal["rules", "narrative"] = "rules"
     """`rules`: decomposition, topic and variants without a model; `narrative`: the narrative as one query."""
-    question_weight: int = Field(default=3, ge=1, le=20)
-    """How often a question's words count against one of its topic and variants, for BM25; 1 in the paper."""
+    facets: Literal["sentences", "clauses"] = "sentences"
+    """What `rules` takes for a question: each sentence as it is, or clauses made into questions, as in the paper."""
+    topic: Literal["none", "bm25", "both"] = "none"
+    """Which systems get the narrative's topic after each question; `both` in the paper."""
     variants: int = Field(default=0, ge=0, le=50)
     """Words that expand the topic, for BM25 (`NUM_QUERIES` of the paper, which has 10)."""
-    dense_topic: bool = False
-    """Whether the embedding model gets the topic after the question, as in the paper."""
+    question_weight: int = Field(default=3, ge=1, le=20)
+    """How often a question's words count against one of its topic and variants, for BM25; 1 in the paper."""
     narrative_weight: int = Field(default=2, ge=0, le=20)
     """How often the narrative, as one more query, counts in the second stage; 0 in the paper."""
 

@@ -28,7 +28,8 @@ PAPER = [
     "queries.narrative_weight=0",
     "queries.question_weight=1",
     "queries.variants=10",
-    "queries.dense_topic=true",
+    "queries.topic=both",
+    "queries.facets=clauses",
     "fusion.k_narrative=60",
 ]
 FILES = [

@@ -73,6 +73,21 @@ def test_decomposition_gives_distinct_questions_made_of_the_narrative(narrative:
     assert {w.lower() for q in questions for w in words(q)} <= {w.lower() for w in words(narrative)} | added
 
 
+@pytest.mark.parametrize(
+    ("narrative", "facets"),
+    [
+        pytest.param("Why bees? Because. BECAUSE", ("Why bees?",), id="a sentence without content is none"),
+        pytest.param("Ice melts. Snow falls! ICE MELTS.", ("Ice melts.", "Snow falls!"), id="distinct in any case"),
+        pytest.param(
+            "I want to know how ice melts, and why", ("I want to know how ice melts, and why",), id="as it is"
+        ),
+        pytest.param("So what?", ("So what?",), id="no content gives the narrative"),
+    ],
+)
+def test_sentences_as_facets(narrative: str, facets: tuple[str, ...]) -> None:
+    assert decompose(narrative, "sentences") == facets
+
+
 @given(NARRATIVE)
 def test_a_topic_uses_only_words_of_the_narrative(narrative: str) -> None:
     topic = extract_topic(narrative, lambda word: len(word) % 3, 10)
@@ -106,7 +121,7 @@ def test_expansion_is_distinct_and_new(feedback: list[str], count: int) -> None:
 
 
 def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
-    found = understand([Topic(i, text) for i, text in NARRATIVES.items()], index, variants=3)
+    found = understand([Topic(i, text) for i, text in NARRATIVES.items()], index, "clauses", variants=3)
     assert [len(u.questions) for u in found] == [4, 2]
     assert [u.topic_id for u in found] == ["1", "2"]
     assert all(len(u.variants) == 3 and u.topic for u in found)
@@ -116,6 +131,8 @@ def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
 def test_composition_of_queries() -> None:
     made = compose(Understanding("7", ("How?", "Why ice?"), "ice", ("glacier", "snow")), question_weight=2)
     assert made[1] == Query("7", "7#2", "Why ice?", "Why ice? Why ice? ice glacier snow", "Why ice? ice")
+    plain = compose(Understanding("7", ("Why ice?",), "ice"), question_weight=2, topic="none")
+    assert plain == [Query("7", "7#1", "Why ice?", "Why ice?", "Why ice?")]
     assert [is_whole(query) for query in [whole(Topic("7", "Tell me.")), *made]] == [True, False, False]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 
-from generation.rules.queries import decompose, expand_topic, extract_topic
+from generation.rules.queries import Facets, decompose, expand_topic, extract_topic
 from generation.types import Understanding
 from indexing.build import Index
 from indexing.store import DocumentStore
@@ -14,8 +14,10 @@ FEEDBACK = 10
 """Documents whose words may become variants of a topic."""
 
 
-def understand(topics: Sequence[Topic], index: Index, variants: int, threads: int = 1) -> list[Understanding]:
-    """Questions, topic and `variants` expanded topics of every narrative.
+def understand(
+    topics: Sequence[Topic], index: Index, facets: Facets, variants: int, threads: int = 1
+) -> list[Understanding]:
+    """Questions (the narrative's `facets`), topic and `variants` expanded topics of every narrative.
 
     Feedback for the expansion comes from the top 10 of BM25 for topic and narrative together.
     """
@@ -31,7 +33,7 @@ def understand(topics: Sequence[Topic], index: Index, variants: int, threads: in
     return [
         Understanding(
             topic_id=topic.id,
-            questions=decompose(topic.narrative),
+            questions=decompose(topic.narrative, facets),
             topic=phrases[i],
             variants=expand_topic(texts[i], feedback[i], frequency, len(store), variants),
         )
