@@ -28,8 +28,9 @@ def _order(
     to nothing to the insertion sort, which makes the order exact.
     """
     bits = sums.view(np.int64)
-    high, shift = bits.max(), 0
-    while (high - bits.min()) >> shift >= 1 << 2 * DIGIT:
+    high = bits.max()
+    span, shift = high - bits.min(), 0
+    while span >> shift >= 1 << 2 * DIGIT:
         shift += 1
     order[:] = np.arange(len(sums))
     source, target = order, spare
