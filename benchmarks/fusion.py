@@ -2,7 +2,7 @@
 
 Each tool begins from its own objects in memory and ends with them; making them is not timed. The two systems of a
 query are fused to 1,000 documents, then the queries of a narrative to 100; ranx, which does not cut, gets its second
-stage's inputs cut to 1,000. Lists of a query share a third of their documents, lists of a narrative cover some 4,000.
+stage's inputs cut to 1,000. Lists of a query share a third of their documents, lists of a narrative cover some 3,500.
 """
 
 import warnings
@@ -123,7 +123,7 @@ def rows() -> list[Row]:
         },
         repeats=3,
     )
-    name, bound = "two-stage RRF, 105 x 8 x 2 x 1000", "hash probes in cache, one core"
+    name, bound = "two-stage RRF, 105 x 8 x 2 x 1000", "hashing and sorting in cache, one core"
     speed, copying = (len(copied) / seconds[job] / 1e9 for job in ("ours", "copy"))
     return [
         faster(f"{name}: ranx", seconds["ours"], seconds["ranx"], 30, bound),

@@ -20,7 +20,7 @@ from retrieval.types import Rankings, ranked
 Scored = dict[int, float]
 """A list: document -> score."""
 
-SCORES = st.sampled_from([-2.5, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0, 7.0, 20.5])
+SCORES = st.sampled_from([-2.5, -1.0, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0, 7.0, 20.5])
 LISTS = st.lists(st.dictionaries(st.integers(0, 9), SCORES, max_size=7), min_size=1, max_size=5)
 WEIGHTS = st.lists(st.sampled_from([0, 0.1, 0.3, 1, 1.7, 2]), min_size=5, max_size=5)
 
@@ -130,6 +130,15 @@ def test_a_method_equals_its_plain_twin(method: str, lists: list[Scored], heavy:
     found = fused(lists, method, weights, norm if of_scores else None)
     assert scores_of(found) == pytest.approx(plain(lists, method, weights, norm if of_scores else "none"), abs=1e-12)
     assert found.of(0).tolist() == in_order(scores_of(found))
+
+
+@pytest.mark.parametrize("norm", sorted(NORMS))
+@settings(max_examples=60)
+@given(own=st.dictionaries(st.integers(0, 9), SCORES, max_size=4))
+def test_a_normalisation_equals_its_plain_twin(norm: str, own: Scored) -> None:
+    found = scores_of(fused([own, {}], "max", norm=norm))
+    expected = normalised([own, {}], norm)
+    assert found == pytest.approx({doc: max(x[doc] for x in expected if doc in x) for doc in own})
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
