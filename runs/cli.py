@@ -1,4 +1,4 @@
-"""The command line: `keystone index | run | validate | evaluate | demo | doctor`.
+"""The command line: `keystone index | run | fuse | validate | evaluate | demo | doctor`.
 
 Heavy packages are imported inside the commands that need them. Exit codes: 0 done, 1 an error or an invalid
 submission, 2 wrong usage, and 130 as everywhere where it was interrupted.
@@ -79,6 +79,36 @@ def run(
     with progress_bars(quiet) as progress:
         directory = stages.run(settings, threads, progress, announce)
     typer.echo(directory)
+
+
+@app.command()
+def fuse(
+    runs: Annotated[list[Path], typer.Argument(help="Run files of any system.")],
+    out: Annotated[Path, typer.Option(help="The run file to write.")],
+    method: Annotated[str, typer.Option(help="rrf, sum, mnz, condorcet, ...: see docs/fusion.md.")] = "rrf",
+    weights: Annotated[
+        str | None, typer.Option(help="One a run, such as 2,1; a run of weight 0 is left out.", show_default="all 1")
+    ] = None,
+    norm: Annotated[
+        str | None, typer.Option(help="Of scores, for methods that add them.", show_default="min-max")
+    ] = None,
+    set: Annotated[list[str] | None, typer.Option(help="A parameter of the method, such as k=60.")] = None,
+    depth: Annotated[int, typer.Option(min=1, help="Documents a topic.")] = 1000,
+    tag: Annotated[str, typer.Option(help="The run tag to write.")] = "fused",
+) -> None:
+    """Fuse run files into one.
+
+    Example: keystone fuse a.trec b.trec --method rrf --set k=60 --weights 2,1 --out fused.trec
+    """
+    from runs.fuse import fuse_files, numbers
+    from runs.trec import write_run
+
+    heavy = None if weights is None else numbers("--weights", weights.split(","))
+    named = [setting.partition("=") for setting in set or []]
+    values = numbers("--set", [value for _, _, value in named])
+    parameters = {name: value for (name, _, _), value in zip(named, values, strict=True)}
+    write_run(out, fuse_files(runs, tag, method, depth, heavy, norm, parameters))
+    typer.echo(out)
 
 
 @app.command()

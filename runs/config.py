@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
+from fusion.methods import METHODS, impossible
 from indexing.errors import UserError
 
 AnyPath = Annotated[Path, Strict(False)]
@@ -30,8 +31,8 @@ class Queries(Model):
     """Words that expand the topic, for BM25 (`NUM_QUERIES` of the paper, which has 10)."""
     question_weight: int = Field(default=3, ge=1, le=20)
     """How often a question's words count against one of its topic and variants, for BM25; 1 in the paper."""
-    narrative_weight: int = Field(default=2, ge=0, le=20)
-    """How often the narrative, as one more query, counts in the second stage; 0 in the paper."""
+    narrative_weight: float = Field(default=2, ge=0, le=20)
+    """The weight of the narrative, as one more query, in the second stage, the others having 1; 0 in the paper."""
 
 
 class Retrieval(Model):
@@ -53,13 +54,27 @@ class Retrieval(Model):
 class Fusion(Model):
     """How rankings become one ranking a narrative."""
 
-    method: Literal["rrf", "frequency"] = "rrf"
+    method: str = "rrf"
+    """Second stage: one of `fusion.methods.METHODS`."""
     k: int = Field(default=60, ge=1, le=1_000_000)
     """First stage: systems of a query."""
     k_narrative: int = Field(default=10, ge=1, le=1_000_000)
     """Second stage: queries of a narrative (k'; the paper uses 60, and 10 in `uema2lab_rrf_k10`)."""
+    norm: str | None = None
+    """Of scores, one of `fusion.norms.NORMS`, where the method adds scores; min-max where none is named."""
+    parameters: dict[str, float] = {}
+    """Other parameters of the method than k, by name."""
     depth: int = Field(default=100, ge=1, le=100_000)
     """Documents a narrative (`N_narr`)."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if "k" in self.parameters:
+            raise ValueError(f"parameters.k: found {self.parameters['k']:g}, expected it as k_narrative")
+        if found := impossible(self.method, self.norm, self.parameters):
+            key, why = found
+            raise ValueError(f"{'parameters.' * (key in self.parameters)}{key}: {why}")
+        return self
 
 
 class Answer(Model):
@@ -90,15 +105,16 @@ class RunConfig(Model):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.fusion.method == "frequency" and self.queries.method == "narrative":
+        fusion = METHODS[self.fusion.method]
+        if fusion.several and self.queries.method == "narrative":
             raise ValueError(
-                "fusion.method: found 'frequency' with queries.method 'narrative': there is one query, "
-                "nothing to count; expected 'rrf'"
+                f"fusion.method: found {self.fusion.method!r}, which compares queries, with queries.method "
+                "'narrative', which makes one; expected another"
             )
-        if self.fusion.method == "frequency" and self.queries.narrative_weight:
+        if not fusion.weighted and self.queries.method == "rules" and self.queries.narrative_weight not in (0, 1):
             raise ValueError(
-                f"queries.narrative_weight: found {self.queries.narrative_weight} with fusion.method "
-                "'frequency', which counts decomposed queries alike; expected 0"
+                f"queries.narrative_weight: found {self.queries.narrative_weight:g} with fusion.method "
+                f"{self.fusion.method!r}, which counts all queries alike; expected 0 or 1"
             )
         if self.fusion.depth > self.retrieval.depth:
             raise ValueError(

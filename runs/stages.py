@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from fusion.frequency import fuse_by_frequency
-from fusion.rrf import fuse_queries, fuse_systems
+from fusion.fuse import fuse
+from fusion.lists import of_topics
+from fusion.methods import METHODS
+from fusion.rrf import fuse_systems
 from fusion.segments import closest
 from generation.queries import compose, is_whole, whole
 from generation.rules.answer import answer, gather
@@ -196,17 +198,17 @@ def fuse_each_query(job: Job) -> None:
 
 
 def fuse_each_narrative(job: Job) -> None:
-    """Stage `narrative`: RRF, or the frequency strategy, over the queries of each narrative."""
+    """Stage `narrative`: RRF, or another method of fusion, over the queries of each narrative."""
     settings, queries = job.config.fusion, read_queries(job)
     hybrid = _read_rankings(job, HYBRID, [query.id for query in queries])
     topics = [topic.id for topic in job.topics]
-    topic_of = [query.topic_id for query in queries]
-    if settings.method == "frequency":
-        fused = fuse_by_frequency(hybrid, topic_of, topics, settings.k_narrative, settings.depth)
-    else:
-        weight = job.config.queries.narrative_weight if job.config.queries.method == "rules" else 1
-        weights = [weight if is_whole(query) else 1 for query in queries]
-        fused = fuse_queries(hybrid, topic_of, topics, settings.k_narrative, settings.depth, weights)
+    weight = job.config.queries.narrative_weight if job.config.queries.method == "rules" else 1
+    heavy = [weight if is_whole(query) else 1 for query in queries]
+    members, weights = of_topics([query.topic_id for query in queries], topics, heavy)
+    parameters = dict(settings.parameters)
+    if "k" in METHODS[settings.method].parameters:
+        parameters["k"] = settings.k_narrative
+    fused = fuse([hybrid], members, topics, settings.method, settings.depth, weights, settings.norm, parameters)
     _write_rankings(job, NARRATIVE, fused)
 
 

@@ -9,7 +9,7 @@ import pytest
 from indexing.build import Index
 from tests.conftest import keystone, write_corpus
 
-COMMANDS = ("index", "run", "validate", "evaluate", "demo", "doctor")
+COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "demo", "doctor")
 HEAVY = ("numpy", "torch", "transformers", "pydantic", "yaml", "ranx", "numba", "faiss", "scipy", "orjson", "jnius")
 
 
@@ -54,6 +54,7 @@ def test_doctor_finds_what_a_run_needs() -> None:
             ["run", "run.yaml", "--set", "topics=qrels.txt"], 1, "qrels.txt:1: not JSON", id="topics not JSONL"
         ),
         pytest.param(["run", "run.yaml", "--set", "out=topics.jsonl"], 1, "cannot be written", id="out is a file"),
+        pytest.param(["fuse", "none.trec", "--out", "x"], 1, "none.trec: cannot be read", id="no run"),
         pytest.param(
             ["validate", "qrels.txt", "--topics", "topics.jsonl"],
             1,

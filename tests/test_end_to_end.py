@@ -175,6 +175,9 @@ def test_a_killed_indexing_leaves_no_index_and_can_be_repeated(tmp_path: Path) -
     "settings",
     [
         pytest.param(["fusion.method=frequency", "queries.narrative_weight=0"], id="frequency"),
+        pytest.param(
+            ["fusion.method=wmnz", "fusion.norm=zmuv", "queries.narrative_weight=0.5"], id="negative scores, weighted"
+        ),
         pytest.param(["queries.method=narrative"], id="whole narrative"),
         pytest.param(PAPER, id="paper"),
         pytest.param(["retrieval.systems=[bm25]"], id="one system"),
