@@ -7,6 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from indexing.errors import UserError
+from runs.tracks import TRACKS
 
 AnyPath = Annotated[Path, Strict(False)]
 
@@ -64,8 +65,8 @@ class Answer(Model):
     method: Literal["rules"] = "rules"
     """`rules`: sentences of the documents, chosen for coverage."""
     documents: int = Field(default=20, ge=1, le=100_000)
-    words: int = Field(default=399, ge=1, le=100_000)
-    """At most so many words; the 2025 guidelines ask for fewer than 400."""
+    words: int | None = Field(default=None, ge=1, le=100_000)
+    """At most so many words; None: as many as the track has for our answers."""
 
 
 class RunConfig(Model):
@@ -77,8 +78,10 @@ class RunConfig(Model):
     topics: AnyPath
     out: AnyPath = Path("out")
     """The run directory is `<out>/<run_id>`."""
-    track: Literal["rag25", "none"] = "rag25"
-    """Whose files are written; `none`: only rankings."""
+    track: str = "rag25"
+    """Whose files are written: a name of `TRACKS`; `none`: only rankings."""
+    run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")
+    """What the run is, for tracks that ask; None: its settings."""
     queries: Queries = Queries()
     retrieval: Retrieval = Retrieval()
     fusion: Fusion = Fusion()
@@ -86,6 +89,8 @@ class RunConfig(Model):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        if self.track not in (*TRACKS, "none"):
+            raise ValueError(f"track: found {self.track!r}, expected one of {', '.join(TRACKS)}, none")
         if self.fusion.method == "frequency" and self.queries.method == "narrative":
             raise ValueError(
                 "fusion.method: found 'frequency' with queries.method 'narrative': there is one query, "
