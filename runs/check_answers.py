@@ -18,7 +18,7 @@ IDS: tuple[Holds, ...] = ("team", "run", "topic")
 
 def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterator[Violation]:
     """The violations of an answer file; `topics` gives narratives by topic id."""
-    runs: dict[str, int] = {}
+    run = ""
     answered: dict[str, int] = {}
     foreign: dict[str, int] = {}
     forms: dict[CitationForm, int] = {}
@@ -42,8 +42,10 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
             yield from _check_metadata(number, metadata, track, topic, topics)
             if topic and (first := answered.setdefault(topic, number)) != number:
                 yield error(number, "repeated topic", f"topic {shown(topic)} is already answered on line {first}")
-            if values["run"]:
-                runs.setdefault(values["run"], number)
+            run = run or values["run"]
+            if values["run"] not in ("", run):
+                message = f"run_id: expected {shown(run)} on every line, found {shown(values['run'])}"
+                yield error(number, "run id", message)
         else:
             yield error(number, "metadata", f"{track.metadata}: expected an object, found {shown(metadata)}")
         references = record.get("references")
@@ -62,9 +64,6 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
         else:
             yield error(number, track.sentences, f"{track.sentences}: expected a list, found {shown(answer)}")
     yield from check_ids(foreign)
-    for run, number in list(runs.items())[1:]:
-        expected = shown(next(iter(runs)))
-        yield error(number, "run id", f"run_id: expected {expected} on every line, found {shown(run)}")
     for topic in topics:
         if topic not in answered:
             yield error(0, "missing topic", f"topic {shown(topic)}: no answer")

@@ -14,7 +14,7 @@ _SCORE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterator[Violation]:
     """The violations of a retrieval run; `topics` gives narratives by topic id."""
-    tags: dict[str, int] = {}
+    tags: dict[str, list[int]] = {}
     rows: dict[str, int] = {}
     last: dict[str, tuple[int, float]] = {}
     seen: dict[tuple[str, str], int] = {}
@@ -45,10 +45,10 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
         if track.rows is not None and rows[topic] == track.rows + 1:
             yield error(number, "too many rows", f"topic {shown(topic)}: more than {track.rows} rows")
         yield from _check_score(number, topic, score, last)
-        tags.setdefault(tag, number)
-    for tag, number in list(tags.items())[1:]:
-        expected = shown(next(iter(tags)))
-        yield error(number, "run tag", f"run tag: expected {expected} on every line, found {shown(tag)}")
+        tags.setdefault(tag, []).append(number)
+    for tag, found in list(tags.items())[1:]:
+        expected = f"expected {shown(next(iter(tags)))} on every line, found {shown(tag)}"
+        yield error(found[0], "run tag", f"run tag: {expected} on {len(found)} of them")
     yield from check_ids(foreign)
     for topic in topics:
         if topic not in rows:
@@ -57,7 +57,12 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
 
 def is_row(line: str) -> bool:
     """Whether a line is one of a run's rows, whatever its columns hold."""
-    return is_utf8(line) and not line.startswith("#") and len(line.split()) == 6
+    return is_utf8(line) and not is_comment(line) and len(line.split()) == 6
+
+
+def is_comment(line: str) -> bool:
+    """Whether a line is a comment, as some tools write them at the head of a run."""
+    return line.lstrip().startswith("#")
 
 
 def _fault_of(number: int, line: str) -> Violation | None:
@@ -67,7 +72,7 @@ def _fault_of(number: int, line: str) -> Violation | None:
         return error(number, "not UTF-8", f"not UTF-8: {shown(line)}")
     if not line.strip():
         return warning(number, "blank line", "blank line")
-    if line.startswith("#"):
+    if is_comment(line):
         return error(number, "comment", "a comment: expected 6 columns, and comments in a file beside")
     return error(number, "columns", f"expected 6 columns, found {len(line.split())}")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runs.check_run import is_row, usable_score
+from runs.check_run import is_comment, is_row, usable_score
 from runs.tracks import Track
 from runs.trec import strictly_decreasing
 from runs.violations import Lines, Repair, shown
@@ -46,7 +46,7 @@ def fix_run(content: Lines, track: Track, _topics: Mapping[str, str]) -> tuple[l
                 apart.add(topic)
             topics.setdefault(topic, []).append(row)
             previous = topic
-        elif not line.strip() or line.startswith("#"):
+        elif not line.strip() or is_comment(line):
             repairs.append(Repair(number, "comment dropped" if line.strip() else "blank line dropped"))
         else:
             rest.append(line)

@@ -232,16 +232,17 @@ def fuse_each_narrative(job: Job) -> None:
 
 def assign_segments(job: Job) -> None:
     """Stage `segments`: the ranking that is submitted, of documents or of their segments, as the track has it."""
+    track = job.track
     ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
-    ranking = ranking if job.track.rows is None else ranking.top(job.track.rows)
-    if job.track.segments:
+    ranking = ranking if track.rows is None else ranking.top(track.rows)
+    if track.segments:
         names = closest_segments(job, ranking)
     else:
         names = [job.store.ids(ranking.of(i)) for i in range(len(ranking))]
     hits = {
         topic.id: list(zip(names[i], ranking.scores_of(i).tolist(), strict=True)) for i, topic in enumerate(job.topics)
     }
-    write_run(job.directory / job.track.retrieval_file, Run(job.config.run_id, hits))
+    write_run(job.directory / track.retrieval_file, Run(job.config.run_id, hits))
 
 
 def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
@@ -258,7 +259,7 @@ def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
 
 def write_answers(job: Job) -> None:
     """Stage `answers`: an extractive answer to each narrative from the first documents of its ranking."""
-    settings, model = job.config.answer, _model(job)
+    settings, model, words = job.config.answer, _model(job), words_of(job)
     ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics]).top(settings.documents)
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
     queries = read_queries(job)
@@ -274,7 +275,7 @@ def write_answers(job: Job) -> None:
             spans = gather(documents, segments, asked)
             text_of = {document.id: document.text for document in documents}
             said = model.embed([text_of[span.doc_id][span.start : span.end] for span in spans], job.threads)
-            made, used = answer(topic.id, own, asked, documents, segments, spans, said, words_of(job))
+            made, used = answer(topic.id, own, asked, documents, segments, spans, said, words)
             answers.append(made)
             evidence += used
             tick(1)
@@ -284,14 +285,14 @@ def write_answers(job: Job) -> None:
 
 def write_submission(job: Job) -> None:
     """Stage `submission`: the track's answer file, in which documents stand for their segments if the track has it."""
-    answers = {}
+    answers, track = {}, job.track
     for _, record in json_lines(job.directory / ANSWERS):
         said = tuple(
-            Sentence(s["text"], tuple(c if job.track.segments else _document_of(c) for c in s["citations"]))
+            Sentence(s["text"], tuple(c if track.segments else _document_of(c) for c in s["citations"]))
             for s in record["sentences"]
         )
         answers[record["topic_id"]] = Answer(record["topic_id"], said)
-    write_rag(job.directory / job.track.answer_file, job.topics, answers, job.track, job.author)
+    write_rag(job.directory / track.answer_file, job.topics, answers, track, job.author)
 
 
 def _model(job: Job) -> Any:
