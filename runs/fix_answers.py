@@ -22,7 +22,7 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
     """
     records = {number: _object(line) for number, line in content}
     forms = {form for record in records.values() for form in _forms(record, track)}
-    form = track.citations[0] if len(forms) > 1 and not track.mixed else None
+    form = None if track.mixed else forms.pop() if len(forms) == 1 else track.citations[0]
     lines: list[str] = []
     repairs: list[Repair] = []
     seen: dict[str, int] = {}

@@ -23,7 +23,7 @@ from runs.violations import Lines, Repair, Violation, read_lines, write_lines
 
 
 def validate(path: Path, track: Track, topics: Sequence[Topic]) -> list[Violation]:
-    """The violations of a retrieval run, or of an answer file (`.jsonl`, or JSON in its first line), by line."""
+    """The violations of a retrieval run, or of an answer file (`.jsonl`, or a line that is a JSON object), by line."""
     content = read_lines(path)
     return _check(content, _holds_answers(path, content), track, topics)
 
@@ -97,8 +97,8 @@ def _check(content: Lines, holds_answers: bool, track: Track, topics: Sequence[T
 
 
 def _holds_answers(path: Path, content: Lines) -> bool:
-    first = next((line for _, line in content if line.strip()), "")
-    return ".jsonl" in path.suffixes or first.startswith('{"') or _object(first) is not None
+    objects = (line.lstrip() for _, line in content if line.lstrip().startswith("{"))
+    return ".jsonl" in path.suffixes or any(line.startswith('{"') or _object(line) is not None for line in objects)
 
 
 def _object(line: str) -> dict[str, Any] | None:

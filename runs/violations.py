@@ -54,16 +54,16 @@ def shown(value: Any) -> str:
 
 
 def read_lines(path: Path) -> Lines:
-    """All lines of a file, plain or gzip, without their ends; a byte order mark is left out."""
+    """All lines of a file, plain or gzip, without their ends and without byte order marks."""
     try:
         with open_binary(path) as file:
             data = file.read()
     except (OSError, EOFError, zlib.error) as problem:
         raise UserError(f"{path}: cannot be read: {problem}") from problem
-    found = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n")
+    found = data.decode("utf-8", "surrogateescape").split("\n")
     if found[-1] == "":
         found.pop()
-    return [(number, line.removesuffix("\r")) for number, line in enumerate(found, start=1)]
+    return [(number, line.removeprefix("\ufeff").removesuffix("\r")) for number, line in enumerate(found, start=1)]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
