@@ -113,28 +113,43 @@ def fuse(
 
 @app.command()
 def validate(
-    file: Annotated[Path, typer.Argument(help="A retrieval run or a JSONL answer file.")],
+    file: Annotated[Path, typer.Argument(help="A retrieval run or a JSONL answer file, .gz too.")],
     topics: Annotated[Path, typer.Option(help="The track's topics.")],
-    track: Annotated[str, typer.Option(help="The track whose rules apply.")] = "rag25",
+    track: Annotated[
+        str | None, typer.Option(help="The track whose rules apply.", show_default="what the file's form tells")
+    ] = None,
+    fix: Annotated[
+        Path | None, typer.Option(help="Write here what the file says, repaired, and judge that instead.")
+    ] = None,
 ) -> None:
-    """Judge a submission file; exit code 1 if a rule is broken.
+    """Judge a submission file of any team; exit code 1 if a rule is broken.
 
     Example: keystone validate out/my-run/rag_output_trec_rag_2025.jsonl --topics topics.jsonl
     """
     from runs import validate as rules
     from runs.topics import read_topics
-    from runs.tracks import TRACKS
+    from runs.tracks import TRACKS, with_limits
 
-    if track not in TRACKS:
-        raise UserError(f"--track {track}: unknown; expected one of {', '.join(sorted(TRACKS))}")
-    violations = rules.validate(file, TRACKS[track], read_topics(topics))
+    if track is not None and track not in TRACKS:
+        raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")
+    narratives = read_topics(topics)
+    known = with_limits(TRACKS[track] if track else rules.track_of(file), topics)
+    if fix is None:
+        violations = rules.validate(file, known, narratives)
+    else:
+        repairs, violations = rules.fix(file, fix, known, narratives)
+        for repair in repairs:
+            typer.echo(f"{file}:{repair.line}: repaired: {repair.message}")
+        file = fix
     for violation in violations:
         place = f"{file}:{violation.line}" if violation.line else f"{file}"
         typer.echo(f"{place}: {violation.severity}: {violation.message}")
+    summary = list(rules.counted(violations))
+    for line in summary if len(summary) < len(violations) else []:
+        typer.echo(f"{file}: {line}")
     errors = sum(violation.severity == "error" for violation in violations)
-    typer.echo(
-        f"{file}: {'invalid' if errors else 'valid'} for {track}: {errors} errors, {len(violations) - errors} warnings"
-    )
+    verdict = f"{'invalid' if errors else 'valid'} for {known.name}"
+    typer.echo(f"{file}: {verdict}: {errors} errors, {len(violations) - errors} warnings")
     if errors:
         raise typer.Exit(1)
 

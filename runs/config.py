@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, mode
 
 from fusion.methods import METHODS, impossible
 from indexing.errors import UserError
+from runs.tracks import TRACKS
 
 AnyPath = Annotated[Path, Strict(False)]
 
@@ -83,8 +84,8 @@ class Answer(Model):
     method: Literal["rules"] = "rules"
     """`rules`: sentences of the documents, chosen for coverage."""
     documents: int = Field(default=20, ge=1, le=100_000)
-    words: int = Field(default=399, ge=1, le=100_000)
-    """At most so many words; the 2025 guidelines ask for fewer than 400."""
+    words: int | None = Field(default=None, ge=1, le=100_000)
+    """At most so many words; None: as many as the track has for our answers."""
 
 
 class RunConfig(Model):
@@ -96,8 +97,10 @@ class RunConfig(Model):
     topics: AnyPath
     out: AnyPath = Path("out")
     """The run directory is `<out>/<run_id>`."""
-    track: Literal["rag25", "none"] = "rag25"
-    """Whose files are written; `none`: only rankings."""
+    track: str = "rag25"
+    """Whose files are written: a name of `TRACKS`; `none`: only rankings."""
+    run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")
+    """What the run is, for tracks that ask; None: its settings."""
     queries: Queries = Queries()
     retrieval: Retrieval = Retrieval()
     fusion: Fusion = Fusion()
@@ -105,6 +108,8 @@ class RunConfig(Model):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        if self.track not in (*TRACKS, "none"):
+            raise ValueError(f"track: found {self.track!r}, expected one of {', '.join(TRACKS)}, none")
         fusion = METHODS[self.fusion.method]
         if fusion.several and self.queries.method == "narrative":
             raise ValueError(

@@ -34,9 +34,9 @@ from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, Topic, offsets_of
 from runs.config import RunConfig
 from runs.directory import Stage, perform
-from runs.rag import write_rag
+from runs.rag import Author, write_rag
 from runs.topics import read_topics
-from runs.tracks import TRACKS, Track
+from runs.tracks import TRACKS, Track, with_limits
 from runs.trec import Run, read_run, write_run
 
 QUERIES = "queries.jsonl"
@@ -66,7 +66,13 @@ class Job:
     @property
     def track(self) -> Track:
         """The rules of the run's track."""
-        return TRACKS[self.config.track]
+        return with_limits(TRACKS[self.config.track], self.config.topics)
+
+    @property
+    def author(self) -> Author:
+        """Who submits."""
+        config = self.config
+        return Author(config.team_id, config.run_id, config.run_desc or described(config))
 
 
 def run(
@@ -119,14 +125,14 @@ def stages(job: Job) -> list[Stage]:
             "answers",
             (EVIDENCE, ANSWERS),
             (QUERIES, NARRATIVE),
-            [index, _plain(config.answer)],
+            [index, _plain(config.answer), words_of(job)],
             lambda: write_answers(job),
         ),
         Stage(
             "submission",
-            (job.track.rag_file,),
+            (job.track.answer_file,),
             (ANSWERS,),
-            [named, topics, track, config.team_id],
+            [named, topics, track, asdict(job.author)],
             lambda: write_submission(job),
         ),
     ]
@@ -146,6 +152,21 @@ def describe(job: Job) -> dict[str, Any]:
         },
         "versions": {package: version(package) for package in packages},
     }
+
+
+def described(config: RunConfig) -> str:
+    """A run in one line: what each part of it does, with its settings."""
+    parts = []
+    for part in ("queries", "retrieval", "fusion", "answer"):
+        settings = _plain(getattr(config, part)).items()
+        values = ", ".join(f"{key} {'+'.join(v) if isinstance(v, list) else v}" for key, v in settings if v is not None)
+        parts.append(f"{part}: {values}")
+    return f"Keystone, from whole narratives to cited answers; {'; '.join(parts)}"
+
+
+def words_of(job: Job) -> int:
+    """The words that an answer has at most."""
+    return job.config.answer.words or job.track.words
 
 
 def write_config(job: Job) -> None:
@@ -213,22 +234,35 @@ def fuse_each_narrative(job: Job) -> None:
 
 
 def assign_segments(job: Job) -> None:
-    """Stage `segments`: each document of the ranking stands for its segment closest to the narrative."""
-    ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics]).top(job.track.rows)
+    """Stage `segments`: the ranking that is submitted, of documents or of their segments, as the track has it."""
+    track = job.track
+    ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
+    ranking = ranking if track.rows is None else ranking.top(track.rows)
+    if track.segments:
+        names = closest_segments(job, ranking)
+    else:
+        names = [job.store.ids(ranking.of(i)) for i in range(len(ranking))]
+    hits = {
+        topic.id: list(zip(names[i], ranking.scores_of(i).tolist(), strict=True)) for i, topic in enumerate(job.topics)
+    }
+    write_run(job.directory / track.retrieval_file, Run(job.config.run_id, hits))
+
+
+def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
+    """For each document of each topic, the id of its segment closest to the narrative."""
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
     narratives = _model(job).embed([topic.narrative for topic in job.topics], job.threads)
-    hits = {}
-    for i, topic in enumerate(job.topics):
+    found = []
+    for i in range(len(ranking)):
         documents = job.store.get(ranking.of(i))
         chosen = [closest(narratives[i : i + 1], vectors[row])[0][0] for row in ranking.of(i).tolist()]
-        segments = [document.segments[number].id for document, number in zip(documents, chosen, strict=True)]
-        hits[topic.id] = list(zip(segments, ranking.scores_of(i).tolist(), strict=True))
-    write_run(job.directory / job.track.retrieval_file, Run(job.config.run_id, hits))
+        found.append([document.segments[number].id for document, number in zip(documents, chosen, strict=True)])
+    return found
 
 
 def write_answers(job: Job) -> None:
     """Stage `answers`: an extractive answer to each narrative from the first documents of its ranking."""
-    settings, model = job.config.answer, _model(job)
+    settings, model, words = job.config.answer, _model(job), words_of(job)
     ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics]).top(settings.documents)
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
     queries = read_queries(job)
@@ -244,7 +278,7 @@ def write_answers(job: Job) -> None:
             spans = gather(documents, segments, asked)
             text_of = {document.id: document.text for document in documents}
             said = model.embed([text_of[span.doc_id][span.start : span.end] for span in spans], job.threads)
-            made, used = answer(topic.id, own, asked, documents, segments, spans, said, settings.words)
+            made, used = answer(topic.id, own, asked, documents, segments, spans, said, words)
             answers.append(made)
             evidence += used
             tick(1)
@@ -253,17 +287,23 @@ def write_answers(job: Job) -> None:
 
 
 def write_submission(job: Job) -> None:
-    """Stage `submission`: the track's answer file."""
-    answers = {}
+    """Stage `submission`: the track's answer file, in which documents stand for their segments if the track has it."""
+    answers, track = {}, job.track
     for _, record in json_lines(job.directory / ANSWERS):
-        said = tuple(Sentence(s["text"], tuple(s["citations"])) for s in record["sentences"])
+        said = tuple(
+            Sentence(s["text"], tuple(c if track.segments else _document_of(c) for c in s["citations"]))
+            for s in record["sentences"]
+        )
         answers[record["topic_id"]] = Answer(record["topic_id"], said)
-    path = job.directory / job.track.rag_file
-    write_rag(path, job.topics, answers, job.track, job.config.team_id, job.config.run_id)
+    write_rag(job.directory / track.answer_file, job.topics, answers, track, job.author)
 
 
 def _model(job: Job) -> Any:
     return embedder(str(job.index.embedding))
+
+
+def _document_of(segment_id: str) -> str:
+    return segment_id.rsplit("#", 1)[0]
 
 
 def _plain(model: Any) -> Any:

@@ -46,7 +46,7 @@ def test_doctor_finds_what_a_run_needs() -> None:
         pytest.param(
             ["run", "run.yaml", "--set", "retrieval.depht=5"],
             1,
-            "error: --set retrieval.depht: unknown key (value 5); expected one of depth, systems",
+            "error: --set retrieval.depht: unknown key (value 5); expected one of depth, feedback, systems",
             id="typo",
         ),
         pytest.param(["run", "run.yaml", "--set", "index=topics.jsonl"], 1, "not an index", id="no index"),
@@ -58,13 +58,25 @@ def test_doctor_finds_what_a_run_needs() -> None:
         pytest.param(
             ["validate", "qrels.txt", "--topics", "topics.jsonl"],
             1,
-            "qrels.txt:1: error: expected 6 columns",
+            "error: qrels.txt: its form tells no track: say --track, one of rag24, rag25",
             id="no submission",
+        ),
+        pytest.param(
+            ["validate", "qrels.txt", "--topics", "topics.jsonl", "--track", "rag25"],
+            1,
+            "qrels.txt:1: error: expected 6 columns",
+            id="no submission of a track",
+        ),
+        pytest.param(
+            ["validate", "qrels.txt", "--topics", "topics.jsonl", "--track", "rag25", "--fix", "qrels.txt"],
+            1,
+            "error: --fix qrels.txt: is the file to be repaired",
+            id="a repair over the file",
         ),
         pytest.param(
             ["validate", "qrels.txt", "--topics", "topics.jsonl", "--track", "rag99"],
             1,
-            "--track rag99: unknown; expected one of rag25",
+            "--track rag99: unknown; expected one of rag24, rag25, rag26",
             id="unknown track",
         ),
         pytest.param(
