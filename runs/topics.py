@@ -88,7 +88,7 @@ def _tsv_topics(path: Path) -> Iterator[Found]:
         if len(columns) != 2:
             raise UserError(f"{path}:{number}: expected 2 columns, an id and a narrative, found {len(columns)}")
         if position or columns[0] not in ID_KEYS or columns[1] not in NARRATIVE_KEYS:
-            yield number, *columns, "first column", "second column"
+            yield number, columns[0], columns[1], "first column", "second column"
 
 
 def _trec_topics(path: Path) -> Iterator[Found]:

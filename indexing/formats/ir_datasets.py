@@ -70,15 +70,15 @@ def _document(record: Any, where: str) -> Document:
     title, url, headings = (_field(record, key) for key in ("title", "url", "headings"))
     text = _text(record, where)
     for part in (title, headings):
-        if part and text.startswith(part):
-            text = text[len(part) :].lstrip()
+        text = text.removeprefix(part).lstrip()
     return Document(doc_id, text, title, url, headings, place=where)
 
 
 def _text(record: Any, where: str) -> str:
     """The package's own text for search, or all fields that hold text."""
     if not hasattr(record, "default_text"):
-        return "\n".join(_field(record, key) for key in record._fields if key not in ("doc_id", "title", "url"))
+        values = (_field(record, key) for key in record._fields if key not in ("doc_id", "title", "url"))
+        return "\n".join(filter(None, values))
     try:
         text = record.default_text()
     except Exception as error:
