@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.types import Document, Progress, Segment, Span, silent
 
-BATCH = 2**16
+BATCH = 2**13
 """Ids that are handled at once."""
 
 
