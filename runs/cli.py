@@ -75,7 +75,7 @@ def index(
         )
     if made.left_out:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(made.left_out.items()))
-        summary = f"{made.folder}: left out {sum(made.left_out.values())} records of the corpus: {kinds}"
+        summary = f"{made.folder}: records left out of the corpus: {sum(made.left_out.values())} ({kinds})"
         if strict:
             raise UserError(f"{summary}; --strict expects none")
         typer.echo(summary, err=True)

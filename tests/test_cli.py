@@ -132,7 +132,7 @@ def test_bad_records_are_left_out_told_and_counted(tmp_path: Path) -> None:
         for more in ((), (), ("--strict",))
     )
     told = made.stderr.splitlines()
-    summary = f"{tmp_path / 'i'}: left out 9 records of the corpus: 1 bad id, 7 not JSON, 1 repeated id"
+    summary = f"{tmp_path / 'i'}: records left out of the corpus: 9 (1 bad id, 7 not JSON, 1 repeated id)"
     assert made.stdout == f"{tmp_path / 'i'}: 9 documents\n"
     assert told[0].startswith(f"left out: {corpus}:11: id: expected an id without space, found 'x y'")
     assert len(told) == 6
