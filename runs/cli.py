@@ -4,6 +4,7 @@ Heavy packages are imported inside the commands that need them. Exit codes: 0 do
 submission, 2 wrong usage, and 130 as everywhere where it was interrupted.
 """
 
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexing.errors import UserError
+from indexing.errors import BadRecord, UserError
 
 if TYPE_CHECKING:
     from runs.directory import Stage
@@ -27,19 +28,25 @@ app = typer.Typer(
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars; only errors and results.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads to use.", show_default="all cores")]
 CORES = os.cpu_count() or 1
+FORMATS = "folder, ir_datasets, jsonl, segments, trec or wikitext."
+TOLD = 5
+"""Records left out that are reported one by one."""
 
 
 @app.command()
 def index(
-    corpus: Annotated[Path, typer.Argument(help="JSONL (also .gz), or a folder of JSONL, text, Markdown or HTML.")],
+    corpus: Annotated[Path, typer.Argument(help="A file or folder (.gz, .zst too), or ir_datasets:ID.")],
     out: Annotated[Path, typer.Option(help="The index folder to make.")],
-    format: Annotated[str | None, typer.Option(help="jsonl, segments or folder.", show_default="guessed")] = None,
+    format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     segments: Annotated[Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents.")] = None,
     dense: Annotated[bool, typer.Option(help="Embed the documents for dense search.")] = True,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is no document.")] = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
     """Index a corpus: document store, BM25 index, embeddings.
+
+    A record that is no document is left out, reported with file and line, and counted.
 
     Example: keystone index corpus.jsonl.gz --out index
     """
@@ -47,10 +54,31 @@ def index(
     from runs.screen import progress_bars
 
     embedding = "all-MiniLM-L6-v2" if dense else None
+    told = itertools.count(1)
+
+    def tell(error: BadRecord) -> None:
+        if strict:
+            raise error
+        if (number := next(told)) <= TOLD:
+            typer.echo(f"left out: {error}{'; further ones are counted' if number == TOLD else ''}", err=True)
+
     with progress_bars(quiet) as progress:
         made, built = build_index(
-            corpus, out, format=format, segments=segments, embedding=embedding, threads=threads, progress=progress
+            corpus,
+            out,
+            format=format,
+            segments=segments,
+            embedding=embedding,
+            threads=threads,
+            progress=progress,
+            report=tell,
         )
+    if made.left_out:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(made.left_out.items()))
+        summary = f"{made.folder}: records left out of the corpus: {sum(made.left_out.values())} ({kinds})"
+        if strict:
+            raise UserError(f"{summary}; --strict expects none")
+        typer.echo(summary, err=True)
     typer.echo(f"{made.folder}: {made.documents} documents{'' if built else ', already indexed'}")
 
 
