@@ -18,7 +18,7 @@ import orjson
 
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.files import COMPRESSIONS, byte_lines, sha256
-from indexing.formats import ir_datasets, jsonl, text, trec, wikitext
+from indexing.formats import ir_datasets, jsonl, pyserini, text, trec, wikitext
 from indexing.types import Document, Segment, Span, is_id
 
 
@@ -37,6 +37,7 @@ FORMATS = {
     "folder": Format(text.read, _TEXT),
     "ir_datasets": Format(ir_datasets.read, re.compile("")),
     "jsonl": Format(jsonl.read_documents, _JSONL),
+    "pyserini": Format(pyserini.read, re.compile("")),
     "segments": Format(jsonl.read_segments, _JSONL),
     "trec": Format(trec.read, re.compile(r"(?!read|\.).*(?<!\.dtd)")),
     "wikitext": Format(wikitext.read, re.compile(r".*\.(tokens|raw|txt)")),
@@ -52,8 +53,9 @@ def read_corpus(
 ) -> Iterator[Document]:
     """The documents of a corpus, one at a time, in the order of its files.
 
-    `path` is a file, a folder or `ir_datasets:ID`; `format` is a name of `FORMATS`, guessed where None. `segments`
-    names a file of MS MARCO V2.1 segments that cuts the documents of `path`; its offsets are held in memory.
+    `path` is a file, a folder, `ir_datasets:ID` or `pyserini:NAME`; `format` is a name of `FORMATS`, guessed where
+    None. `segments` names a file of MS MARCO V2.1 segments that cuts the documents of `path`; its offsets are held
+    in memory.
     A record that is no document, with file and line, goes to `report`. `UserError` for a corpus without documents.
     Ids satisfy `is_id` and can repeat; all text is Unicode.
     """
@@ -75,6 +77,8 @@ def guess_format(path: Path) -> str:
     """The format of a corpus by what its first files begin with; `folder` for files of no other format."""
     if ir_datasets.dataset_id(path) is not None:
         return "ir_datasets"
+    if pyserini.index_name(path) is not None:
+        return "pyserini"
     if not _is_folder(path):
         return _format_of(path) or ("folder" if _TEXT.fullmatch(_bare(path)) else "jsonl")
     files = _files(path, re.compile(r"(?!\.).*"))
@@ -110,7 +114,7 @@ def corpus_files(path: Path, format: str) -> list[Path]:
     """All files that are read for a corpus, sorted by path; `path` itself unless it is a folder."""
     if format not in FORMATS:
         raise UserError(f"corpus format: found {format!r}, expected one of {', '.join(sorted(FORMATS))}")
-    if format == "ir_datasets" or not _is_folder(path):
+    if format in ("ir_datasets", "pyserini") or not _is_folder(path):
         return [path]
     files = _files(path, FORMATS[format].names)
     if not files:
@@ -120,9 +124,12 @@ def corpus_files(path: Path, format: str) -> list[Path]:
 
 
 def corpus_key(path: Path, format: str) -> list[list[str]]:
-    """What changes with a corpus: names and SHA-256 of its files, or id and package version of a data set."""
+    """What changes with a corpus: SHA-256 of its files, a Lucene index's list of segments, a package's version."""
     if format == "ir_datasets":
         return [[str(path), version("ir_datasets")]]
+    if format == "pyserini":
+        folder = pyserini.index_folder(path)
+        return [[file.name, sha256(file)] for file in sorted(folder.glob("segments_*"))]
     return [[relative_name(file, path), sha256(file)] for file in corpus_files(path, format)]
 
 

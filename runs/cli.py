@@ -28,14 +28,14 @@ app = typer.Typer(
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars; only errors and results.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads to use.", show_default="all cores")]
 CORES = os.cpu_count() or 1
-FORMATS = "folder, ir_datasets, jsonl, segments, trec or wikitext."
+FORMATS = "folder, ir_datasets, jsonl, pyserini, segments, trec or wikitext."
 TOLD = 5
 """Records left out that are reported one by one."""
 
 
 @app.command()
 def index(
-    corpus: Annotated[Path, typer.Argument(help="A file or folder (.gz, .zst too), or ir_datasets:ID.")],
+    corpus: Annotated[Path, typer.Argument(help="A file or folder (.gz, .zst too), ir_datasets:ID or pyserini:NAME.")],
     out: Annotated[Path, typer.Option(help="The index folder to make.")],
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     segments: Annotated[Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents.")] = None,

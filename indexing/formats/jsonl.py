@@ -21,12 +21,16 @@ Spans = dict[str, list[tuple[str, int, int]]]
 def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
     """One document a line; ids under `docid`, `_id`, `id` or `doc_id`, text under `text`, `contents` or `body`."""
     for number, record in json_lines(file, report):
-        where = f"{file}:{number}"
         try:
-            document_id, text = _id(record, where), _string(record, _first_key(record, TEXT_KEYS, "text", where), where)
-            yield Document(document_id, text, *_described(record, where), place=where)
+            yield document_of(record, f"{file}:{number}")
         except BadRecord as error:
             report(error)
+
+
+def document_of(record: dict[str, Any], where: str) -> Document:
+    """The document of one JSON object. `BadRecord` where it lacks a key or holds another type."""
+    document_id, text = _id(record, where), _string(record, _first_key(record, TEXT_KEYS, "text", where), where)
+    return Document(document_id, text, *_described(record, where), place=where)
 
 
 def read_segments(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
