@@ -11,7 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from indexing.errors import UserError
 
@@ -35,6 +37,21 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         raise UserError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start} of the line") from error
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{path}: cannot be read beyond line {number}: {error}") from error
+
+
+def read_bytes(path: Path) -> NDArray[np.uint8]:
+    """The content of a plain or compressed file: uint8[bytes], read-only; in large pages where the system has them."""
+    try:
+        with open_binary(path) as file:
+            content, size = np.empty(path.stat().st_size + 1, np.uint8), 0
+            while got := file.readinto(content.data[size:]):  # type: ignore[attr-defined]
+                size += got
+                if size == len(content):
+                    content = np.concatenate([content, np.empty_like(content)])
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    content.flags.writeable = False
+    return content[:size]
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

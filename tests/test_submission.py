@@ -13,7 +13,7 @@ from generation.types import Answer, Sentence
 from retrieval.types import Topic
 from runs.rag import rag_record, word_count, write_rag
 from runs.tracks import TRACKS
-from runs.trec import Run, write_run
+from runs.trec import run_of, write_run
 from runs.validate import Violation, validate
 
 RAG25 = TRACKS["rag25"]
@@ -43,7 +43,7 @@ def test_a_written_run_is_valid(
     path = tmp_path_factory.mktemp("run") / "run.tsv"
     scores = st.lists(st.floats(-1e30, 1e30), max_size=6).map(lambda found: sorted(found, reverse=True))
     hits = {t.id: [(f"msmarco_v2.1_doc_0_{n}#0_0", s) for n, s in enumerate(data.draw(scores))] for t in topics}
-    write_run(path, Run("run", hits), SMALL.rows)
+    write_run(path, run_of("run", hits), SMALL.rows)
     assert [v for v in validate(path, SMALL, topics) if v.line] == []
 
 
@@ -195,8 +195,8 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
 
 def test_writing_fails_whole(tmp_path: Path) -> None:
     path = tmp_path / "run.tsv"
-    write_run(path, Run("t", {"1": [("a", 1.0)], "2": [("b", 0.5)]}))
+    write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", 0.5)]}))
     before = path.read_bytes()
     with pytest.raises(ValueError, match="not finite"):
-        write_run(path, Run("t", {"1": [("a", 1.0)], "2": [("b", float("nan"))]}))
+        write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", float("nan"))]}))
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
