@@ -4,8 +4,10 @@ trec_eval ignores the rank column and sorts by score down in float32, then docum
 that order, and written with scores that strictly decrease in float32: every reader finds the order that was meant.
 """
 
+import os
+from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,11 +20,15 @@ from indexing.errors import UserError
 from indexing.files import written
 from runs.names import Names, match, names_of
 from runs.order import best_first
-from runs.render import render
+from runs.render import render, strictly_decreasing
 from runs.scan import QRELS, RUN, Rows, read_rows
 
-PART = 1 << 15
-"""Rows of a file that are made at once: their bytes stay in the processor's cache until they are written."""
+WRITERS = 4
+"""Threads that make the rows of a file; the disk keeps up with no more."""
+PART = 1 << 14
+"""Rows that are made at once: few enough for their bytes to stay in the processor's cache until they are written."""
+ROOM = 160
+"""Bytes kept for a row; a part that needs more gets room of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,32 +83,20 @@ def qrels_of(grades: Mapping[str, Mapping[str, int]]) -> Qrels:
     )
 
 
-def strictly_decreasing(
-    scores: Sequence[float] | NDArray[np.floating[Any]], offsets: NDArray[np.int64] | None = None
-) -> NDArray[np.float32]:
-    """Scores (not increasing, finite) as float32, each below the one before by as little as float32 can hold.
-
-    With `offsets` they decrease within each query, which owns the scores `offsets[i]:offsets[i + 1]`.
-    """
-    with np.errstate(over="ignore"):
-        values = np.asarray(scores, dtype=np.float64).astype(np.float32)
-    if not np.all(np.isfinite(values)):
-        raise ValueError("a score is not finite in float32")
-    bits = values.view(np.int32).astype(np.int64)
-    steps = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)  # float32 as integers in the order of their values
-    bounds = np.array([0, len(steps)]) if offsets is None else offsets
-    shift = np.arange(len(steps)) - np.repeat(np.arange(len(bounds) - 1) << 33, np.diff(bounds))
-    steps = np.minimum.accumulate(steps + shift) - shift
-    return np.where(steps < 0, -steps | 0x80000000, steps).astype(np.uint32).view(np.float32)
-
-
 def write_run(path: Path, run: Run, depth: int | None = None) -> None:
     """Write a run with ranks from 1, in the order given, at most `depth` rows a query; all of it or nothing."""
     if depth is not None:
         run = _cut(run, depth)
-    with written(path) as out, ThreadPoolExecutor() as pool:
-        for rows in pool.map(_rendered, _parts(run)):
-            out.write(rows)
+    workers = min(os.cpu_count() or 1, WRITERS)
+    rooms = [np.empty(PART * ROOM, np.uint8) for _ in range(workers + 1)]
+    ahead: deque[Future[memoryview]] = deque()
+    with written(path) as out, ThreadPoolExecutor(workers) as pool:
+        for number, part in enumerate(_parts(run)):
+            if number >= len(rooms):
+                out.write(ahead.popleft().result())  # which frees the room that is next
+            ahead.append(pool.submit(_rendered, part, rooms[number % len(rooms)]))
+        for rows in ahead:
+            out.write(rows.result())
 
 
 def read_run(path: Path) -> Run:
@@ -139,9 +133,9 @@ def read_qrels(path: Path) -> Qrels:
     return _best_first(rows.query_ids, offsets, rows.docs[own], rows.values[own].astype(np.int64))
 
 
-def _rendered(run: Run) -> memoryview:
-    scores = strictly_decreasing(run.scores, run.offsets)
-    return render(run.query_ids, run.offsets, run.docs, scores, run.tag)
+def _rendered(part: Run, room: NDArray[np.uint8]) -> memoryview:
+    scores = strictly_decreasing(part.scores, part.offsets)
+    return render(part.query_ids, part.offsets, part.docs, scores, part.tag, room)
 
 
 def _parts(run: Run) -> list[Run]:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from runs.names import names_of
-from runs.trec import Qrels, Run, qrels_of, read_qrels, read_run, run_of, strictly_decreasing, write_run
+from runs.render import strictly_decreasing
+from runs.trec import Qrels, Run, qrels_of, read_qrels, read_run, run_of, write_run
 from tests.conftest import SHARED
 
 T = TypeVar("T")
