@@ -12,8 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import orjson
 import zstandard
+from numpy.typing import NDArray
 
 from indexing.errors import BadRecord, Report, UserError, stop
 
@@ -101,6 +103,21 @@ def byte_lines(path: Path, report: Report = stop) -> Iterator[tuple[int, bytes]]
                 report(BadRecord(f"{path}:{number}: expected a line of at most {LONGEST_LINE} bytes", "line too long"))
     except (OSError, EOFError, zlib.error) as error:
         report(BadRecord(f"{path}: cannot be read beyond line {number}: {error}", "unreadable file"))
+
+
+def read_bytes(path: Path) -> NDArray[np.uint8]:
+    """The content of a plain or compressed file: uint8[bytes], read-only; in large pages where the system has them."""
+    try:
+        with open_binary(path) as file:
+            content, size = np.empty(path.stat().st_size + 1, np.uint8), 0
+            while got := file.readinto(content.data[size:]):  # type: ignore[attr-defined]
+                size += got
+                if size == len(content):
+                    content = np.concatenate([content, np.empty_like(content)])
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    content.flags.writeable = False
+    return content[:size]
 
 
 def lines(path: Path, report: Report = stop) -> Iterator[tuple[int, str]]:

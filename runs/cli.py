@@ -186,21 +186,33 @@ def validate(
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Run files; the first is what the others are compared with.")],
     qrels: Annotated[Path, typer.Option(help="Judgments in TREC form.")],
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("--measure", "-m", help="As nDCG@20, R@100, P@10, MAP, MRR, judged@10; may be repeated."),
+    ] = None,
+    relevant_from: Annotated[
+        int, typer.Option(min=1, help="The grade from which R, P, MAP and MRR count a document as relevant.")
+    ] = 1,
     json: Annotated[Path | None, typer.Option(help="Write means, topics and p-values here.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Measure runs with ranx and compare them by a paired test.
 
-    Example: keystone evaluate out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt
+    Example: keystone evaluate out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt -m nDCG@20 -m R@100
     """
     import orjson
 
     from indexing.files import written
-    from runs.evaluate import as_json, evaluate_files
+    from runs import measures
     from runs.screen import print_evaluations, progress_bars
 
+    wanted = tuple(map(measures.parse_measure, measure)) if measure else measures.DEFAULT
+    wanted = measures.relevant_from(wanted, relevant_from)
+
+    from runs.evaluate import as_json, evaluate_files
+
     with progress_bars(quiet) as progress, progress("Measuring", None):
-        evaluations = evaluate_files(runs, qrels)
+        evaluations = evaluate_files(runs, qrels, wanted)
     print_evaluations(evaluations)
     if json:
         with written(json) as file:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from runs.check_run import is_comment, is_row, usable_score
+from runs.render import strictly_decreasing
 from runs.tracks import Track
-from runs.trec import strictly_decreasing
 from runs.violations import Lines, Repair, shown
 
 
@@ -84,14 +84,15 @@ def _mended(rows: list[Row], track: Track) -> tuple[list[Row], list[Repair]]:
         rows = rows[: track.rows]
     rows = _set(rows, 3, [str(rank) for rank in range(1, len(rows) + 1)], "rank", done)
     scores = np.array([usable_score(row.fields[4]) for row in rows], dtype=np.float64)
-    decreasing = strictly_decreasing(scores)
-    if np.all(np.isfinite(decreasing)):
-        texts = [
-            row.fields[4] if np.float32(score) == new else f"{new:.9g}"
-            for row, score, new in zip(rows, scores, decreasing, strict=True)
-        ]
-        rows = _set(rows, 4, texts, "score", done)
-    return rows, done
+    try:
+        decreasing = strictly_decreasing(scores)
+    except ValueError:
+        return rows, done
+    texts = [
+        row.fields[4] if np.float32(score) == new else f"{new:.9g}"
+        for row, score, new in zip(rows, scores, decreasing, strict=True)
+    ]
+    return _set(rows, 4, texts, "score", done), done
 
 
 def _in_order(rows: Sequence[Row]) -> list[Row] | None:

@@ -9,7 +9,9 @@ from fusion.fuse import fuse
 from fusion.methods import METHODS, impossible
 from indexing.errors import UserError
 from retrieval.types import Rankings, offsets_of
-from runs.trec import Run, read_run
+from runs.trec import Run, read_run, run_of
+
+Hits = Mapping[str, Sequence[tuple[str, float]]]
 
 
 def fuse_files(
@@ -38,9 +40,9 @@ def fuse_files(
         raise UserError(f"--method: found {method!r}, which compares runs, with one run; expected two or more")
     if len(tag.split()) != 1:
         raise UserError(f"--tag: found {tag!r}, expected one word")
-    runs = [read_run(path) for path in paths]
-    topics = sorted({topic for run in runs for topic in run.hits})
-    ids = sorted({doc_id for run in runs for hits in run.hits.values() for doc_id, _ in hits})
+    runs = [read_run(path).hits() for path in paths]
+    topics = sorted({topic for run in runs for topic in run})
+    ids = sorted({doc_id for run in runs for hits in run.values() for doc_id, _ in hits})
     row = {doc_id: number for number, doc_id in enumerate(ids)}
     ascending = norm == "min-max-inverted"
     rankings = [_rankings(path, run, topics, row, ascending) for path, run in zip(paths, runs, strict=True)]
@@ -52,12 +54,12 @@ def fuse_files(
         topic: [(ids[doc], score) for doc, score in zip(fused.of(i), fused.scores_of(i).tolist(), strict=True)]
         for i, topic in enumerate(topics)
     }
-    return Run(tag, hits)
+    return run_of(tag, hits)
 
 
-def _rankings(path: Path, run: Run, topics: Sequence[str], row: Mapping[str, int], ascending: bool) -> Rankings:
+def _rankings(path: Path, run: Hits, topics: Sequence[str], row: Mapping[str, int], ascending: bool) -> Rankings:
     """A run as trec_eval reads it: scores in float32, down, or up where they are distances; then ids down."""
-    lists = [run.hits.get(topic, []) for topic in topics]
+    lists = [run.get(topic, []) for topic in topics]
     docs = np.array([row[doc_id] for hits in lists for doc_id, _ in hits], dtype=np.int32)
     with np.errstate(over="ignore"):
         scores = np.array([score for hits in lists for _, score in hits], dtype=np.float64).astype(np.float32)

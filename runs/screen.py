@@ -47,16 +47,17 @@ def print_evaluations(evaluations: "Sequence[Evaluation]") -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from runs.evaluate import MEASURES, paired_test
+    from runs.evaluate import paired_test
 
+    measures = list(evaluations[0].values)
     table = Table(box=None, pad_edge=False)
     table.add_column("run", overflow="fold")
-    for measure in MEASURES:
+    for measure in measures:
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
-        table.add_row(escape(evaluation.name), *(f"{evaluation.mean(measure):.4f}" for measure in MEASURES))
+        table.add_row(escape(evaluation.name), *(f"{evaluation.mean(measure):.4f}" for measure in measures))
         if evaluation is not evaluations[0]:
             p = paired_test(evaluations[0], evaluation)
-            table.add_row("  p (paired t-test)", *(f"{p[measure]:.3f}" for measure in MEASURES), style="dim")
+            table.add_row("  p (paired t-test)", *(f"{p[measure]:.3f}" for measure in measures), style="dim")
     wide = None if sys.stdout.isatty() else 200
     Console(width=wide).print(table)

@@ -31,13 +31,14 @@ from indexing.segment_vectors import segment_vectors
 from indexing.store import DocumentStore
 from indexing.types import Progress, silent
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings, Topic, offsets_of
+from retrieval.types import Query, Rankings, Topic
 from runs.config import RunConfig
 from runs.directory import Stage, perform
+from runs.names import names_of
 from runs.rag import Author, write_rag
 from runs.topics import read_topics
 from runs.tracks import TRACKS, Track, with_limits
-from runs.trec import Run, read_run, write_run
+from runs.trec import Run, read_run, run_of, write_run
 
 QUERIES = "queries.jsonl"
 HYBRID = "hybrid.trec"
@@ -245,7 +246,7 @@ def assign_segments(job: Job) -> None:
     hits = {
         topic.id: list(zip(names[i], ranking.scores_of(i).tolist(), strict=True)) for i, topic in enumerate(job.topics)
     }
-    write_run(job.directory / track.retrieval_file, Run(job.config.run_id, hits))
+    write_run(job.directory / track.retrieval_file, run_of(job.config.run_id, hits))
 
 
 def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
@@ -317,19 +318,13 @@ def _write_json_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
 
 
 def _write_rankings(job: Job, name: str, rankings: Rankings) -> None:
-    hits = {
-        query_id: list(zip(job.store.ids(rankings.of(i)), rankings.scores_of(i).tolist(), strict=True))
-        for i, query_id in enumerate(rankings.query_ids)
-    }
-    write_run(job.directory / name, Run(job.config.run_id, hits))
+    rows, row_of = np.unique(rankings.docs, return_inverse=True)
+    docs = names_of(job.store.ids(rows))[row_of]
+    write_run(job.directory / name, Run(job.config.run_id, rankings.query_ids, rankings.offsets, docs, rankings.scores))
 
 
 def _read_rankings(job: Job, name: str, ids: list[str]) -> Rankings:
-    hits = read_run(job.directory / name).hits
-    lists = [hits.get(query_id, []) for query_id in ids]
-    return Rankings(
-        tuple(ids),
-        offsets_of([len(own) for own in lists]),
-        job.store.rows([doc_id for own in lists for doc_id, _ in own]),
-        np.array([score for own in lists for _, score in own], dtype=np.float32),
-    )
+    run = read_run(job.directory / name).of(ids)
+    doc_ids, code_of = run.docs.distinct()
+    rows = job.store.rows(doc_ids)[code_of]
+    return Rankings(tuple(ids), run.offsets, rows, run.scores.astype(np.float32))

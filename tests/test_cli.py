@@ -88,7 +88,7 @@ def test_doctor_finds_what_a_run_needs() -> None:
         pytest.param(
             ["evaluate", "topics.jsonl", "--qrels", "qrels.txt"],
             1,
-            "topics.jsonl:1: expected 6 columns",
+            "topics.jsonl:1: score: expected a finite number",
             id="not a run",
         ),
         pytest.param(["evaluate", "qrels.txt", "--qrels", "none.txt"], 1, "none.txt: cannot be read", id="no qrels"),

@@ -28,26 +28,28 @@ def paths(tmp_path: Path) -> list[Path]:
 def test_a_topic_that_a_run_lacks_is_fused_from_the_others(paths: list[Path]) -> None:
     run = fuse_files(paths[:2], "ours")
     assert run.tag == "ours"
-    assert list(run.hits) == ["1", "10", "2"]
-    assert run.hits["1"] == [("a", 1 / 61 + 1 / 62), ("c", 1 / 61 + 1 / 63), ("b", 1 / 62)]
-    assert run.hits["10"] == [("z", 1 / 61)]
+    assert list(run.hits()) == ["1", "10", "2"]
+    assert run.hits()["1"] == [("a", 1 / 61 + 1 / 62), ("c", 1 / 61 + 1 / 63), ("b", 1 / 62)]
+    assert run.hits()["10"] == [("z", 1 / 61)]
 
 
 def test_scores_order_a_run_not_its_ranks_and_ties_go_to_the_larger_id_as_in_trec_eval(tmp_path: Path) -> None:
     path = tmp_path / "ties.trec"
     path.write_text("1 Q0 b 1 0.5 x\n1 Q0 d 2 0.5 x\n1 Q0 c 3 0.7 x\n")
-    assert [doc_id for doc_id, _ in fuse_files([path], "x").hits["1"]] == ["c", "d", "b"]
+    assert [doc_id for doc_id, _ in fuse_files([path], "x").hits()["1"]] == ["c", "d", "b"]
 
 
 def test_the_smallest_distance_is_the_best(paths: list[Path]) -> None:
     run = fuse_files(paths[:1], "x", "sum", norm="min-max-inverted")
-    assert run.hits["1"] == [("c", 1.0), ("b", 0.5), ("a", 0.0)]
+    assert run.hits()["1"] == [("c", 1.0), ("b", 0.5), ("a", 0.0)]
 
 
 @pytest.mark.parametrize("method", ["rrf", "wsum", "w_condorcet"])
 def test_the_order_of_the_files_does_not_matter(paths: list[Path], method: str) -> None:
     weight = dict(zip(paths, (0.3, 1.1, 0.7), strict=True))
-    runs = [fuse_files(order, "x", method, weights=[weight[path] for path in order]) for order in permutations(paths)]
+    runs = [
+        fuse_files(order, "x", method, weights=[weight[path] for path in order]).hits() for order in permutations(paths)
+    ]
     assert all(run == runs[0] for run in runs)
 
 
@@ -90,7 +92,7 @@ def test_a_score_beyond_float32_is_an_error(tmp_path: Path, score: str, norm: st
 def test_the_command_writes_a_run_and_leaves_nothing_after_an_error(paths: list[Path], tmp_path: Path) -> None:
     made = keystone("fuse", *paths, "--weights", "2,1,0.5", "--set", "k=10", "--depth", "2", "--out", tmp_path / "f")
     assert (made.returncode, made.stdout) == (0, f"{tmp_path / 'f'}\n"), made.stderr
-    assert [doc_id for doc_id, _ in read_run(tmp_path / "f").hits["1"]] == ["c", "a"]
+    assert [doc_id for doc_id, _ in read_run(tmp_path / "f").hits()["1"]] == ["c", "a"]
     failed = keystone("fuse", *paths, "--weights", "2,x", "--out", tmp_path / "g")
     assert (failed.returncode, failed.stderr) == (1, "error: --weights: found '2, x', expected numbers\n")
     assert not (tmp_path / "g").exists()

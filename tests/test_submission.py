@@ -14,7 +14,7 @@ from indexing.errors import UserError
 from retrieval.types import Topic
 from runs.rag import Author, Submitted, rag_record, read_rag, write_rag
 from runs.tracks import TRACKS, Track, with_limits
-from runs.trec import Run, write_run
+from runs.trec import run_of, write_run
 from runs.validate import validate
 from tests.conftest import SHARED
 
@@ -56,7 +56,7 @@ def test_a_written_run_is_valid(
     path = tmp_path_factory.mktemp("run") / "run.tsv"
     scores = st.lists(st.floats(-1e30, 1e30), max_size=6).map(lambda found: sorted(found, reverse=True))
     hits = {t.id: [(f"msmarco_v2.1_doc_0_{n}#0_0", s) for n, s in enumerate(data.draw(scores))] for t in topics}
-    write_run(path, Run("run", hits), SMALL.rows)
+    write_run(path, run_of("run", hits), SMALL.rows)
     assert [v for v in validate(path, SMALL, topics) if v.line] == []
 
 
@@ -171,10 +171,10 @@ def test_limits_of_topics_come_from_their_file(tmp_path: Path) -> None:
 
 def test_writing_fails_whole(tmp_path: Path) -> None:
     path = tmp_path / "run.tsv"
-    write_run(path, Run("t", {"1": [("a", 1.0)], "2": [("b", 0.5)]}))
+    write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", 0.5)]}))
     before = path.read_bytes()
     with pytest.raises(ValueError, match="not finite"):
-        write_run(path, Run("t", {"1": [("a", 1.0)], "2": [("b", float("nan"))]}))
+        write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", float("nan"))]}))
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
 
