@@ -184,12 +184,14 @@ def write_queries(job: Job) -> None:
     if settings.method == "narrative":
         understandings = [Understanding(topic.id, ()) for topic in job.topics]
     else:
-        understandings = understand(job.topics, job.index, settings.facets, settings.variants, job.threads)
+        understandings = understand(
+            job.topics, job.index, settings.facets, settings.topic, settings.variants, job.threads
+        )
     with_narrative = settings.method == "narrative" or settings.narrative_weight > 0
     records = []
     for topic, understanding in zip(job.topics, understandings, strict=True):
         queries = [whole(topic)] if with_narrative else []
-        queries += compose(understanding, settings.question_weight, settings.topic)
+        queries += compose(understanding, settings.question_weight, settings.dense_topic)
         records.append({"method": settings.method, **asdict(understanding), "queries": list(map(asdict, queries))})
     ids = Counter(query["id"] for record in records for query in record["queries"])
     repeated, times = ids.most_common(1)[0]
