@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from indexing.errors import UserError
 from runs.measures import DEFAULT, FAMILIES, Measure
 from runs.names import match
-from runs.trec import Qrels, Run, bounds_of, in_trec_eval_order, qrels_of, read_qrels, read_run, run_of
+from runs.trec import Qrels, Run, bounds_of, in_trec_eval_order, qrels_of, read_qrels, read_run, run_of, without_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,20 @@ def _judged(places: NDArray[np.int64], lengths: NDArray[np.int64], cutoff: int) 
     return np.asarray((places[:, :cutoff] >= 0).sum(axis=1) / np.clip(lengths, 1, cutoff), dtype=np.float64)
 
 
-def evaluate_files(paths: Sequence[Path], qrels_path: Path, measures: Sequence[Measure] = DEFAULT) -> list[Evaluation]:
-    """Evaluate run files on one qrels file. `UserError` for a run that has no judged topic."""
+def evaluate_files(
+    paths: Sequence[Path], qrels_path: Path, measures: Sequence[Measure] = DEFAULT, skip_own: bool = False
+) -> list[Evaluation]:
+    """Evaluate run files on one qrels file, if asked without the documents that are their own queries.
+
+    `UserError` for a run that has no judged topic.
+    """
     qrels = read_qrels(qrels_path)
     evaluations = []
     for path in paths:
         run = read_run(path)
         if not set(qrels.query_ids) & set(run.query_ids):
             raise UserError(f"{path}: none of its topics is judged in {qrels_path}")
-        evaluations.append(evaluate(str(path), run, qrels, measures))
+        evaluations.append(evaluate(str(path), without_own(run) if skip_own else run, qrels, measures))
     return evaluations
 
 
