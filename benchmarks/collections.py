@@ -59,8 +59,7 @@ def measured(collection: Collection, data: Path, work: Path) -> str:
     rrf, ours, bm25, dense = (run["mean"] for run in found["runs"])
     p = found["paired_t_test"][0]["p"]
     cells = [f"{run['nDCG@10']:.4f}" for run in (bm25, dense, rrf)]
-    for measure in ("nDCG@10", "R@100"):
-        cells.append(f"{ours[measure]:.4f} ({ours[measure] - rrf[measure]:+.4f}, p {p[measure]:.3f})")
+    cells += [f"{ours[m]:.4f} ({ours[m] - rrf[m]:+.4f}, p {p[m]:.3f})" for m in ("nDCG@10", "R@100")]
     return f"| {' | '.join([collection.name, *cells])} |"
 
 
