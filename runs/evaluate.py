@@ -6,6 +6,7 @@ ranx orders by score and leaves ties to chance; it is given the ranks of `in_tre
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,17 @@ from numpy.typing import NDArray
 from indexing.errors import UserError
 from runs.measures import DEFAULT, FAMILIES, Measure
 from runs.names import match
-from runs.trec import Qrels, Run, bounds_of, in_trec_eval_order, qrels_of, read_qrels, read_run, run_of, without_own
+from runs.trec import (
+    Qrels,
+    Run,
+    bounds_of,
+    in_trec_eval_order,
+    read_qrels,
+    read_run,
+    run_of,
+    without_own,
+    write_run,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,5 +150,14 @@ def as_json(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":  # compiles ranx's kernels and those of reading
-    evaluate("set-up", run_of("set-up", {"1": [("a", 1.0)]}), qrels_of({"1": {"a": 1}}))
+def _set_up() -> None:
+    """Compile what reading, writing and measuring need, once for all processes."""
+    with TemporaryDirectory() as folder:
+        run, qrels = Path(folder) / "run", Path(folder) / "qrels"
+        write_run(run, run_of("set-up", {"1": [("a", 1.0)]}))
+        qrels.write_text("1 0 a 1\n")
+        evaluate_files([run], qrels, [*DEFAULT, Measure("P", 10)])
+
+
+if __name__ == "__main__":
+    _set_up()
