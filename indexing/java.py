@@ -87,6 +87,7 @@ def _virtual_machine() -> Any:
     except ImportError as error:
         raise MissingPackage("pyjnius is needed for BM25: pip install pyjnius") from error
     jnius_config.add_classpath(str(anserini_jar()))
+    jnius_config.add_options("-XX:+UseSerialGC", "-Xms32m")  # little memory: Lucene leaves little garbage
     if (_release(home) or 0) >= 23:
         jnius_config.add_options("--sun-misc-unsafe-memory-access=allow")  # Lucene 9 still uses it: no warning
     import jnius
@@ -98,6 +99,11 @@ def _virtual_machine() -> Any:
 def java_class(name: str) -> Any:
     """A Java class by its full name; starts the virtual machine at the first call of the process."""
     return _virtual_machine().autoclass(name)
+
+
+def java_instance(name: str, value: Any) -> Any:
+    """A Java object seen as the class or interface of that name, for methods that are declared to take it."""
+    return _virtual_machine().cast(name, value)
 
 
 def java_error() -> type[Exception]:

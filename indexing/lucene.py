@@ -1,58 +1,86 @@
-"""Building a Lucene index with Anserini: Porter-stemmed English, without positions, text or vectors.
+"""Building a Lucene index that Anserini and Pyserini can open: Porter-stemmed English, no positions, text or vectors.
 
-The Lucene id of a document is its row in the document store, in ten digits, so that Lucene's order of ids is
-the store's.
+Documents are added in the order of their rows and only neighbouring segments are merged, so that Lucene's own
+number of a document is its row in the document store: a search returns rows, and ties by number are ties by id.
 """
 
-import subprocess
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from indexing.errors import UserError
-from indexing.java import anserini_jar, java_class, java_error, java_home
+from indexing.java import java_class, java_error, java_instance
 from indexing.types import Document, Progress, silent
 
-LONGEST = 20_000_000
-"""Characters of a document that Anserini's JSON reader takes; it drops the whole file of a longer one."""
+ID = "id"
+CONTENTS = "contents"
+"""The fields, named as Anserini names them."""
+
+BUFFER_MEGABYTES = 16.0
 
 
-def build_lucene(documents: Iterable[Document], folder: Path, threads: int, progress: Progress = silent) -> None:
-    """Index documents, given by row, into a new folder. `UserError` with Anserini's last words where it fails."""
-    expected = 0
-    with tempfile.TemporaryDirectory(dir=folder.parent) as input_folder:
-        shards = [(Path(input_folder) / f"{shard}.jsonl").open("wb") for shard in range(threads)]
-        for row, document in enumerate(documents):
-            if len(document.contents) > LONGEST:
-                raise UserError(
-                    f"document {document.id}: found {len(document.contents)} characters, expected at most {LONGEST}"
-                )
-            expected += bool(document.contents.strip())
-            record = {"id": f"{row:010d}", "contents": document.contents}
-            shards[row % threads].write(orjson.dumps(record) + b"\n")
-        for shard in shards:
-            shard.close()
-        command = [str(java_home() / "bin" / "java"), "-cp", str(anserini_jar()), "io.anserini.index.IndexCollection"]
-        command += ["-collection", "JsonCollection", "-generator", "DefaultLuceneDocumentGenerator"]
-        command += ["-input", input_folder, "-index", str(folder), "-threads", str(threads)]
-        with progress("Building the BM25 index", None):
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0 or not folder.is_dir():
-        raise UserError(f"Anserini could not build {folder}: {done.stdout[-2000:]}")
-    found = open_reader(folder).numDocs()
-    if found != expected:
-        raise UserError(f"Anserini indexed {found} of {expected} documents in {folder}: {done.stdout[-2000:]}")
+def build_lucene(documents: Iterable[Document], folder: Path, progress: Progress = silent) -> None:
+    """Index documents, given by row, into a new folder. `UserError` if Lucene cannot write it."""
+    try:
+        with progress("Building the BM25 index", None) as tick:
+            writer = _writer(folder)
+            try:
+                fields = _Fields()
+                for document in documents:
+                    fields.set(document.id, document.contents)
+                    writer.addDocument(fields.document)
+                    tick(1)
+                writer.forceMerge(1)
+                writer.commit()
+            finally:
+                writer.close()
+    except java_error() as error:
+        raise UserError(f"{folder}: Lucene could not write the index: {error}") from error
+
+
+def _writer(folder: Path) -> Any:
+    config = java_class("org.apache.lucene.index.IndexWriterConfig")(analyzer())
+    config.setMergePolicy(java_class("org.apache.lucene.index.LogDocMergePolicy")())
+    config.setRAMBufferSizeMB(BUFFER_MEGABYTES)
+    config.setUseCompoundFile(False)
+    return java_class("org.apache.lucene.index.IndexWriter")(_directory(folder), config)
+
+
+class _Fields:
+    """One Lucene document whose fields take the values of document after document."""
+
+    def __init__(self) -> None:
+        store = java_class("org.apache.lucene.document.Field$Store")
+        kind = java_class("org.apache.lucene.document.FieldType")()
+        kind.setIndexOptions(java_class("org.apache.lucene.index.IndexOptions").DOCS_AND_FREQS)
+        empty = java_class("org.apache.lucene.util.BytesRef")(b"")
+        self._id = java_class("org.apache.lucene.document.StringField")(ID, "", store.YES)
+        self._order = java_class("org.apache.lucene.document.BinaryDocValuesField")(ID, empty)
+        text = java_instance("java.lang.CharSequence", java_class("java.lang.String")(""))
+        self._contents = java_class("org.apache.lucene.document.Field")(CONTENTS, text, kind)
+        self.document = java_class("org.apache.lucene.document.Document")()
+        for field in (self._id, self._order, self._contents):
+            self.document.add(field)
+
+    def set(self, doc_id: str, contents: str) -> None:
+        self._id.setStringValue(doc_id)
+        self._order.setBytesValue(doc_id.encode())
+        self._contents.setStringValue(contents)
+
+
+def analyzer() -> Any:
+    """Anserini's analyzer for English: standard tokens, lower case, no stop words, Porter stems."""
+    return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
 
 
 def open_reader(folder: Path) -> Any:
     """A Lucene reader of an index. `UserError` if the folder holds none."""
-    path = java_class("java.nio.file.Paths").get(str(folder))
     try:
-        return java_class("org.apache.lucene.index.DirectoryReader").open(
-            java_class("org.apache.lucene.store.FSDirectory").open(path)
-        )
+        reader = java_class("org.apache.lucene.index.DirectoryReader").open(_directory(folder))
     except java_error() as error:
         raise UserError(f"{folder}: not a whole Lucene index: build it again") from error
+    return java_instance("org.apache.lucene.index.IndexReader", reader)
+
+
+def _directory(folder: Path) -> Any:
+    return java_class("org.apache.lucene.store.FSDirectory").open(java_class("java.nio.file.Paths").get(str(folder)))

@@ -1,26 +1,60 @@
 """BM25 and dense search for the same batch of queries, at the same time."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 
 from indexing.build import Index
 from indexing.dense import faiss_module, load_dense
 from indexing.embed import embedder
 from indexing.errors import UserError
+from indexing.java import detach_thread
+from indexing.store import DocumentStore
 from indexing.types import Progress, silent
 from retrieval.dense import search_dense
+from retrieval.feedback import DOCUMENTS, METHODS, serves
 from retrieval.lucene import LuceneSearcher
 from retrieval.types import Query, Rankings
 
 
 def search_bm25(
-    index: Index, queries: Sequence[Query], depth: int, threads: int = 1, progress: Progress = silent
+    index: Index,
+    queries: Sequence[Query],
+    depth: int,
+    threads: int = 1,
+    progress: Progress = silent,
+    feedback: str | None = None,
 ) -> Rankings:
-    """The BM25 ranking of every query's `sparse_text`."""
+    """The BM25 ranking of every query's `sparse_text`, expanded by a method of `retrieval.feedback` if one is named."""
+    searcher = LuceneSearcher(index.lucene)
+    ids, texts = [query.id for query in queries], [query.sparse_text for query in queries]
+    expanded: Sequence[str | Mapping[str, float]] = texts
+    if feedback:
+        with progress(f"BM25 search for {feedback}", len(queries)) as tick:
+            first = searcher.search(ids, texts, DOCUMENTS, threads, tick)
+        expanded = _expanded(DocumentStore(index.store), searcher, texts, first, feedback)
+        detach_thread()
     with progress("BM25 search", len(queries)) as tick:
-        searcher = LuceneSearcher(index.lucene)
-        ids, texts = [query.id for query in queries], [query.sparse_text for query in queries]
-        return searcher.search(ids, texts, depth, threads, tick)
+        return searcher.search(ids, expanded, depth, threads, tick)
+
+
+def _expanded(
+    store: DocumentStore, searcher: LuceneSearcher, texts: Sequence[str], first: Rankings, feedback: str
+) -> list[dict[str, float]]:
+    frequency = cache(searcher.stem_frequency)
+
+    @cache
+    def vector(row: int) -> Counter[str]:
+        stems = Counter(searcher.stems(store.get([row])[0].contents))
+        return Counter({stem: n for stem, n in stems.items() if serves(stem, frequency(stem), len(store))})
+
+    return [
+        METHODS[feedback](
+            Counter(searcher.stems(text)), [vector(row) for row in first.of(i).tolist()], first.scores_of(i).tolist()
+        )
+        for i, text in enumerate(texts)
+    ]
 
 
 def search_embeddings(
@@ -35,10 +69,6 @@ def search_embeddings(
         return search_dense(load_dense(index.dense), [query.id for query in queries], vectors, depth)
 
 
-SYSTEMS = {"bm25": search_bm25, "dense": search_embeddings}
-"""The searches by name, each with the same signature."""
-
-
 def search_all(
     index: Index,
     queries: Sequence[Query],
@@ -46,8 +76,13 @@ def search_all(
     depth: int,
     threads: int = 1,
     progress: Progress = silent,
+    feedback: str | None = None,
 ) -> dict[str, Rankings]:
-    """One batch of rankings for each named system, searched in parallel."""
+    """One batch of rankings for each named system (`bm25`, `dense`), searched in parallel."""
+    searches: dict[str, Callable[..., Rankings]] = {
+        "bm25": partial(search_bm25, feedback=feedback),
+        "dense": search_embeddings,
+    }
     with ThreadPoolExecutor(len(systems) or 1) as pool:
-        jobs = {name: pool.submit(SYSTEMS[name], index, queries, depth, threads, progress) for name in systems}
+        jobs = {name: pool.submit(searches[name], index, queries, depth, threads, progress) for name in systems}
         return {name: job.result() for name, job in jobs.items()}

@@ -1,57 +1,86 @@
-"""BM25 over a Lucene index, through Anserini's `SimpleSearcher`."""
+"""BM25 over a Lucene index, by Lucene's own `IndexSearcher`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from indexing.java import detach_thread, java_class
-from indexing.lucene import open_reader
+from indexing.lucene import CONTENTS, analyzer, open_reader
 from indexing.types import Tick
-from retrieval.types import Rankings, ranked
+from retrieval.top_docs import columns
+from retrieval.types import Rankings, offsets_of
 
 K1 = 0.9
 B = 0.4
-CHUNK = 32
 MOST_WORDS = 65_536
 """Distinct words of a query; Lucene itself refuses more than 1,024."""
 
 
 class LuceneSearcher:
-    """A Lucene index opened for BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
+    """A Lucene index made by `build_lucene`, opened for BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
 
     def __init__(self, folder: Path) -> None:
         self._reader = open_reader(folder)
-        self._searcher = java_class("io.anserini.search.SimpleSearcher")(str(folder))
-        self._searcher.set_bm25(K1, B)
+        self._searcher = java_class("org.apache.lucene.search.IndexSearcher")(self._reader)
+        self._searcher.setSimilarity(java_class("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
+        self._searcher.setQueryCache(None)
         java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_WORDS)
+        self._analyzer = analyzer()
+        self._generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
         self._analysis = java_class("io.anserini.analysis.AnalyzerUtils")
-        self._analyzer = java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
 
     def search(
-        self, query_ids: Sequence[str], texts: Sequence[str], depth: int, threads: int = 1, tick: Tick = lambda _: None
+        self,
+        query_ids: Sequence[str],
+        queries: Sequence[str | Mapping[str, float]],
+        depth: int,
+        threads: int = 1,
+        tick: Tick = lambda _: None,
     ) -> Rankings:
-        """The top `depth` documents of each query by BM25; ties by document id."""
-        array_list = java_class("java.util.ArrayList")
-        docs, scores = [], []
-        for start in range(0, len(texts), CHUNK):
-            chunk = range(start, min(start + CHUNK, len(texts)))
-            java_texts, java_ids = array_list(), array_list()
-            for i in chunk:
-                java_texts.add(texts[i])
-                java_ids.add(str(i))
-            found = self._searcher.batch_search(java_texts, java_ids, depth, threads)
-            for i in chunk:
-                hits = found.get(str(i)) or ()
-                docs.append(np.array([int(hit.docid) for hit in hits], dtype=np.int32))
-                scores.append(np.array([hit.score for hit in hits], dtype=np.float32))
-            tick(len(chunk))
-        detach_thread()
-        return ranked(query_ids, docs, scores, depth)
+        """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
+        docs, scores = [np.empty(0, np.int32)] * len(queries), [np.empty(0, np.float32)] * len(queries)
+
+        def work(first: int) -> None:
+            for i in range(first, len(queries), threads):
+                docs[i], scores[i] = columns(self._searcher.search(self._parsed(queries[i]), depth))
+                tick(1)
+            detach_thread()
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(work, range(threads)))
+        return Rankings(
+            tuple(query_ids),
+            offsets_of([len(found) for found in docs]),
+            np.concatenate([*docs, np.empty(0, np.int32)]),
+            np.concatenate([*scores, np.empty(0, np.float32)]),
+        )
+
+    def _parsed(self, query: str | Mapping[str, float]) -> Any:
+        if isinstance(query, str):
+            return self._generator.buildQuery(CONTENTS, self._analyzer, query)
+        either = java_class("org.apache.lucene.search.BooleanClause$Occur").SHOULD
+        builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
+        for stem, weight in query.items():
+            term = java_class("org.apache.lucene.search.TermQuery")(self._term(stem))
+            builder.add(java_class("org.apache.lucene.search.BoostQuery")(term, weight), either)
+        return builder.build()
+
+    def stems(self, text: str) -> list[str]:
+        """The stems of a text in order, as they are indexed."""
+        shown: str = self._analysis.analyze(self._analyzer, text).toString()
+        return shown[1:-1].split(", ") if len(shown) > 2 else []
+
+    def stem_frequency(self, stem: str) -> int:
+        """In how many documents a stem occurs."""
+        return int(self._reader.docFreq(self._term(stem)))
 
     def document_frequency(self, word: str) -> int:
         """In how many documents the stem of a word occurs; 0 for a stop word."""
-        stems = self._analysis.analyze(self._analyzer, word)
-        if stems.size() != 1:
-            return 0
-        return int(self._reader.docFreq(java_class("org.apache.lucene.index.Term")("contents", stems.get(0))))
+        stems = self.stems(word)
+        return self.stem_frequency(stems[0]) if len(stems) == 1 else 0
+
+    def _term(self, stem: str) -> Any:
+        return java_class("org.apache.lucene.index.Term")(CONTENTS, stem)

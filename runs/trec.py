@@ -108,6 +108,17 @@ def read_run(path: Path) -> Run:
     return in_trec_eval_order(Run(rows.tag, rows.query_ids, rows.offsets, rows.docs, rows.values))
 
 
+def without_own(run: Run) -> Run:
+    """The run without the document that has its query's id, as BEIR measures queries that are documents."""
+    queries = np.arange(len(run.query_ids))
+    _, found = match(
+        names_of(run.query_ids), np.stack([queries, queries + 1], axis=1), run.docs, bounds_of(run.offsets)
+    )
+    kept = found < 0
+    offsets = np.append(0, np.cumsum(kept))[run.offsets]
+    return Run(run.tag, run.query_ids, offsets, run.docs[kept], run.scores[kept])
+
+
 def in_trec_eval_order(run: Run) -> Run:
     """The run as trec_eval ranks it: each query by score down in float32, then by document id down."""
     with np.errstate(over="ignore"):

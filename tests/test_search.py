@@ -1,5 +1,6 @@
 """BM25 and dense search on a real Lucene and a real FAISS index."""
 
+import json
 import math
 import re
 from collections import Counter
@@ -15,10 +16,12 @@ from indexing.dense import faiss_module, load_dense
 from indexing.embed import on_grid
 from indexing.errors import UserError
 from indexing.files import locked
-from indexing.lucene import LONGEST, build_lucene
+from indexing.java import java_class
+from indexing.lucene import build_lucene
 from indexing.store import DocumentStore
 from indexing.types import Document
 from retrieval.dense import search_dense
+from retrieval.feedback import Feedback, rm3, rocchio
 from retrieval.hybrid import search_all, search_bm25, search_embeddings
 from retrieval.lucene import K1, B, LuceneSearcher
 from retrieval.types import Query, Rankings, ranked
@@ -113,10 +116,34 @@ def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
     assert build_index(corpus, tmp_path / "index", embedding=None)[1]
 
 
-def test_a_document_that_anserini_would_drop_is_an_error(tmp_path: Path) -> None:
-    documents = [Document("short", "a b"), Document("long", "x" * (LONGEST + 1))]
-    with pytest.raises(UserError, match="document long: found 20000001 characters, expected at most 20000000"):
-        build_lucene(documents, tmp_path / "lucene", 1)
+def test_the_ranking_is_anserinis_rank_for_rank(tmp_path: Path) -> None:
+    """On few words and many equal scores, with documents in the order of their ids and some of them empty."""
+    random = np.random.default_rng(7)
+    words = ["bee", "hive", "honey", "queen", "worker", "wasp", "ice"]
+    documents = [Document(f"d{n:04d}", " ".join(random.choice(words, random.integers(0, 12)))) for n in range(600)]
+    build_lucene(documents, tmp_path / "lucene")
+    theirs = java_class("io.anserini.search.SimpleSearcher")(str(tmp_path / "lucene"))
+    theirs.set_bm25(K1, B)
+    texts = [" ".join(random.choice(words, random.integers(1, 5))) for _ in range(40)]
+    for depth in (1, 10, 1000):
+        ours = LuceneSearcher(tmp_path / "lucene").search(texts, texts, depth, threads=2)
+        for i, text in enumerate(texts):
+            assert [documents[row].id for row in ours.of(i)] == [hit.docid for hit in theirs.search(text, depth)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("honey " + "x" * 21_000_000, id="more than Anserini's JSON reader takes"),
+        pytest.param("honey \0 bees", id="NUL"),
+        pytest.param("\U0001f41d honey \U0001f36f", id="beyond the basic plane"),
+        pytest.param("h\u00f6ney honey", id="accent"),
+    ],
+)
+def test_any_text_is_indexed(text: str, tmp_path: Path) -> None:
+    build_lucene([Document("a", "wax"), Document("b", text)], tmp_path / "lucene")
+    searcher = LuceneSearcher(tmp_path / "lucene")
+    assert searcher.search(["q", "r"], ["honey", text.split()[0]], 5).docs.tolist()[0] == 1
 
 
 def test_a_query_may_have_thousands_of_words(index: Index) -> None:
@@ -132,3 +159,49 @@ def test_an_index_is_built_once_and_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="another corpus or other settings"):
         build_index(corpus, out, embedding=None)
     assert not [path for path in tmp_path.iterdir() if "partial" in path.name]
+
+
+@pytest.mark.parametrize("feedback", ["rm3", "rocchio"])
+def test_feedback_finds_documents_that_share_words_only_with_the_first_ones(feedback: str, tmp_path: Path) -> None:
+    fillers = [{"id": f"f{n}", "text": f"filler {n} other"} for n in range(40)]
+    records = [
+        {"id": "near", "text": "drones mate"},
+        {"id": "start", "text": "queen drones drones"},
+        {"id": "far", "text": "mate"},
+    ]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in fillers + records))
+    made, _ = build_index(tmp_path / "c.jsonl", tmp_path / "index", embedding=None)
+    plain = search_bm25(made, [query("queen")], 5)
+    expanded = search_bm25(made, [query("queen"), query("", 2)], 5, feedback=feedback)
+    assert found(made, plain) == ["start"]
+    assert found(made, expanded) == ["start", "near"]
+    assert len(expanded.of(1)) == 0
+
+
+def test_rm3_is_half_the_query_and_half_the_relevance_model() -> None:
+    """By hand: documents of 4 stems each, weighted 3 to 1."""
+    documents = [{"hive": 3, "wax": 1}, {"wax": 4}]
+    assert rm3({"bee": 1, "hive": 1}, documents, [3.0, 1.0]) == pytest.approx(
+        {"bee": 0.25, "hive": 0.25 + 0.5 * 9 / 16, "wax": 0.5 * 7 / 16}
+    )
+
+
+def test_rocchio_adds_the_mean_of_unit_vectors() -> None:
+    documents = [{"hive": 3, "wax": 4}, {"wax": 2}]
+    assert rocchio({"bee": 3, "hive": 4}, documents, [9.0, 1.0]) == pytest.approx(
+        {"bee": 0.6, "hive": 0.8 + 0.75 * 0.3, "wax": 0.75 * 0.9}
+    )
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=2, max_size=3), st.integers(1, 9), max_size=5),
+    st.lists(st.dictionaries(st.text("abcd", min_size=2, max_size=3), st.integers(1, 9), max_size=30), max_size=4),
+    st.sampled_from([rm3, rocchio]),
+)
+def test_feedback_keeps_the_query_and_adds_at_most_ten_stems(
+    asked: dict[str, float], documents: list[dict[str, float]], method: Feedback
+) -> None:
+    vector = method(asked, documents, [1.0] * len(documents))
+    assert set(asked) <= set(vector)
+    assert len(set(vector) - set(asked)) <= 10
+    assert all(weight > 0 for weight in vector.values())

@@ -1,0 +1,111 @@
+"""(c) BM25, strings in and integer-coded rankings out, beside Pyserini on the same index, tantivy and bm25s."""
+
+import os
+import resource
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.table import Row, faster, take_turns
+from benchmarks.texts import passages, questions
+from indexing.lucene import build_lucene
+from indexing.types import Document
+from retrieval.lucene import K1, B, LuceneSearcher
+
+PASSAGES, QUERIES, DEPTH = 100_000, 500, 1000
+THREADS = os.cpu_count() or 1
+
+
+def rows() -> list[Row]:
+    """Pyserini's row has the target; the memory row gives ours and 1 GB; the others are marks from outside."""
+    texts = passages(PASSAGES)
+    asked = questions(texts, QUERIES)
+    ids = [str(i) for i in range(QUERIES)]
+    with tempfile.TemporaryDirectory() as folder:
+        build_lucene((Document(f"{row:07d}", text) for row, text in enumerate(texts)), Path(folder, "lucene"))
+        ours = LuceneSearcher(Path(folder, "lucene"))
+        rankings = ours.search(ids, asked, DEPTH, THREADS)
+        ours.search(ids, asked, DEPTH, THREADS)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        peers: dict[str, Callable[[], Any]] = {
+            "Pyserini": _pyserini(Path(folder, "lucene"), asked),
+            "tantivy": _tantivy(texts, asked),
+            "bm25s": _bm25s(texts, asked),
+        }
+        theirs = peers["Pyserini"]()
+        same = all(np.array_equal(rankings.of(i), docs) for i, (docs, _) in enumerate(theirs))
+        jobs = {"ours": lambda: ours.search(ids, asked, DEPTH, THREADS), **peers}
+        seconds = take_turns(jobs, repeats=3)
+    name = f"BM25 top {DEPTH}, {QUERIES} queries, {PASSAGES:,} passages"
+    ranking = "same ranking" if same else "ANOTHER RANKING"
+    bound = f"Lucene's scoring; {QUERIES / seconds['ours']:.0f} queries a second on {THREADS} threads; {ranking}"
+    return [
+        faster(f"{name}: Pyserini", seconds["ours"], seconds["Pyserini"], 4.0 if same else float("inf"), bound),
+        faster(f"{name}: tantivy", seconds["ours"], seconds["tantivy"], None, "another analyzer, other rankings"),
+        faster(f"{name}: bm25s", seconds["ours"], seconds["bm25s"], None, "scores every document in memory"),
+        faster(f"{name}: peak memory against 1 GB", memory / 1e9, 1.0, 1.0, "the JVM and the passages", "GB"),
+    ]
+
+
+def _pyserini(folder: Path, asked: list[str]) -> Callable[[], list[tuple[Any, Any]]]:
+    os.environ.setdefault("OPENAI_API_KEY", "none")  # wanted at import, used for nothing
+    from pyserini.search.lucene import LuceneSearcher as Searcher
+
+    searcher = Searcher(str(folder))
+    searcher.set_bm25(K1, B)
+    ids = [str(i) for i in range(len(asked))]
+
+    def search() -> list[tuple[Any, Any]]:
+        found = searcher.batch_search(asked, ids, k=DEPTH, threads=THREADS)
+        return [
+            (np.array([int(hit.docid) for hit in found[i]]), np.array([hit.score for hit in found[i]])) for i in ids
+        ]
+
+    return search
+
+
+def _tantivy(texts: list[str], asked: list[str]) -> Callable[[], list[Any]]:
+    import tantivy
+
+    schema = tantivy.SchemaBuilder()
+    schema.add_unsigned_field("row", stored=False, indexed=False, fast=True)
+    schema.add_text_field("text", stored=False, tokenizer_name="en_stem", index_option="freq")
+    index = tantivy.Index(schema.build())
+    writer = index.writer(heap_size=200_000_000, num_threads=1)
+    for row, text in enumerate(texts):
+        document = tantivy.Document()
+        document.add_unsigned("row", row)
+        document.add_text("text", text)
+        writer.add_document(document)
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    searcher = index.searcher()
+    queries = [
+        index.parse_query(" ".join(words.replace("'", " ").replace("-", " ").split()).lower(), ["text"])
+        for words in asked
+    ]
+
+    def search() -> list[Any]:
+        return [searcher.search(query, DEPTH, count=False).hits for query in queries]
+
+    return search
+
+
+def _bm25s(texts: list[str], asked: list[str]) -> Callable[[], Any]:
+    import bm25s
+    import Stemmer
+
+    stemmer = Stemmer.Stemmer("english")
+    index = bm25s.BM25(k1=K1, b=B, method="lucene", backend="numba")
+    index.index(bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
+
+    def search() -> Any:
+        tokens = bm25s.tokenize(asked, stopwords="en", stemmer=stemmer, show_progress=False)
+        return index.retrieve(tokens, k=DEPTH, n_threads=THREADS, show_progress=False)
+
+    return search
