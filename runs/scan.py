@@ -1,9 +1,10 @@
 """Reading the rows of run and qrels files: columns found, numbers read exactly, the first broken line named.
 
-Columns are separated by spaces and tabs. A line that is blank or begins with `#` is skipped, at any place (ids
-of MS MARCO segments hold `#`, so it opens a comment only there). Lines end with LF or CRLF.
+Columns are separated by spaces and tabs. A line that is blank or whose first column begins with `#` is skipped, at
+any place (ids of MS MARCO segments hold `#`, so it opens a comment only there). Lines end with LF, or CRLF.
 """
 
+import codecs
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ RUN, QRELS = 6, 4
 """The number of columns of a run (what follows the sixth belongs to the tag) and of qrels."""
 
 SPACE, TAB, LF, CR, HASH, PLUS, MINUS, POINT, ZERO = b" \t\n\r#+-.0"
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
+"""What no line may hold."""
 POWERS = np.array([float(10**power) for power in range(23)])
 """The powers of ten that float64 holds exactly."""
 
@@ -46,10 +49,11 @@ def read_rows(path: Path, columns: int) -> Rows:
     """The rows of a run (`columns` is `RUN`, values are scores) or of judgments (`QRELS`, values are grades).
 
     Raises `UserError` with file and line for a wrong number of columns, a score that is not a finite decimal
-    number, a grade that is not a whole number, a control character, and bytes that are not UTF-8.
+    number, a grade that is not a whole number, a control character, a byte order mark inside
+    the file, and bytes that are not UTF-8.
     """
     data = read_bytes(path)
-    if data[:3].tobytes() == b"\xef\xbb\xbf":
+    if data[:3].tobytes() == codecs.BOM_UTF8:
         data = data[3:]
     if data[-1:].tobytes() != b"\n":
         data = np.append(data, np.uint8(LF))
@@ -67,6 +71,8 @@ def read_rows(path: Path, columns: int) -> Rows:
     if broken >= 0:
         raise UserError(f"{path}:{_line(data, broken)}: {_reason(_line_at(data, broken), columns)}")
     names = [data[start:end].tobytes().decode() for _, start, end in blocks[:found].tolist()]
+    if marked := next((i for i, name in enumerate(names) if name.startswith("\ufeff")), None):
+        raise UserError(f"{path}:{_line(data, blocks[marked, 1])}: holds a byte order mark inside the file")
     rows = Rows(
         tuple(names),
         np.append(blocks[:found, 0], count),
@@ -106,15 +112,19 @@ def _line_at(data: NDArray[np.uint8], place: int) -> str:
     """The line around a place, without its end."""
     content = data.tobytes()
     line = content[content.rfind(b"\n", 0, place) + 1 : content.index(b"\n", place)]
-    return line.decode().removesuffix("\r")
+    return line.decode().rstrip("\r")
+
+
+def columns_of(line: str) -> list[str]:
+    """The columns of a line: what spaces and tabs part, and no other white space of Unicode."""
+    return re.findall(r"[^ \t]+", line)
 
 
 def _reason(line: str, columns: int) -> str:
     """Why `_scan` refused a line."""
-    strange = re.search(r"[\x00-\x08\x0a-\x1f]", line)
-    if strange:
-        return f"holds the control character {strange[0]!r}"
-    fields = re.findall(r"[^ \t]+", line)
+    if control := CONTROL.search(line):
+        return f"holds the control character {control[0]!r}"
+    fields = columns_of(line)
     if columns == RUN:
         if len(fields) < RUN:
             return f"expected {RUN} columns, found {len(fields)}"
@@ -140,8 +150,11 @@ def _gap_end(data: NDArray[np.uint8], at: int) -> int:
 
 
 @kernel
-def _at_end(data: NDArray[np.uint8], at: int) -> bool:
-    return bool(data[at] == LF or (data[at] == CR and data[at + 1] == LF))
+def _next_line(data: NDArray[np.uint8], at: int) -> int:
+    """Where the next line begins if this one ends at a place, else -1."""
+    while data[at] == CR:
+        at += 1
+    return at + 1 if data[at] == LF else -1
 
 
 @kernel
@@ -217,14 +230,13 @@ def _scan(
     at = 0
     while at < len(data):
         line = at
+        at = _gap_end(data, at)
         if data[at] == HASH:
             while data[at] != LF:
                 at += 1
-            at += 1
-            continue
-        at = _gap_end(data, at)
-        if _at_end(data, at):
-            at += 1 if data[at] == LF else 2
+        following = _next_line(data, at)
+        if following >= 0:
+            at = following
             continue
 
         end, i = at, query
@@ -287,8 +299,9 @@ def _scan(
                 at += 1
             if row == 0:
                 tag[0], tag[1] = start, end
-        if not _at_end(data, at):
+        following = _next_line(data, at)
+        if following < 0:
             return row, block, hard, line
         row += 1
-        at += 1 if data[at] == LF else 2
+        at = following
     return row, block, hard, -1
