@@ -215,6 +215,11 @@ def written_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(beside, ignore_errors=True)
 
 
+def unicode_name(path: Path | str) -> str:
+    """The name of a file, or of a place in it, as text for files: bytes that are not UTF-8 are U+FFFD."""
+    return os.fsencode(path).decode(errors="replace")
+
+
 def sha256(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     try:

@@ -4,20 +4,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
 from fusion.methods import METHODS, impossible
 from indexing.errors import UserError
 from runs.tracks import TRACKS
 
-
-def _possible_path(path: Path) -> Path:
-    if "\0" in str(path):
-        raise ValueError(f"found {str(path)!r}, expected a path, which has no NUL")
-    return path
-
-
-AnyPath = Annotated[Path, Strict(False), AfterValidator(_possible_path)]
+AnyPath = Annotated[Path, Strict(False)]
 
 
 class Model(BaseModel):
@@ -115,6 +108,9 @@ class RunConfig(Model):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        for key, path in {"index": self.index, "topics": self.topics, "out": self.out}.items():
+            if "\0" in str(path):
+                raise ValueError(f"{key}: found {str(path)!r}, expected a path, which has no NUL")
         if self.track not in (*TRACKS, "none"):
             raise ValueError(f"track: found {self.track!r}, expected one of {', '.join(TRACKS)}, none")
         fusion = METHODS[self.fusion.method]

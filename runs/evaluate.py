@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.errors import UserError
+from indexing.files import unicode_name
 from runs.measures import DEFAULT, FAMILIES, Measure
 from runs.names import match
 from runs.trec import Qrels, Run, bounds_of, in_trec_eval_order, qrels_of, read_qrels, read_run, run_of
@@ -97,7 +98,7 @@ def evaluate_files(paths: Sequence[Path], qrels_path: Path, measures: Sequence[M
         run = read_run(path)
         if not set(qrels.query_ids) & set(run.query_ids):
             raise UserError(f"{path}: none of its topics is judged in {qrels_path}")
-        evaluations.append(evaluate(str(path), run, qrels, measures))
+        evaluations.append(evaluate(unicode_name(path), run, qrels, measures))
     return evaluations
 
 

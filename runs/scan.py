@@ -49,8 +49,8 @@ def read_rows(path: Path, columns: int) -> Rows:
     """The rows of a run (`columns` is `RUN`, values are scores) or of judgments (`QRELS`, values are grades).
 
     Raises `UserError` with file and line for a wrong number of columns, a score that is not a finite decimal
-    number, a grade that is not a whole number, a control character, a byte order mark inside
-    the file, and bytes that are not UTF-8.
+    number, a grade that is not a whole number, a control character, a byte order mark inside the file, and bytes
+    that are not UTF-8.
     """
     data = read_bytes(path)
     if data[:3].tobytes() == codecs.BOM_UTF8:
@@ -71,8 +71,9 @@ def read_rows(path: Path, columns: int) -> Rows:
     if broken >= 0:
         raise UserError(f"{path}:{_line(data, broken)}: {_reason(_line_at(data, broken), columns)}")
     names = [data[start:end].tobytes().decode() for _, start, end in blocks[:found].tolist()]
-    if marked := next((i for i, name in enumerate(names) if name.startswith("\ufeff")), None):
-        raise UserError(f"{path}:{_line(data, blocks[marked, 1])}: holds a byte order mark inside the file")
+    for name, place in zip(names, blocks[:found, 1].tolist(), strict=True):
+        if name.startswith("\ufeff"):
+            raise UserError(f"{path}:{_line(data, place)}: holds a byte order mark inside the file")
     rows = Rows(
         tuple(names),
         np.append(blocks[:found, 0], count),

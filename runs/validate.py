@@ -57,7 +57,7 @@ def track_of(path: Path) -> Track:
     """
     content = read_lines(path)
     for track in TRACKS.values():
-        if path.name.removesuffix(".gz") in (track.retrieval_file, track.answer_file):
+        if path.name.removesuffix(".gz").removesuffix(".zst") in (track.retrieval_file, track.answer_file):
             return track
     if _holds_answers(path, content):
         record = next(filter(None, (_object(line) for _, line in content)), {})
