@@ -42,8 +42,8 @@ def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         for queries, turns in SIZES.items():
             path, copy = Path(folder) / f"{queries}.trec", Path(folder) / "copy.trec"
-            run = made_up(queries)
-            write_run(path, run)
+            write_run(path, made_up(queries))
+            run = read_run(path)
             size = path.stat().st_size
             theirs = ranx.Run.from_file(str(path), kind="trec")
             frame = _read_frame(path)

@@ -1,30 +1,24 @@
 """Which queries a narrative makes: decomposed question, topic and expanded topic together (paper, section 2.1)."""
 
-from typing import Literal
-
 from generation.types import Understanding
 from retrieval.types import Query, Topic
 
-Topics = Literal["none", "bm25", "both"]
-"""Which systems get the narrative's topic after a question."""
 
-
-def compose(understanding: Understanding, question_weight: int = 1, topic: Topics = "both") -> list[Query]:
+def compose(understanding: Understanding, question_weight: int = 1, dense_topic: bool = True) -> list[Query]:
     """The queries of one narrative, with ids `topic#1`, `topic#2` and so on.
 
     BM25 gets the question, `question_weight` times, then the topic and its variants, so that each of those
-    counts 1 / `question_weight` of a question's word; the embedding model gets the question and the topic.
-    The defaults are the paper's.
+    counts 1 / `question_weight` of a question's word; the embedding model gets the question and, with
+    `dense_topic`, the topic. The defaults are the paper's.
     """
-    for_bm25 = [understanding.topic] if topic != "none" else []
-    context = [part for part in (*for_bm25, *understanding.variants) if part]
+    context = [part for part in (understanding.topic, *understanding.variants) if part]
     return [
         Query(
             topic_id=understanding.topic_id,
             id=f"{understanding.topic_id}#{number}",
             question=question,
-            sparse_text=" ".join([question] * (question_weight if context else 1) + context),
-            dense_text=f"{question} {understanding.topic}".strip() if topic == "both" else question,
+            sparse_text=" ".join([question] * question_weight + context),
+            dense_text=f"{question} {understanding.topic}".strip() if dense_topic else question,
         )
         for number, question in enumerate(understanding.questions, start=1)
     ]

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from indexing.types import is_id
-from runs.scan import CONTROL, RUN, columns_of
+from runs.rows import CONTROL, columns_of
+from runs.scan import RUN
 from runs.tracks import Track
 from runs.violations import Lines, Violation, error, is_utf8, shown, warning
 

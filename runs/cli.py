@@ -193,6 +193,7 @@ def evaluate(
     relevant_from: Annotated[
         int, typer.Option(min=1, help="The grade from which R, P, MAP and MRR count a document as relevant.")
     ] = 1,
+    skip_own: Annotated[bool, typer.Option(help="Leave out a document with its topic's id, as BEIR does.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write means, topics and p-values here.")] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -212,11 +213,42 @@ def evaluate(
     from runs.evaluate import as_json, evaluate_files
 
     with progress_bars(quiet) as progress, progress("Measuring", None):
-        evaluations = evaluate_files(runs, qrels, wanted)
+        evaluations = evaluate_files(runs, qrels, wanted, skip_own)
     print_evaluations(evaluations)
     if json:
         with written(json) as file:
             file.write(orjson.dumps(as_json(evaluations), option=orjson.OPT_INDENT_2))
+
+
+@app.command()
+def tune(
+    config: Annotated[Path, typer.Argument(help="The YAML file of the run to tune.")],
+    qrels: Annotated[Path, typer.Option(help="Judgments of its topics in TREC form.")],
+    attempt: Annotated[
+        list[str] | None, typer.Option("--try", help="KEY=[VALUE, ...] to try; may be repeated.", show_default="a grid")
+    ] = None,
+    set: Annotated[list[str] | None, typer.Option(help="KEY=VALUE laid over the file; may be repeated.")] = None,
+    measure: Annotated[
+        list[str] | None, typer.Option("--measure", "-m", help="The first one chooses.", show_default="nDCG@10, R@100")
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Parts of the topics for cross-validation.")] = 5,
+    skip_own: Annotated[bool, typer.Option(help="Leave out a document with its topic's id, as BEIR does.")] = False,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
+) -> None:
+    """Find settings by cross-validation over judged topics, beside the whole narrative as one query.
+
+    Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
+    """
+    from runs.measures import parse_measure
+    from runs.screen import print_tuning, progress_bars
+    from runs.tune import GRID
+    from runs.tune import tune as tuned
+
+    measures = [parse_measure(name) for name in measure or ("nDCG@10", "R@100")]
+    with progress_bars(quiet) as progress:
+        found = tuned(config, set or [], qrels, attempt or GRID, measures, folds, skip_own, threads, progress)
+    print_tuning(found)
 
 
 @app.command()

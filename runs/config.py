@@ -26,8 +26,10 @@ class Queries(Model):
     """`rules`: decomposition, topic and variants without a model; `narrative`: the narrative as one query."""
     facets: Literal["sentences", "clauses"] = "sentences"
     """What `rules` takes for a question: each sentence as it is, or clauses made into questions, as in the paper."""
-    topic: Literal["none", "bm25", "both"] = "none"
-    """Which systems get the narrative's topic after each question; `both` in the paper."""
+    topic: Literal["lead", "phrase", "none"] = "lead"
+    """What follows each question as its topic: the narrative's first sentence, a phrase of it (paper), or nothing."""
+    dense_topic: bool = False
+    """Whether the embedding model gets the topic too, as in the paper, or BM25 alone."""
     variants: int = Field(default=0, ge=0, le=50)
     """Words that expand the topic, for BM25 (`NUM_QUERIES` of the paper, which has 10)."""
     question_weight: int = Field(default=3, ge=1, le=20)

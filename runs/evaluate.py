@@ -6,6 +6,7 @@ ranx orders by score and leaves ties to chance; it is given the ranks of `in_tre
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,17 @@ from indexing.errors import UserError
 from indexing.files import unicode_name
 from runs.measures import DEFAULT, FAMILIES, Measure
 from runs.names import match
-from runs.trec import Qrels, Run, bounds_of, in_trec_eval_order, qrels_of, read_qrels, read_run, run_of
+from runs.trec import (
+    Qrels,
+    Run,
+    bounds_of,
+    in_trec_eval_order,
+    read_qrels,
+    read_run,
+    run_of,
+    without_own,
+    write_run,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +101,20 @@ def _judged(places: NDArray[np.int64], lengths: NDArray[np.int64], cutoff: int) 
     return np.asarray((places[:, :cutoff] >= 0).sum(axis=1) / np.clip(lengths, 1, cutoff), dtype=np.float64)
 
 
-def evaluate_files(paths: Sequence[Path], qrels_path: Path, measures: Sequence[Measure] = DEFAULT) -> list[Evaluation]:
-    """Evaluate run files on one qrels file. `UserError` for a run that has no judged topic."""
+def evaluate_files(
+    paths: Sequence[Path], qrels_path: Path, measures: Sequence[Measure] = DEFAULT, skip_own: bool = False
+) -> list[Evaluation]:
+    """Evaluate run files on one qrels file, if asked without the documents that are their own queries.
+
+    `UserError` for a run that has no judged topic.
+    """
     qrels = read_qrels(qrels_path)
     evaluations = []
     for path in paths:
         run = read_run(path)
         if not set(qrels.query_ids) & set(run.query_ids):
             raise UserError(f"{path}: none of its topics is judged in {qrels_path}")
-        evaluations.append(evaluate(unicode_name(path), run, qrels, measures))
+        evaluations.append(evaluate(unicode_name(path), without_own(run) if skip_own else run, qrels, measures))
     return evaluations
 
 
@@ -135,5 +151,14 @@ def as_json(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":  # compiles ranx's kernels and those of reading
-    evaluate("set-up", run_of("set-up", {"1": [("a", 1.0)]}), qrels_of({"1": {"a": 1}}))
+def _set_up() -> None:
+    """Compile what reading, writing and measuring need, once for all processes."""
+    with TemporaryDirectory() as folder:
+        run, qrels = Path(folder) / "run", Path(folder) / "qrels"
+        write_run(run, run_of("set-up", {"1": [("a", 1.0)]}))
+        qrels.write_text("1 0 a 1\n")
+        evaluate_files([run], qrels, [*DEFAULT, Measure("P", 10)])
+
+
+if __name__ == "__main__":
+    _set_up()

@@ -7,7 +7,7 @@ import numpy as np
 
 from runs.check_run import is_blank, is_comment, is_row, usable_score
 from runs.render import strictly_decreasing
-from runs.scan import columns_of
+from runs.rows import columns_of
 from runs.tracks import Track
 from runs.violations import Lines, Repair, is_utf8, shown
 

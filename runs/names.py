@@ -6,7 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.kernels import kernel
+from runs.kernels import THREADS, in_threads, kernel
+
+WORTH_A_THREAD = 50_000
+"""Names from which on a second thread pays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +61,15 @@ def match(
     has the same name; -1 for a name that is not there and for a row that is in no group.
     """
     first, found = np.full(len(one), -1, np.int64), np.full(len(other), -1, np.int64)
-    size = 2 << int(np.diff(one_bounds).max(initial=1)).bit_length()
-    columns = (one.data, one.starts, one.ends, one_bounds, other.data, other.starts, other.ends, other_bounds)
-    _match(*columns, np.empty(size, np.int64), np.empty(size, np.uint64), first, found)
+
+    def match_groups(own: slice) -> None:
+        size = 2 << int(np.diff(one_bounds[own]).max(initial=1)).bit_length()
+        columns = (one.data, one.starts, one.ends, one_bounds[own])
+        others = (other.data, other.starts, other.ends, other_bounds[own])
+        _match(*columns, *others, np.empty(size, np.int64), np.empty(size, np.uint64), first, found)
+
+    share = len(one_bounds) // THREADS + 1 if len(one) + len(other) > WORTH_A_THREAD else max(len(one_bounds), 1)
+    in_threads(match_groups, [slice(i, i + share) for i in range(0, len(one_bounds), share)])
     return first, found
 
 

@@ -7,11 +7,14 @@ from runs.kernels import kernel
 from runs.names import Names
 
 
-def best_first(keys: NDArray[np.float32], names: Names, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of each query (query i owns `offsets[i]:offsets[i + 1]`) by key down, then name down in byte order."""
+def best_first(keys: NDArray[np.float32], names: Names, offsets: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """The rows of each query (query i owns `offsets[i]:offsets[i + 1]`) by key down, then name down in byte order.
+
+    A slice of all rows where they are in order already.
+    """
     order = np.arange(len(keys))
-    _order(keys, names.data, names.starts, names.ends, offsets, order, np.empty_like(order))
-    return order
+    moved = _order(keys, names.data, names.starts, names.ends, offsets, order, np.empty_like(order))
+    return order if moved else slice(None)
 
 
 @kernel
@@ -23,8 +26,9 @@ def _order(
     offsets: NDArray[np.int64],
     order: NDArray[np.int64],
     other: NDArray[np.int64],
-) -> None:
-    """A merge sort of each query, and nothing where its rows are in order."""
+) -> int:
+    """A merge sort of each query, and nothing where its rows are in order; returns for how many they were not."""
+    moved = 0
     for q in range(len(offsets) - 1):
         first, last = offsets[q], offsets[q + 1]
         width = 1
@@ -32,7 +36,8 @@ def _order(
             if _before(i, i - 1, keys, data, starts, ends):
                 break
         else:
-            width = last - first
+            continue
+        moved += 1
         while width < last - first:
             for start in range(first, last, 2 * width):
                 middle, end = min(start + width, last), min(start + 2 * width, last)
@@ -47,6 +52,7 @@ def _order(
             for k in range(first, last):
                 order[k] = other[k]
             width *= 2
+    return moved
 
 
 @kernel

@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 from runs.kernels import kernel
 from runs.names import Names, names_of, word
 
-DIGITS = 9
-"""Decimal digits that tell any two float32 apart."""
 MIDDLE = 60
 POWERS = np.array([float(f"1e{power}") for power in range(-MIDDLE, MIDDLE + 1)])
 """Powers of ten around 1, each rounded to float64 once."""
-HALVES = np.array([2.0 ** (max(exponent, 1) - 151) for exponent in range(255)])
-"""Half the distance between neighbours, for every exponent of float32."""
+LEAST = -149
+HALVES = np.array([2.0 ** (max(exponent, -126) - 24) for exponent in range(LEAST, 128)])
+"""Half the distance between neighbours, for every exponent of float32 from the least."""
 SPACE, ZERO, POINT, MINUS, PLUS, E = b" 0.-+e"
 ROW = 64
 """More bytes than a row needs beside its ids and its tag."""
@@ -48,18 +47,21 @@ def render(
 ) -> memoryview:
     """The rows of a run file, ranks from 1; query i owns the rows `offsets[i]:offsets[i + 1]` of `docs` and `scores`.
 
-    A score is the shortest decimal (at most 9 digits) that is read as the same float32, be it read as float32 or
-    as float64 first. Scores are finite. The bytes lie in `room` where it is given and large enough.
+    A score is written with as few of 7, 8 or 9 digits as are read as the same float32, be it read as float32 or as
+    float64 first, and without zeros at their end. Scores are finite. The bytes lie in `room` where it is
+    large enough.
     """
-    queries = names_of([f"{query_id} Q0 " for query_id in query_ids])
-    ending = names_of([f" {tag}\n", "padding "])
-    size = int((queries.ends - queries.starts) @ np.diff(offsets) + (docs.ends - docs.starts).sum())
-    size += len(docs) * (len(ending.data) + ROW)
+    ending = f" {tag}\n"
+    joints = names_of([f"{ending}{query_id} Q0 " for query_id in query_ids])
+    lengths = joints.ends - joints.starts
+    size = int(lengths.sum() + lengths @ np.diff(offsets) + (docs.ends - docs.starts).sum()) + ROW * (len(docs) + 1)
     out = room if room is not None and len(room) >= size else np.empty(size, np.uint8)
-    columns = (queries.data, queries.starts, queries.ends, offsets, docs.data, docs.starts, docs.ends)
-    return out[
-        : _render(*columns, scores, scores.view(np.int32), ending.data, ending.ends[0], POWERS, HALVES, out)
-    ].data
+    columns = (joints.data, joints.starts, joints.ends, offsets, docs.data, docs.starts, docs.ends)
+    wide = scores.astype(np.float64)
+    decimals = np.empty(len(scores), np.int64)
+    _round(wide, wide.view(np.int64), POWERS, HALVES, decimals)
+    used = _render(*columns, wide, decimals, len(ending.encode()), out)
+    return out[:used].data
 
 
 @kernel
@@ -76,32 +78,48 @@ def _decrease(bits: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
 
 @kernel
 def _render(
-    queries: NDArray[np.uint8],
-    query_starts: NDArray[np.int64],
-    query_ends: NDArray[np.int64],
+    joints: NDArray[np.uint8],
+    joint_starts: NDArray[np.int64],
+    joint_ends: NDArray[np.int64],
     offsets: NDArray[np.int64],
     docs: NDArray[np.uint8],
     doc_starts: NDArray[np.int64],
     doc_ends: NDArray[np.int64],
-    scores: NDArray[np.float32],
-    bits: NDArray[np.int32],
-    ending: NDArray[np.uint8],
-    ending_size: int,
-    powers: NDArray[np.float64],
-    halves: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    decimals: NDArray[np.int64],
+    ending: int,
     out: NDArray[np.uint8],
 ) -> int:
+    """Put the rows; a joint is the `ending` bytes that end a row and those that begin the next one of its query."""
     at = 0
-    for q in range(len(query_starts)):
+    for q in range(len(joint_starts)):
+        start, end = joint_starts[q], joint_ends[q]
+        at = _put(joints, start + ending, end, out, at)
         for row in range(offsets[q], offsets[q + 1]):
-            at = _put(queries, query_starts[q], query_ends[q], out, at)
             at = _put(docs, doc_starts[row], doc_ends[row], out, at)
             out[at] = SPACE
             at = _put_integer(row - offsets[q] + 1, out, at + 1)
             out[at] = SPACE
-            at = _put_score(float(scores[row]), int(bits[row]), powers, halves, out, at + 1)
-            at = _put(ending, 0, ending_size, out, at)
+            at += 1
+            if scores[row] < 0:
+                out[at] = MINUS
+                at += 1
+            if scores[row] == 0:
+                out[at] = ZERO
+                at += 1
+            else:
+                at = _put_decimal(decimals[row], out, at)
+            at = _put(joints, start, end, out, at)
+        at -= end - start - ending
     return at
+
+
+@kernel
+def _put_eight(eight: np.uint64, out: NDArray[np.uint8], at: int) -> None:
+    """Eight bytes, the lowest first; the compiler makes one store of it."""
+    place = np.uint64(at)
+    for byte in range(8):
+        out[place + np.uint64(byte)] = np.uint8(eight >> np.uint64(8 * byte) & np.uint64(255))
 
 
 @kernel
@@ -109,9 +127,7 @@ def _put(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], 
     """Copy a piece in words of eight bytes, the last of which may go beyond it: the next piece is put over that."""
     after = at + end - start
     while start < end and start + 8 <= len(data):
-        eight, place = word(data, start), np.uint64(at)
-        for byte in range(8):  # one store, once compiled
-            out[place + np.uint64(byte)] = np.uint8(eight >> np.uint64(8 * byte) & np.uint64(255))
+        _put_eight(word(data, start), out, at)
         start += 8
         at += 8
     while start < end:
@@ -122,94 +138,95 @@ def _put(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], 
 
 
 @kernel
-def _put_digits(value: np.uint64, out: NDArray[np.uint8], start: int, end: int) -> np.uint64:
-    """Fill a stretch with the last digits of a value; returns what is left of it."""
-    ten, hundred = np.uint64(10), np.uint64(100)
-    while end - start >= 2:
-        rest = value // hundred
-        pair = value - hundred * rest
-        tens = pair * np.uint64(103) >> ten  # a tenth of what is below 179
-        out[np.uint64(end - 2)] = np.uint64(ZERO) + tens
-        out[np.uint64(end - 1)] = np.uint64(ZERO) + pair - ten * tens
-        value = rest
-        end -= 2
-    if end > start:
-        rest = value // ten
-        out[np.uint64(start)] = np.uint64(ZERO) + value - ten * rest
-        value = rest
-    return value
-
-
-@kernel
 def _put_integer(value: int, out: NDArray[np.uint8], at: int) -> int:
     end, limit = at + 1, 10
     while value >= limit:
         limit *= 10
         end += 1
-    _put_digits(np.uint64(value), out, at, end)
+    rest, ten = np.uint64(value), np.uint64(10)
+    for i in range(end - 1, at - 1, -1):
+        tenth = rest // ten
+        out[i] = np.uint64(ZERO) + rest - ten * tenth
+        rest = tenth
     return end
 
 
 @kernel
-def _put_score(
-    score: float, bits: int, powers: NDArray[np.float64], halves: NDArray[np.float64], out: NDArray[np.uint8], at: int
-) -> int:
-    """A float32 in decimal; `bits` are its bits.
+def _round(
+    scores: NDArray[np.float64],
+    bits: NDArray[np.int64],
+    powers: NDArray[np.float64],
+    halves: NDArray[np.float64],
+    decimals: NDArray[np.int64],
+) -> None:
+    """Round float32, given as float64 and its bits, to nine digits, of which so many are needed, the first of which
+    counts 10 ** lead: nine digits << 16 | number << 8 | lead + MIDDLE.
 
-    The candidates are the score rounded to 9, 8, ... digits, for as long as they lie inside the interval of numbers
-    that round to it, by a margin (1e-14 of its bounds) that is above the error of the products here (3e-16).
+    Eight or seven digits are taken where they lie inside the interval of numbers
+    that round to the score, by a margin (1e-14 of its bounds) that is above the error of the products here (3e-16).
+    There are no branches, so that the processor does several scores at once.
     """
-    if bits < 0:
-        out[at] = MINUS
-        at += 1
-        score = -score
-        bits &= 0x7FFFFFFF
-    if bits == 0:
-        out[at] = ZERO
-        return at + 1
-    half = halves[bits >> 23]
-    below = half if bits & 0x7FFFFF or bits >> 23 <= 1 else half / 2
-    lowest, highest = (score - below) * (1 + 1e-14), (score + half) * (1 - 1e-14)
-    lead = ((bits >> 23) - 127) * 1233 >> 12  # log10(2) is 1233 / 4096 and a little
-    while score >= powers[MIDDLE + lead + 1]:
-        lead += 1
-    while score < powers[MIDDLE + lead]:
-        lead -= 1
-    digits = DIGITS
-    mantissa = int(score * powers[MIDDLE + digits - 1 - lead] + 0.5)
-    while digits > 1:
-        candidate = int(score * powers[MIDDLE + digits - 2 - lead] + 0.5)
-        if not lowest < candidate * powers[MIDDLE + lead + 2 - digits] < highest:
-            break
-        mantissa = candidate
-        digits -= 1
-    if digits == 1 and mantissa == 10:
-        mantissa, lead = 1, lead + 1
-    return _put_decimal(np.uint64(mantissa), digits, lead, out, at)
+    for row in range(len(scores)):
+        score = abs(scores[row])
+        exponent = max((bits[row] >> 52 & 0x7FF) - 1023, LEAST)
+        half = halves[exponent - LEAST]
+        lowest = (score - (half if bits[row] & 0xFFFFFFFFFFFFF else half / 2)) * (1 + 1e-14)
+        highest = (score + half) * (1 - 1e-14)
+        lead = exponent * 1233 >> 12  # log10(2) is 1233 / 4096 and a little
+        lead += int(score >= powers[MIDDLE + lead + 1])
+        nine = int(score * powers[MIDDLE + 8 - lead] + 0.5)
+        eight = int(score * powers[MIDDLE + 7 - lead] + 0.5)
+        seven = int(score * powers[MIDDLE + 6 - lead] + 0.5)
+        near, nearer = seven * powers[MIDDLE + lead - 6], eight * powers[MIDDLE + lead - 7]
+        enough = (lowest < near) & (near < highest)
+        better = (lowest < nearer) & (nearer < highest)
+        value = 100 * seven if enough else (10 * eight if better else nine)
+        carried = value == 1_000_000_000
+        value = 100_000_000 if carried else value
+        digits = 7 if enough else (8 if better else 9)
+        decimals[row] = value << 16 | digits << 8 | lead + int(carried) + MIDDLE
 
 
 @kernel
-def _put_decimal(value: np.uint64, digits: int, lead: int, out: NDArray[np.uint8], at: int) -> int:
-    """A value of so many digits, the first of which counts 10 ** lead; with an exponent where that is shorter."""
-    if 0 <= lead < digits - 1:
-        value = _put_digits(value, out, at + lead + 2, at + digits + 1)
-        out[at + lead + 1] = POINT
-        _put_digits(value, out, at, at + lead + 1)
-        return at + digits + 1
+def _put_decimal(decimal: int, out: NDArray[np.uint8], at: int) -> int:
+    """A number as `_round` gives it, without zeros at its end; with an exponent where that is shorter.
+
+    All nine digits are put, and those that are not wanted are put over by what follows.
+    """
+    value, digits, lead = np.uint64(decimal >> 16), decimal >> 8 & 255, (decimal & 255) - MIDDLE
+    eight = value // np.uint64(10)
+    last = np.uint64(ZERO) + value - np.uint64(10) * eight
+    text = _text_of(eight)
+    while 1 < digits < 8 and text >> np.uint64(8 * digits - 8) & np.uint64(255) == np.uint64(ZERO):
+        digits -= 1
     if -5 <= lead < 0:
-        start = at + 1 - lead
-        for i in range(at, start):
-            out[i] = ZERO
-        out[at + 1] = POINT
-        _put_digits(value, out, start, start + digits)
-        return start + digits
-    if 0 <= lead <= DIGITS:
-        _put_digits(value, out, at, at + digits)
-        for i in range(at + digits, at + lead + 1):
-            out[i] = ZERO
+        _put_eight(np.uint64(0x303030303030_2E30), out, at)  # 0.000000
+        at += 1 - lead
+        _put_eight(text, out, at)
+        out[at + 8] = last
+        return at + digits
+    _put_eight(text, out, at)
+    if digits - 1 <= lead <= 9:
+        out[at + 8], out[at + 9] = last, ZERO
         return at + lead + 1
-    value = _put_digits(value, out, at + 2, at + digits + 1)
-    out[at], out[at + 1] = np.uint64(ZERO) + value, POINT
+    point = lead + 1 if 0 <= lead < 9 else 1
+    out[at + point] = POINT
+    _put_eight(text >> np.uint64(8 * point & 63), out, at + point + 1)
+    out[at + 9] = last
+    if 0 <= lead < 9:
+        return at + digits + 1
     at += digits + 1 if digits > 1 else 1
     out[at], out[at + 1] = E, MINUS if lead < 0 else PLUS
     return _put_integer(abs(lead), out, at + 2)
+
+
+@kernel
+def _text_of(value: np.uint64) -> np.uint64:
+    """Eight digits as text, the first one lowest: cut into fours, these into pairs, these into digits, side by side."""
+    high = value // np.uint64(10_000)
+    fours = high | (value - np.uint64(10_000) * high) << np.uint64(32)
+    tops = fours * np.uint64(10_486) >> np.uint64(20) & np.uint64(0x7F0000007F)
+    pairs = tops | (fours - np.uint64(100) * tops) << np.uint64(16)
+    tops = pairs * np.uint64(103) >> np.uint64(10) & np.uint64(0x000F000F000F000F)
+    digits = tops | (pairs - np.uint64(10) * tops) << np.uint64(8)
+    return digits | np.uint64(0x3030303030303030)

@@ -1,138 +1,17 @@
-"""Reading the rows of run and qrels files: columns found, numbers read exactly, the first broken line named.
-
-Columns are separated by spaces and tabs. A line that is blank or whose first column begins with `#` is skipped, at
-any place (ids of MS MARCO segments hold `#`, so it opens a comment only there). Lines end with LF, or CRLF.
-"""
-
-import codecs
-import re
-from dataclasses import dataclass
-from pathlib import Path
+"""The compiled loop that finds rows in bytes. Every line ends with LF; what it means is said in `runs/rows.py`."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.files import read_bytes
 from runs.kernels import kernel
-from runs.names import Names, word
+from runs.names import word
 
 RUN, QRELS = 6, 4
 """The number of columns of a run (what follows the sixth belongs to the tag) and of qrels."""
 
 SPACE, TAB, LF, CR, HASH, PLUS, MINUS, POINT, ZERO = b" \t\n\r#+-.0"
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
-"""What no line may hold."""
 POWERS = np.array([float(10**power) for power in range(23)])
 """The powers of ten that float64 holds exactly."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """The rows of a file by query: query i owns the rows `offsets[i]:offsets[i + 1]`, in the order of the file.
-
-    Queries are in the order of their first rows; `values` are scores or grades; `tag` is that of the first row.
-    """
-
-    query_ids: tuple[str, ...]
-    offsets: NDArray[np.int64]
-    docs: Names
-    values: NDArray[np.float64]
-    tag: str
-
-    def line(self, row: int) -> int:
-        """The number of the line that a row stands on."""
-        return _line(self.docs.data, self.docs.starts[row])
-
-
-def read_rows(path: Path, columns: int) -> Rows:
-    """The rows of a run (`columns` is `RUN`, values are scores) or of judgments (`QRELS`, values are grades).
-
-    Raises `UserError` with file and line for a wrong number of columns, a score that is not a finite decimal
-    number, a grade that is not a whole number, a control character, a byte order mark inside the file, and bytes
-    that are not UTF-8.
-    """
-    data = read_bytes(path)
-    if data[:3].tobytes() == codecs.BOM_UTF8:
-        data = data[3:]
-    if data[-1:].tobytes() != b"\n":
-        data = np.append(data, np.uint8(LF))
-        data.flags.writeable = False
-    _check_utf8(path, data)
-    size = len(data) // (2 * columns) + 1  # a column takes two bytes at least
-    starts, ends, values = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
-    numbers, blocks, tag = np.empty((size, 3), np.int64), np.empty((size, 3), np.int64), np.zeros(2, np.int64)
-    count, found, hard, broken = _scan(data, columns, POWERS, starts, ends, values, numbers, blocks, tag)
-    for row, start, end in numbers[:hard].tolist():
-        values[row] = float(data[start:end].tobytes())
-        if not np.isfinite(values[row]):
-            broken = start
-            break
-    if broken >= 0:
-        raise UserError(f"{path}:{_line(data, broken)}: {_reason(_line_at(data, broken), columns)}")
-    names = [data[start:end].tobytes().decode() for _, start, end in blocks[:found].tolist()]
-    for name, place in zip(names, blocks[:found, 1].tolist(), strict=True):
-        if name.startswith("\ufeff"):
-            raise UserError(f"{path}:{_line(data, place)}: holds a byte order mark inside the file")
-    rows = Rows(
-        tuple(names),
-        np.append(blocks[:found, 0], count),
-        Names(data, starts[:count], ends[:count]),
-        values[:count],
-        data[tag[0] : tag[1]].tobytes().decode(),
-    )
-    return rows if len(set(names)) == len(names) else _regrouped(rows)
-
-
-def _regrouped(rows: Rows) -> Rows:
-    """Rows of one query brought together where other queries stand between them."""
-    number = {name: i for i, name in enumerate(dict.fromkeys(rows.query_ids))}
-    own = np.repeat([number[name] for name in rows.query_ids], np.diff(rows.offsets))
-    order = np.argsort(own, kind="stable")
-    offsets = np.append(0, np.cumsum(np.bincount(own, minlength=len(number))))
-    return Rows(tuple(number), offsets, rows.docs[order], rows.values[order], rows.tag)
-
-
-def _check_utf8(path: Path, data: NDArray[np.uint8]) -> None:
-    if data.max() < 128:
-        return
-    content = data.tobytes()
-    try:
-        content.decode()
-    except UnicodeDecodeError as error:
-        place = error.start - content.rfind(b"\n", 0, error.start) - 1
-        reason = f"not UTF-8: {error.reason} at byte {place} of the line"
-        raise UserError(f"{path}:{_line(data, error.start)}: {reason}") from None
-
-
-def _line(data: NDArray[np.uint8], place: int) -> int:
-    return int(np.count_nonzero(data[:place] == LF)) + 1
-
-
-def _line_at(data: NDArray[np.uint8], place: int) -> str:
-    """The line around a place, without its end."""
-    content = data.tobytes()
-    line = content[content.rfind(b"\n", 0, place) + 1 : content.index(b"\n", place)]
-    return line.decode().rstrip("\r")
-
-
-def columns_of(line: str) -> list[str]:
-    """The columns of a line: what spaces and tabs part, and no other white space of Unicode."""
-    return re.findall(r"[^ \t]+", line)
-
-
-def _reason(line: str, columns: int) -> str:
-    """Why `_scan` refused a line."""
-    if control := CONTROL.search(line):
-        return f"holds the control character {control[0]!r}"
-    fields = columns_of(line)
-    if columns == RUN:
-        if len(fields) < RUN:
-            return f"expected {RUN} columns, found {len(fields)}"
-        return f"score: expected a finite number, found {fields[4]!r}"
-    if len(fields) != QRELS:
-        return f"expected {QRELS} columns, found {len(fields)}"
-    return f"grade: expected a whole number, found {fields[3]!r}"
 
 
 @kernel
@@ -210,8 +89,10 @@ def _number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64]) -> tu
 
 
 @kernel
-def _scan(
+def scan(
     data: NDArray[np.uint8],
+    first: int,
+    last: int,
     columns: int,
     powers: NDArray[np.float64],
     starts: NDArray[np.int64],
@@ -221,15 +102,15 @@ def _scan(
     blocks: NDArray[np.int64],
     tag: NDArray[np.int64],
 ) -> tuple[int, int, int, int]:
-    """Fill the columns from lines that each end with LF; returns counts, and the place of an error, else -1.
+    """Fill the columns from the lines of `data[first:last]`; returns counts, and the line of an error, else -1.
 
     Counted are rows, blocks (first row and place of the query id, for rows of one query that stand together) and
     numbers (row and place, for those that are not read exactly here).
     """
     row, block, hard = 0, 0, 0
     query, query_end = 0, 0
-    at = 0
-    while at < len(data):
+    at = first
+    while at < last:
         line = at
         at = _gap_end(data, at)
         if data[at] == HASH:

@@ -5,7 +5,7 @@ and one that was not see the same values.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +36,7 @@ from runs.config import RunConfig
 from runs.directory import Stage, perform
 from runs.names import names_of
 from runs.rag import Author, write_rag
+from runs.render import strictly_decreasing
 from runs.topics import read_topics
 from runs.tracks import TRACKS, Track, with_limits
 from runs.trec import Run, read_run, run_of, write_run
@@ -83,8 +84,8 @@ def run(
     announce: Callable[[Stage, bool], None] = lambda _stage, _reused: None,
 ) -> Path:
     """Make a run, or finish one that was interrupted; returns its directory."""
-    index = open_index(config.index)
-    job = Job(config, index, DocumentStore(index.store), read_topics(config.topics), threads, progress)
+    job = open_job(config, threads, progress)
+    index = job.index
     if config.track != "none" and index.embedding is None:
         raise UserError(
             f"{config.index}: has no embeddings, which the segments of track {config.track!r} need: "
@@ -93,6 +94,12 @@ def run(
     with locked(job.directory):
         perform(job.directory, stages(job), describe(job), announce, progress)
     return job.directory
+
+
+def open_job(config: RunConfig, threads: int = 1, progress: Progress = silent) -> Job:
+    """What a configuration names, opened. `UserError` for an index or topics that are not there."""
+    index = open_index(config.index)
+    return Job(config, index, DocumentStore(index.store), read_topics(config.topics), threads, progress)
 
 
 def stages(job: Job) -> list[Stage]:
@@ -180,22 +187,32 @@ def write_config(job: Job) -> None:
 
 def write_queries(job: Job) -> None:
     """Stage `queries`: the questions, topic and variants of each narrative, and the queries that they make."""
-    settings = job.config.queries
-    if settings.method == "narrative":
-        understandings = [Understanding(topic.id, ()) for topic in job.topics]
-    else:
-        understandings = understand(job.topics, job.index, settings.facets, settings.variants, job.threads)
-    with_narrative = settings.method == "narrative" or settings.narrative_weight > 0
-    records = []
-    for topic, understanding in zip(job.topics, understandings, strict=True):
-        queries = [whole(topic)] if with_narrative else []
-        queries += compose(understanding, settings.question_weight, settings.topic)
-        records.append({"method": settings.method, **asdict(understanding), "queries": list(map(asdict, queries))})
-    ids = Counter(query["id"] for record in records for query in record["queries"])
+    method = job.config.queries.method
+    made = queries_of(job)
+    records = [{"method": method, **asdict(found), "queries": list(map(asdict, queries))} for found, queries in made]
+    ids = Counter(query.id for _, queries in made for query in queries)
     repeated, times = ids.most_common(1)[0]
     if times > 1:
         raise UserError(f"{job.config.topics}: topic ids give the query id {repeated!r} twice: rename a topic")
     _write_json_lines(job.directory / QUERIES, records)
+
+
+def queries_of(job: Job) -> list[tuple[Understanding, list[Query]]]:
+    """For each topic what is understood of it and the queries that this makes."""
+    settings = job.config.queries
+    if settings.method == "narrative":
+        return [(Understanding(topic.id, ()), [whole(topic)]) for topic in job.topics]
+    understood = understand(job.topics, job.index, settings.facets, settings.topic, settings.variants, job.threads)
+    return [
+        (
+            found,
+            [
+                *([whole(topic)] if settings.narrative_weight > 0 else []),
+                *compose(found, settings.question_weight, settings.dense_topic),
+            ],
+        )
+        for topic, found in zip(job.topics, understood, strict=True)
+    ]
 
 
 def read_queries(job: Job) -> list[Query]:
@@ -205,11 +222,15 @@ def read_queries(job: Job) -> list[Query]:
 
 def search(job: Job) -> None:
     """Stage `search`: every query to every system, in one batch and in parallel."""
-    settings, queries = job.config.retrieval, read_queries(job)
-    feedback = None if settings.feedback == "none" else settings.feedback
-    found = search_all(job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback)
-    for system, rankings in found.items():
+    for system, rankings in rankings_of(job, read_queries(job)).items():
         _write_rankings(job, f"{system}.trec", rankings)
+
+
+def rankings_of(job: Job, queries: Sequence[Query]) -> dict[str, Rankings]:
+    """The rankings of the queries by each system."""
+    settings = job.config.retrieval
+    feedback = None if settings.feedback == "none" else settings.feedback
+    return search_all(job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback)
 
 
 def fuse_each_query(job: Job) -> None:
@@ -221,17 +242,21 @@ def fuse_each_query(job: Job) -> None:
 
 def fuse_each_narrative(job: Job) -> None:
     """Stage `narrative`: RRF, or another method of fusion, over the queries of each narrative."""
-    settings, queries = job.config.fusion, read_queries(job)
+    queries = read_queries(job)
     hybrid = _read_rankings(job, HYBRID, [query.id for query in queries])
-    topics = [topic.id for topic in job.topics]
+    _write_rankings(job, NARRATIVE, narrative_rankings(job, queries, hybrid))
+
+
+def narrative_rankings(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Rankings:
+    """One ranking a topic from the hybrid rankings of its queries."""
+    settings, topics = job.config.fusion, [topic.id for topic in job.topics]
     weight = job.config.queries.narrative_weight if job.config.queries.method == "rules" else 1
     heavy = [weight if is_whole(query) else 1 for query in queries]
     members, weights = of_topics([query.topic_id for query in queries], topics, heavy)
     parameters = dict(settings.parameters)
     if "k" in METHODS[settings.method].parameters:
         parameters["k"] = settings.k_narrative
-    fused = fuse([hybrid], members, topics, settings.method, settings.depth, weights, settings.norm, parameters)
-    _write_rankings(job, NARRATIVE, fused)
+    return fuse([hybrid], members, topics, settings.method, settings.depth, weights, settings.norm, parameters)
 
 
 def assign_segments(job: Job) -> None:
@@ -317,10 +342,16 @@ def _write_json_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
             out.write(orjson.dumps(record) + b"\n")
 
 
-def _write_rankings(job: Job, name: str, rankings: Rankings) -> None:
+def run_from(job: Job, rankings: Rankings) -> Run:
+    """Rankings of documents as a run, with their ids, and with scores that give their order to every reader."""
     rows, row_of = np.unique(rankings.docs, return_inverse=True)
     docs = names_of(job.store.ids(rows))[row_of]
-    write_run(job.directory / name, Run(job.config.run_id, rankings.query_ids, rankings.offsets, docs, rankings.scores))
+    scores = strictly_decreasing(rankings.scores, rankings.offsets)
+    return Run(job.config.run_id, rankings.query_ids, rankings.offsets, docs, scores)
+
+
+def _write_rankings(job: Job, name: str, rankings: Rankings) -> None:
+    write_run(job.directory / name, run_from(job, rankings))
 
 
 def _read_rankings(job: Job, name: str, ids: list[str]) -> Rankings:

@@ -4,7 +4,6 @@ trec_eval ignores the rank column and sorts by score down in float32, then docum
 that order, and written with scores that strictly decrease in float32: every reader finds the order that was meant.
 """
 
-import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,13 +17,13 @@ from numpy.typing import NDArray
 
 from indexing.errors import UserError
 from indexing.files import written
+from runs.kernels import THREADS
 from runs.names import Names, match, names_of
 from runs.order import best_first
 from runs.render import render, strictly_decreasing
-from runs.scan import QRELS, RUN, Rows, read_rows
+from runs.rows import Rows, read_rows
+from runs.scan import QRELS, RUN
 
-WRITERS = 4
-"""Threads that make the rows of a file; the disk keeps up with no more."""
 PART = 1 << 14
 """Rows that are made at once: few enough for their bytes to stay in the processor's cache until they are written."""
 ROOM = 160
@@ -87,10 +86,9 @@ def write_run(path: Path, run: Run, depth: int | None = None) -> None:
     """Write a run with ranks from 1, in the order given, at most `depth` rows a query; all of it or nothing."""
     if depth is not None:
         run = _cut(run, depth)
-    workers = min(os.cpu_count() or 1, WRITERS)
-    rooms = [np.empty(PART * ROOM, np.uint8) for _ in range(workers + 1)]
+    rooms = [np.empty(PART * ROOM, np.uint8) for _ in range(THREADS + 1)]
     ahead: deque[Future[memoryview]] = deque()
-    with written(path) as out, ThreadPoolExecutor(workers) as pool:
+    with written(path) as out, ThreadPoolExecutor(THREADS) as pool:
         for number, part in enumerate(_parts(run)):
             if number >= len(rooms):
                 out.write(ahead.popleft().result())  # which frees the room that is next
@@ -108,6 +106,17 @@ def read_run(path: Path) -> Run:
     first = _first(rows)
     _refuse(path, rows, first, np.flatnonzero(first != np.arange(len(first))), "occurs more than once")
     return in_trec_eval_order(Run(rows.tag, rows.query_ids, rows.offsets, rows.docs, rows.values))
+
+
+def without_own(run: Run) -> Run:
+    """The run without the document that has its query's id, as BEIR measures queries that are documents."""
+    queries = np.arange(len(run.query_ids))
+    _, found = match(
+        names_of(run.query_ids), np.stack([queries, queries + 1], axis=1), run.docs, bounds_of(run.offsets)
+    )
+    kept = found < 0
+    offsets = np.append(0, np.cumsum(kept))[run.offsets]
+    return Run(run.tag, run.query_ids, offsets, run.docs[kept], run.scores[kept])
 
 
 def in_trec_eval_order(run: Run) -> Run:

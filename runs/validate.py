@@ -18,7 +18,7 @@ from runs.check_run import check_run, is_row
 from runs.fix_answers import fix_answers
 from runs.fix_run import fix_run
 from runs.rag import metadata_of
-from runs.scan import columns_of
+from runs.rows import columns_of
 from runs.tracks import TRACKS, Track
 from runs.violations import Lines, Repair, Violation, read_lines, write_lines
 

@@ -12,7 +12,7 @@ from indexing.build import Index
 from runs import cli
 from tests.conftest import keystone, write_corpus
 
-COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "demo", "doctor")
+COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "tune", "demo", "doctor")
 HEAVY = ("numpy", "torch", "transformers", "pydantic", "yaml", "ranx", "numba", "faiss", "scipy", "orjson", "jnius")
 
 

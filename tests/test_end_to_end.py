@@ -33,7 +33,8 @@ PAPER = [
     "queries.narrative_weight=0",
     "queries.question_weight=1",
     "queries.variants=10",
-    "queries.topic=both",
+    "queries.topic=phrase",
+    "queries.dense_topic=true",
     "queries.facets=clauses",
     "fusion.k_narrative=60",
 ]

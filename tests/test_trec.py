@@ -282,7 +282,7 @@ def test_scores_are_written_exactly_and_short(tmp_path_factory: pytest.TempPathF
         (123456792, "123456790"),
         (-1.5e30, "-1.5e+30"),
         (3.4028235e38, "3.4028235e+38"),
-        (1e-45, "1e-45"),
+        (1e-45, "1.401298e-45"),
     ],
 )
 def test_how_a_score_is_written(tmp_path: Path, score: float, text: str) -> None:
