@@ -8,7 +8,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -151,13 +151,14 @@ def json_lines(path: Path, report: Report = stop) -> Iterator[tuple[int, dict[st
 
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes its name only when the block ends without an error."""
+    """A file to write that takes its name only when the block ends without an error; compressed if its name says so."""
     if path.is_dir():
         raise UserError(f"{path}: is a folder, expected the name of a file to write")
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with beside.open("wb") as file:
-            yield file
+            with _compressing(file, path) as content:
+                yield content
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
@@ -166,6 +167,17 @@ def written(path: Path) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             beside.unlink()
+
+
+def _compressing(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
+    """What writes into a file that `open_binary` will read under the name of `path`."""
+    match path.suffix.lower():
+        case ".gz":
+            return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+        case ".zst":
+            return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+        case _:
+            return nullcontext(file)
 
 
 @contextmanager
@@ -201,6 +213,11 @@ def written_folder(path: Path) -> Iterator[Path]:
             raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
         finally:
             shutil.rmtree(beside, ignore_errors=True)
+
+
+def unicode_name(path: Path | str) -> str:
+    """The name of a file, or of a place in it, as text for files: bytes that are not UTF-8 are U+FFFD."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def sha256(path: Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from indexing.errors import UserError
+from indexing.files import unicode_name
 from indexing.java import java_class, java_error, java_instance
 from indexing.types import Document, Progress, silent
 
@@ -83,4 +84,6 @@ def open_reader(folder: Path) -> Any:
 
 
 def _directory(folder: Path) -> Any:
+    if unicode_name(folder) != str(folder):
+        raise UserError(f"{folder}: expected a path in UTF-8, since Lucene knows no other")
     return java_class("org.apache.lucene.store.FSDirectory").open(java_class("java.nio.file.Paths").get(str(folder)))

@@ -16,6 +16,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.files import unicode_name
 from indexing.types import Document, Progress, Segment, Span, silent
 
 BATCH = 2**13
@@ -39,7 +40,7 @@ def build_store(documents: Iterable[Document], folder: Path, progress: Progress 
     ):
         for document in documents:
             end += out.write(orjson.dumps(_to_record(document)) + b"\n")
-            log.write(orjson.dumps([document.id, document.place, end]) + b"\n")
+            log.write(orjson.dumps([document.id, unicode_name(document.place), end]) + b"\n")
             width = max(width, len(document.id.encode()))
             count += 1
             tick(1)

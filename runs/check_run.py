@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from indexing.types import is_id
+from runs.rows import CONTROL, columns_of
+from runs.scan import RUN
 from runs.tracks import Track
 from runs.violations import Lines, Violation, error, is_utf8, shown, warning
 
@@ -25,7 +28,7 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
         if fault:
             yield fault
             continue
-        topic, second, name, rank, score, tag = line.split()
+        topic, second, name, rank, score, tag = columns_of(line)
         if second != "Q0":
             yield warning(number, "second column", f"second column: expected Q0, found {shown(second)}")
         if topic not in topics:
@@ -33,7 +36,9 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
         if topic != previous and topic in rows:
             yield warning(number, "rows apart", f"topic {shown(topic)}: its rows do not stand together")
         previous = topic
-        if not track.owns(name):
+        if not is_id(name):
+            yield error(number, "document id", f"document id: expected an id without space, found {shown(name)}")
+        elif not track.owns(name):
             foreign.setdefault(name, number)
         first = seen.setdefault((topic, name), number)
         if first != number:
@@ -57,12 +62,17 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
 
 def is_row(line: str) -> bool:
     """Whether a line is one of a run's rows, whatever its columns hold."""
-    return is_utf8(line) and not is_comment(line) and len(line.split()) == 6
+    return is_utf8(line) and not is_comment(line) and not CONTROL.search(line) and len(columns_of(line)) == RUN
+
+
+def is_blank(line: str) -> bool:
+    """Whether a line holds no column."""
+    return not line.strip(" \t")
 
 
 def is_comment(line: str) -> bool:
     """Whether a line is a comment, as some tools write them at the head of a run."""
-    return line.lstrip().startswith("#")
+    return line.lstrip(" \t").startswith("#")
 
 
 def _fault_of(number: int, line: str) -> Violation | None:
@@ -70,11 +80,13 @@ def _fault_of(number: int, line: str) -> Violation | None:
         return None
     if not is_utf8(line):
         return error(number, "not UTF-8", f"not UTF-8: {shown(line)}")
-    if not line.strip():
+    if is_blank(line):
         return warning(number, "blank line", "blank line")
     if is_comment(line):
         return error(number, "comment", "a comment: expected 6 columns, and comments in a file beside")
-    return error(number, "columns", f"expected 6 columns, found {len(line.split())}")
+    if control := CONTROL.search(line):
+        return error(number, "control character", f"holds the control character {control[0]!r}")
+    return error(number, "columns", f"expected {RUN} columns, found {len(columns_of(line))}")
 
 
 def check_ids(foreign: Mapping[str, int]) -> Iterator[Violation]:
@@ -88,7 +100,8 @@ def check_ids(foreign: Mapping[str, int]) -> Iterator[Violation]:
 def usable_score(text: str) -> float | None:
     """The score that a column holds; None where it is none, or not a finite one in float32, as some tools keep it."""
     score = float(text) if _SCORE.fullmatch(text) else math.nan
-    return score if abs(score) <= float(np.finfo(np.float32).max) else None
+    with np.errstate(over="ignore"):
+        return score if np.isfinite(np.float32(score)) else None
 
 
 def _check_score(number: int, topic: str, text: str, last: dict[str, tuple[int, float]]) -> Iterator[Violation]:

@@ -110,6 +110,9 @@ class RunConfig(Model):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        for key, path in {"index": self.index, "topics": self.topics, "out": self.out}.items():
+            if "\0" in str(path):
+                raise ValueError(f"{key}: found {str(path)!r}, expected a path, which has no NUL")
         if self.track not in (*TRACKS, "none"):
             raise ValueError(f"track: found {self.track!r}, expected one of {', '.join(TRACKS)}, none")
         fusion = METHODS[self.fusion.method]
@@ -140,11 +143,11 @@ def read_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
     """The run that a YAML file describes, with `key.key=value` overrides (values in YAML) laid over it."""
     try:
         text = path.read_text(encoding="utf-8")
-        values = yaml.safe_load(text)
+        values = _loaded(text)
         _check_repeated(path, yaml.compose(text))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected keys and values, found {type(values).__name__}")
@@ -155,6 +158,21 @@ def read_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
     except ValidationError as error:
         set_keys = {override.partition("=")[0] for override in overrides or []}
         raise UserError("\n".join(_explain(item, path, set_keys) for item in error.errors())) from error
+
+
+def _loaded(text: str) -> Any:
+    """The value of plain YAML, which can be shown in a message.
+
+    `YAMLError` for aliases, which can make a value without end, and for tags, with which the library's errors are of
+    any kind; `ValueError` for a number that Python does not print.
+    """
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise yaml.YAMLError(f"found an alias or a tag in line {line}, expected plain values")
+    value = yaml.safe_load(text)
+    repr(value)
+    return value
 
 
 def _check_repeated(path: Path, node: yaml.Node | None) -> None:
@@ -175,8 +193,8 @@ def _lay_over(values: dict[str, Any], override: str) -> None:
     if not equals or not all((*parents, last)):
         raise UserError(f"--set {override}: expected KEY=VALUE, such as retrieval.depth=500")
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
+        value = _loaded(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"--set {override}: the value is not YAML") from error
     for parent in parents:
         inner = values.setdefault(parent, {})

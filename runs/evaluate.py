@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.errors import UserError
+from indexing.files import unicode_name
 from runs.measures import DEFAULT, FAMILIES, Measure
 from runs.names import match
 from runs.trec import Qrels, Run, bounds_of, in_trec_eval_order, read_qrels, read_run, run_of, without_own, write_run
@@ -103,7 +104,7 @@ def evaluate_files(
         run = read_run(path)
         if not set(qrels.query_ids) & set(run.query_ids):
             raise UserError(f"{path}: none of its topics is judged in {qrels_path}")
-        evaluations.append(evaluate(str(path), without_own(run) if skip_own else run, qrels, measures))
+        evaluations.append(evaluate(unicode_name(path), without_own(run) if skip_own else run, qrels, measures))
     return evaluations
 
 

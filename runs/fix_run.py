@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runs.check_run import is_comment, is_row, usable_score
+from runs.check_run import is_blank, is_comment, is_row, usable_score
 from runs.render import strictly_decreasing
+from runs.rows import columns_of
 from runs.tracks import Track
-from runs.violations import Lines, Repair, shown
+from runs.violations import Lines, Repair, is_utf8, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +41,14 @@ def fix_run(content: Lines, track: Track, _topics: Mapping[str, str]) -> tuple[l
     previous = ""
     for number, line in content:
         if is_row(line):
-            row = Row(number, tuple(line.split()))
+            row = Row(number, tuple(columns_of(line)))
             topic = row.fields[0]
             if topic != previous and topic in topics:
                 apart.add(topic)
             topics.setdefault(topic, []).append(row)
             previous = topic
-        elif not line.strip() or is_comment(line):
-            repairs.append(Repair(number, "comment dropped" if line.strip() else "blank line dropped"))
+        elif is_blank(line) or (is_comment(line) and is_utf8(line)):
+            repairs.append(Repair(number, "blank line dropped" if is_blank(line) else "comment dropped"))
         else:
             rest.append(line)
     given = dict(content)

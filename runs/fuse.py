@@ -8,7 +8,9 @@ import numpy as np
 from fusion.fuse import fuse
 from fusion.methods import METHODS, impossible
 from indexing.errors import UserError
+from indexing.types import is_id
 from retrieval.types import Rankings, offsets_of
+from runs.render import strictly_decreasing
 from runs.trec import Run, read_run, run_of
 
 Hits = Mapping[str, Sequence[tuple[str, float]]]
@@ -38,7 +40,7 @@ def fuse_files(
         raise UserError(f"--{'set ' if key in (parameters or {}) else ''}{key}: {why}")
     if METHODS[method].several and sum(map(bool, heavy)) < 2:
         raise UserError(f"--method: found {method!r}, which compares runs, with one run; expected two or more")
-    if len(tag.split()) != 1:
+    if not is_id(tag):
         raise UserError(f"--tag: found {tag!r}, expected one word")
     runs = [read_run(path).hits() for path in paths]
     topics = sorted({topic for run in runs for topic in run})
@@ -48,8 +50,11 @@ def fuse_files(
     rankings = [_rankings(path, run, topics, row, ascending) for path, run in zip(paths, runs, strict=True)]
     members = [[(run, topic) for run in range(len(runs))] for topic in range(len(topics))]
     fused = fuse(rankings, members, topics, method, depth, [heavy] * len(topics), norm, parameters)
-    if not np.all(np.abs(fused.scores) <= np.finfo(np.float32).max):
-        raise UserError(f"{method}: a fused score is too large for a run file; name a normalisation with --norm")
+    try:
+        strictly_decreasing(fused.scores, fused.offsets)
+    except ValueError as error:
+        message = f"{method}: a fused score is too large for a run file; name a normalisation with --norm"
+        raise UserError(message) from error
     hits = {
         topic: [(ids[doc], score) for doc, score in zip(fused.of(i), fused.scores_of(i).tolist(), strict=True)]
         for i, topic in enumerate(topics)

@@ -1,9 +1,10 @@
 """The rows of run and qrels files, of any team and in bulk; the first broken line is named.
 
-Columns are separated by spaces and tabs. A line that is blank or begins with `#` is skipped, at any place (ids
-of MS MARCO segments hold `#`, so it opens a comment only there). Lines end with LF or CRLF.
+Columns are separated by spaces and tabs. A line that is blank or whose first column begins with `#` is skipped, at
+any place (ids of MS MARCO segments hold `#`, so it opens a comment only there). Lines end with LF, or CRLF.
 """
 
+import codecs
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +19,8 @@ from runs.kernels import THREADS, in_threads
 from runs.names import Names
 from runs.scan import LF, POWERS, QRELS, RUN, scan
 
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
+"""What no line may hold."""
 PIECE = 1 << 20
 """Bytes that are worth a thread; also more than a line has, as a rule."""
 
@@ -56,10 +59,11 @@ def read_rows(path: Path, columns: int) -> Rows:
     """The rows of a run (`columns` is `RUN`, values are scores) or of judgments (`QRELS`, values are grades).
 
     Raises `UserError` with file and line for a wrong number of columns, a score that is not a finite decimal
-    number, a grade that is not a whole number, a control character, and bytes that are not UTF-8.
+    number, a grade that is not a whole number, a control character, a byte order mark inside the file, and bytes
+    that are not UTF-8.
     """
     data = read_bytes(path)
-    if data[:3].tobytes() == b"\xef\xbb\xbf":
+    if data[:3].tobytes() == codecs.BOM_UTF8:
         data = data[3:]
     if data[-1:].tobytes() != b"\n":
         data = np.append(data, np.uint8(LF))
@@ -69,7 +73,11 @@ def read_rows(path: Path, columns: int) -> Rows:
     broken = next((piece.broken for piece in pieces if piece.broken >= 0), -1)
     if broken >= 0:
         raise UserError(f"{path}:{_line(data, broken)}: {_reason(_line_at(data, broken), columns)}")
-    return _joined(data, pieces)
+    rows = _joined(data, pieces)
+    for query_id, first in zip(rows.query_ids, rows.offsets.tolist(), strict=False):
+        if query_id.startswith("\ufeff"):
+            raise UserError(f"{path}:{rows.line(first)}: holds a byte order mark inside the file")
+    return rows
 
 
 def _cuts(data: NDArray[np.uint8]) -> list[int]:
@@ -148,15 +156,19 @@ def _line_at(data: NDArray[np.uint8], place: int) -> str:
     """The line around a place, without its end."""
     content = data.tobytes()
     line = content[content.rfind(b"\n", 0, place) + 1 : content.index(b"\n", place)]
-    return line.decode().removesuffix("\r")
+    return line.decode().rstrip("\r")
+
+
+def columns_of(line: str) -> list[str]:
+    """The columns of a line: what spaces and tabs part, and no other white space of Unicode."""
+    return re.findall(r"[^ \t]+", line)
 
 
 def _reason(line: str, columns: int) -> str:
     """Why `scan` refused a line."""
-    strange = re.search(r"[\x00-\x08\x0a-\x1f]", line)
-    if strange:
-        return f"holds the control character {strange[0]!r}"
-    fields = re.findall(r"[^ \t]+", line)
+    if control := CONTROL.search(line):
+        return f"holds the control character {control[0]!r}"
+    fields = columns_of(line)
     if columns == RUN:
         if len(fields) < RUN:
             return f"expected {RUN} columns, found {len(fields)}"

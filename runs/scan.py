@@ -30,8 +30,11 @@ def _gap_end(data: NDArray[np.uint8], at: int) -> int:
 
 
 @kernel
-def _at_end(data: NDArray[np.uint8], at: int) -> bool:
-    return bool(data[at] == LF or (data[at] == CR and data[at + 1] == LF))
+def _next_line(data: NDArray[np.uint8], at: int) -> int:
+    """Where the next line begins if this one ends at a place, else -1."""
+    while data[at] == CR:
+        at += 1
+    return at + 1 if data[at] == LF else -1
 
 
 @kernel
@@ -109,14 +112,13 @@ def scan(
     at = first
     while at < last:
         line = at
+        at = _gap_end(data, at)
         if data[at] == HASH:
             while data[at] != LF:
                 at += 1
-            at += 1
-            continue
-        at = _gap_end(data, at)
-        if _at_end(data, at):
-            at += 1 if data[at] == LF else 2
+        following = _next_line(data, at)
+        if following >= 0:
+            at = following
             continue
 
         end, i = at, query
@@ -179,8 +181,9 @@ def scan(
                 at += 1
             if row == 0:
                 tag[0], tag[1] = start, end
-        if not _at_end(data, at):
+        following = _next_line(data, at)
+        if following < 0:
             return row, block, hard, line
         row += 1
-        at += 1 if data[at] == LF else 2
+        at = following
     return row, block, hard, -1

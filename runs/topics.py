@@ -42,6 +42,8 @@ def read_topics(path: Path) -> list[Topic]:
         topic_id = str(topic_id) if type(topic_id) is int else topic_id
         if not isinstance(topic_id, str) or not is_id(topic_id):
             raise UserError(f"{where}: {id_name}: expected an id without space, found {reprlib.repr(topic_id)}")
+        if topic_id.startswith("#"):
+            raise UserError(f"{where}: {id_name}: found {topic_id!r}; what begins with # is a comment in run files")
         if not isinstance(narrative, str) or not narrative.strip():
             raise UserError(f"{where}: {text_name}: expected a narrative, found {reprlib.repr(narrative)}")
         if topic_id in topics:

@@ -18,8 +18,12 @@ from runs.check_run import check_run, is_row
 from runs.fix_answers import fix_answers
 from runs.fix_run import fix_run
 from runs.rag import metadata_of
+from runs.rows import columns_of
 from runs.tracks import TRACKS, Track
 from runs.violations import Lines, Repair, Violation, read_lines, write_lines
+
+MARK = "\ufeff"
+"""The byte order mark; inside a file it tells that files were put one after another."""
 
 
 def validate(path: Path, track: Track, topics: Sequence[Topic]) -> list[Violation]:
@@ -36,12 +40,14 @@ def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[l
     """
     if out.exists() and path.exists() and out.samefile(path):
         raise UserError(f"--fix {out}: is the file to be repaired, which is left as it is; expected another name")
-    content = read_lines(path)
+    marked = read_lines(path)
+    content = [(number, line.lstrip(MARK)) for number, line in marked]
     holds_answers = _holds_answers(path, content)
     mend = fix_answers if holds_answers else fix_run
     lines, repairs = mend(content, track, {topic.id: topic.narrative for topic in topics})
+    repairs += [Repair(number, "byte order mark dropped") for number, line in marked if line.startswith(MARK)]
     write_lines(out, lines)
-    return repairs, _check(read_lines(out), holds_answers, track, topics)
+    return sorted(repairs, key=lambda repair: repair.line), _check(read_lines(out), holds_answers, track, topics)
 
 
 def track_of(path: Path) -> Track:
@@ -51,13 +57,13 @@ def track_of(path: Path) -> Track:
     """
     content = read_lines(path)
     for track in TRACKS.values():
-        if path.name.removesuffix(".gz") in (track.retrieval_file, track.answer_file):
+        if path.name.removesuffix(".gz").removesuffix(".zst") in (track.retrieval_file, track.answer_file):
             return track
     if _holds_answers(path, content):
         record = next(filter(None, (_object(line) for _, line in content)), {})
         fits = {name: _fit(record, track) for name, track in TRACKS.items()}
     else:
-        ids = [line.split()[2] for _, line in content if is_row(line)]
+        ids = [columns_of(line)[2] for _, line in content if is_row(line)]
         fits = {name: float(_are_of(ids, track)) for name, track in TRACKS.items()}
     best = [track for name, track in TRACKS.items() if fits[name] == max(fits.values()) > 0]
     if len({track.answer_file for track in best}) == 1:

@@ -1,6 +1,6 @@
 """What is wrong in a submission file, and how the lines and values of any file are read and shown."""
 
-import gzip
+import codecs
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,23 +54,22 @@ def shown(value: Any) -> str:
 
 
 def read_lines(path: Path) -> Lines:
-    """All lines of a file, plain or gzip, without their ends and without byte order marks."""
+    """All lines of a file (.gz, .zst too), without their ends and without the byte order mark at its beginning."""
     try:
         with open_binary(path) as file:
             data = file.read()
     except (OSError, EOFError, zlib.error) as problem:
         raise UserError(f"{path}: cannot be read: {problem}") from problem
-    found = data.decode("utf-8", "surrogateescape").split("\n")
+    found = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape").split("\n")
     if found[-1] == "":
         found.pop()
-    return [(number, line.removeprefix("\ufeff").removesuffix("\r")) for number, line in enumerate(found, start=1)]
+    return [(number, line.rstrip("\r")) for number, line in enumerate(found, start=1)]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as they were read, compressed where the name ends with .gz; all of it or nothing."""
-    data = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+    """Write lines as they were read; all of it or nothing."""
     with written(path) as out:
-        out.write(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+        out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
 
 
 def is_utf8(line: str) -> bool:

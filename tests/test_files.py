@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.errors import BadRecord, UserError
-from indexing.files import byte_lines, digest, json_lines, lines, open_binary, sha256, written, written_folder
+from indexing.files import (
+    byte_lines,
+    digest,
+    json_lines,
+    lines,
+    open_binary,
+    read_bytes,
+    sha256,
+    written,
+    written_folder,
+)
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 JSON = st.recursive(
@@ -46,6 +56,16 @@ def test_a_written_file_appears_only_when_the_block_ends(tmp_path: Path, old: by
         assert (path.read_bytes() if path.exists() else None) == old
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out.gz", "out.ZST"])
+def test_a_written_file_is_compressed_as_its_name_says(tmp_path: Path, name: str) -> None:
+    for parts in ([], [b"new\n"] * 10_000):
+        with written(tmp_path / name) as file:
+            for part in parts:
+                file.write(part)
+        assert read_bytes(tmp_path / name).tobytes() == b"".join(parts)
+        assert not parts or ((tmp_path / name).stat().st_size < 1000) == (name != "out.txt")
 
 
 @pytest.mark.parametrize("old", [pytest.param(None, id="no file before"), pytest.param(b"old", id="a file before")])

@@ -266,6 +266,18 @@ def test_of_a_whole_answer_file(mended: Mend) -> None:
             ["1: comment dropped", "2: blank line dropped", "3: topic '1': second column rewritten on 1 of its rows"],
             id="comment, blank line, second column",
         ),
+        pytest.param(
+            ["\ufeff\ufeff1 Q0 a 1 2 t", "\ufeff1 Q0 b 2 1 t", "  \t# note"],
+            ["1 Q0 a 1 2 t", "1 Q0 b 2 1 t"],
+            ["1: byte order mark dropped", "2: byte order mark dropped", "3: comment dropped"],
+            id="byte order marks, an indented comment",
+        ),
+        pytest.param(
+            ["1 Q0 a 1 3.4028235e38 t", "1 Q0 b 2 3.4028235e38 t", "1 Q0 c\xa0d 3 1 t"],
+            ["1 Q0 a 1 3.4028235e38 t", "1 Q0 b 2 3.40282326e+38 t", "1 Q0 c\xa0d 3 1 t"],
+            ["2: topic '1': score rewritten on 1 of its rows"],
+            id="the largest float32, an id with a space of another kind",
+        ),
         pytest.param(["1\tQ0\ta\t1\t5e-1\tt"], ["1\tQ0\ta\t1\t5e-1\tt"], [], id="a good row as it is written"),
         pytest.param(
             ["1 Q0 a 1 0.4 t", "1 Q0 b 2 0.5 t"], ["1 Q0 a 1 0.4 t", "1 Q0 b 2 0.5 t"], [], id="ranks against scores"

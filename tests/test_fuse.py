@@ -65,6 +65,7 @@ def test_the_order_of_the_files_does_not_matter(paths: list[Path], method: str) 
         pytest.param({"weights": [1, float("nan"), 1]}, "--weights: found 1,nan,1", id="no number"),
         pytest.param({"method": "isr", "weights": [1, 2, 1]}, "--weights: differ", id="weights that cannot be"),
         pytest.param({"method": "log_isr", "weights": [1, 0, 0]}, "--method: found 'log_isr'", id="one run left"),
+        pytest.param({"tag": "a\x01b"}, "--tag: found 'a\\x01b', expected one word", id="invisible tag"),
         pytest.param({"tag": "two words"}, "--tag: found 'two words', expected one word", id="tag"),
     ],
 )
@@ -79,11 +80,12 @@ def test_what_cannot_be_fused_is_named(paths: list[Path], settings: dict[str, An
     [
         pytest.param("1e39", None, "big.trec: a score is too large for float32", id="read"),
         pytest.param("3e38", "none", "sum: a fused score is too large", id="written"),
+        pytest.param("-1.7014117e38", "none", "sum: a fused score is too large", id="made to decrease"),
     ],
 )
 def test_a_score_beyond_float32_is_an_error(tmp_path: Path, score: str, norm: str | None, message: str) -> None:
     path = tmp_path / "big.trec"
-    path.write_text(f"1 Q0 a 1 {score} x\n")
+    path.write_text(f"1 Q0 a 1 {score} x\n1 Q0 b 1 {score} x\n")
     with pytest.raises(UserError) as caught:
         fuse_files([path, path], "x", "sum", norm=norm)
     assert message in str(caught.value)

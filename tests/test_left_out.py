@@ -125,6 +125,17 @@ def test_a_truncated_file_gives_what_comes_before_its_end(
     assert f"{path}: cannot be read beyond line {len(documents)}: " in str(errors[0])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_names_of_files_need_not_be_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir()
+    (folder / "caf\udce9.txt").write_text("x")
+    assert [document.id for document in stored(folder, tmp_path / "texts")[0]] == ["caf%E9.txt"]
+    (folder / "caf\udce9.jsonl").write_bytes(A + A)
+    _, (error,) = stored(folder / "caf\udce9.jsonl", tmp_path / "records")
+    assert str(error) == f"{folder}/caf\ufffd.jsonl:2: document id 'a' occurs more than once in the corpus"
+
+
 def test_a_line_without_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LONGEST_LINE", 64)
     monkeypatch.setattr(trec, "LONGEST_LINE", 64)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from tests.conftest import SHARED
 
 MATERIAL = SHARED / "trec-rag-material"
 RAG25 = TRACKS["rag25"]
+FLOAT32 = float(np.finfo(np.float32).max)
 AUTHOR = Author("team", "run-1", "A test.")
 SMALL = replace(RAG25, rows=3, references=3, length=replace(RAG25.length, limit=8))
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -54,7 +56,7 @@ def test_a_written_run_is_valid(
     tmp_path_factory: pytest.TempPathFactory, topics: tuple[Topic, ...], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("run") / "run.tsv"
-    scores = st.lists(st.floats(-1e30, 1e30), max_size=6).map(lambda found: sorted(found, reverse=True))
+    scores = st.lists(st.floats(-1e30, FLOAT32), max_size=6).map(lambda found: sorted(found, reverse=True))
     hits = {t.id: [(f"msmarco_v2.1_doc_0_{n}#0_0", s) for n, s in enumerate(data.draw(scores))] for t in topics}
     write_run(path, run_of("run", hits), SMALL.rows)
     assert [v for v in validate(path, SMALL, topics) if v.line] == []

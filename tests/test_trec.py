@@ -47,9 +47,9 @@ def plain_rows(path: Path, columns: int) -> list[tuple[int, list[str]]]:
         raise Broken(f"{path}:{content.count(LF, 0, error.start) + 1}") from None
     found = []
     for number, line in enumerate(text.split("\n"), start=1):
-        if line.startswith("#") or not line.removesuffix("\r").strip(" \t"):
+        line = line.rstrip("\r").strip(" \t")
+        if line.startswith("#") or not line:
             continue
-        line = line.removesuffix("\r").strip(" \t")
         fields = re.split("[ \t]+", line, maxsplit=5 if columns == 6 else 0)
         if any(ord(c) < 32 and c != "\t" for c in line) or len(fields) != columns:
             raise Broken(f"{path}:{number}")
@@ -156,7 +156,9 @@ def test_ten_thousand_files_are_read_or_refused(tmp_path_factory: pytest.TempPat
         ),
         pytest.param("1 Q0 a 1 2 t\n\n \t\n# note\n1 Q0 b 2 1 t\n\n", "t", {"1": "ab"}, id="blank lines and comments"),
         pytest.param("#1 Q0 a 1 2 t\n1 Q0 #b 1 2 t\n", "t", {"1": ["#b"]}, id="a # inside a line is not a comment"),
+        pytest.param("  # note\n1 Q0 a 1 2 t\n\t#1 Q0 b 1 2 t\n", "t", {"1": "a"}, id="indented comments"),
         pytest.param("1\tQ0\ta\t1\t0.5\tt\r\n", "t", {"1": "a"}, id="tabs and CRLF"),
+        pytest.param("1 Q0 a 1 0.5 t\r\r\n\r\r\n1 Q0 b 1 0.4 t\r", "t", {"1": "ab"}, id="CR more than once"),
         pytest.param("\ufeff1 Q0 a 1 0.5 t\n", "t", {"1": "a"}, id="a byte order mark"),
         pytest.param("  1 Q0 a 1 0.5 t  \n", "t", {"1": "a"}, id="spaces around"),
         pytest.param("1 0 a - 0.5 t\n1 1 b . 0.4 t\n1 x c 0 0.3 t", "t", {"1": "abc"}, id="columns 2 and 4 are free"),
@@ -195,7 +197,8 @@ def test_a_run_of_anyone_is_read(tmp_path: Path, content: str, tag: str, hits: d
             "1 Q0 b 2 0.1 tag\r1 Q0 c 3 0.1 tag", r"holds the control character '\\r'", id="lines that end in CR"
         ),
         pytest.param("1 Q0 b\udcff 2 0.1 tag", "not UTF-8: invalid start byte at byte 6 of the line", id="not UTF-8"),
-        pytest.param(" # note", "expected 6 columns, found 2", id="a comment that does not begin the line"),
+        pytest.param("\ufeff1 Q0 b 2 0.1 tag", "holds a byte order mark inside the file", id="files put together"),
+        pytest.param("1\xa0Q0 b 2 0.1 tag", "expected 6 columns, found 5", id="a space of another kind"),
     ],
 )
 def test_a_broken_run_names_its_line(tmp_path: Path, line: str, message: str) -> None:

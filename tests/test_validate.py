@@ -157,6 +157,12 @@ def test_a_missing_answer_is_an_error_of_the_file(tmp_path: Path) -> None:
     [
         (["1 Q0 a 1 0.5"], 1, "error", "expected 6 columns, found 5"),
         (["# a comment of 6 words"], 1, "error", "a comment"),
+        (["  # a comment of 6"], 1, "error", "a comment"),
+        (["1 Q0 a 1\xa00.5 t"], 1, "error", "expected 6 columns, found 5"),
+        (["\xa0"], 1, "error", "expected 6 columns, found 1"),
+        (["1 Q0 a\x0b 1 0.5 t"], 1, "error", "holds the control character '\\x0b'"),
+        (["1 Q0 a\u200b 1 0.5 t"], 1, "error", "document id: expected an id without space, found 'a\\u200b'"),
+        (["1 Q0 a 1 0.5 t", "\ufeff1 Q0 b 2 0.4 t"], 2, "error", "topic '\\ufeff1' is not in the topics file"),
         ([""], 1, "warning", "blank line"),
         (["9 Q0 a 1 0.5 t"], 1, "error", "topic '9' is not in the topics file"),
         (["1 Q0 a 1 0.5 t", "1 Q0 a 2 0.4 t"], 2, "error", "'a' is already listed for topic '1' on line 1"),
@@ -213,6 +219,7 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
     [
         pytest.param("r_output_trec_rag_2024.tsv", "", "rag24", id="the name of a run"),
         pytest.param("rag_output_trec_rag_2026.jsonl.gz", "", "rag26", id="the name of an answer file"),
+        pytest.param("rag_output_trec_rag_2026.jsonl.zst", "", "rag26", id="the name of a packed one"),
         pytest.param("x.jsonl", json.dumps(valid("rag24")), "rag24", id="keys in the answer itself"),
         pytest.param("x.jsonl", json.dumps(valid("rag25")), "rag25", id="the keys of 2025"),
         pytest.param("x.jsonl", changed(metadata__type=None), "rag25", id="the ids of 2025"),

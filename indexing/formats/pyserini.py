@@ -39,8 +39,8 @@ def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Documen
 
 def index_folder(path: Path) -> Path:
     """The folder of an index, downloaded by Pyserini if need be. `UserError` if there is no such index."""
-    name = index_name(path) or ""
-    if Path(name).is_dir():
+    name = os.fspath(path).removeprefix(PREFIX)
+    if name and Path(name).is_dir():
         return Path(name)
     from indexing.java import java_class
 
