@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 from indexing.errors import UserError
 from runs.measures import DEFAULT, FAMILIES, Measure
 from runs.names import match
-from runs.trec import Qrels, Run, bounds_of, in_trec_eval_order, read_qrels, read_run, run_of, without_own, write_run
+from runs.trec import (
+    Qrels,
+    Run,
+    bounds_of,
+    in_trec_eval_order,
+    read_qrels,
+    read_run,
+    run_of,
+    without_own,
+    write_run,
+)
 
 
 @dataclass(frozen=True, slots=True)
