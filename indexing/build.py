@@ -1,30 +1,41 @@
-"""From a corpus to an index folder: `store/`, `lucene/`, `dense.faiss` and `index.json`, whole or not at all."""
+"""From a corpus to an index folder: `store/`, `lucene/`, `dense.faiss` and `index.json`, whole or not at all.
 
-from dataclasses import dataclass
+A build that was stopped, at whatever moment, goes on where it was when it is asked for again.
+"""
+
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
 
 from indexing.corpora import corpus_files, guess_format, read_corpus, relative_name
-from indexing.embed import embedder
+from indexing.embed import MINILM, Embedding, embedder
 from indexing.errors import UserError
-from indexing.files import digest, sha256, written_folder
+from indexing.files import digest, sha256, written
+from indexing.partial import partial_folder, stage
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Progress, silent
 
-FORMAT = 2
+FORMAT = 3
 """Raised when the layout of an index folder changes."""
+
+PARTS = ("store", "lucene", "dense.faiss", "index.json")
+"""What an index folder holds when it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index folder: its parts and its key, which changes with the corpus, the settings and the layout."""
+    """An index folder: its parts and its key, which changes with the corpus, the settings and the layout.
+
+    `cut` of the documents were longer than the embedding model's window; their vectors stand for their beginning.
+    """
 
     folder: Path
     key: str
-    embedding: str | None
+    embedding: Embedding | None
     documents: int
+    cut: int
 
     @property
     def store(self) -> Path:
@@ -48,7 +59,8 @@ def open_index(folder: Path) -> Index:
         found = orjson.loads((folder / "index.json").read_bytes())
         if found["format"] != FORMAT:
             raise UserError(f"{folder}: index format {found['format']}, expected {FORMAT}: build it again")
-        return Index(folder, found["key"], found["embedding"], found["documents"])
+        embedding = Embedding(**found["embedding"]) if found["embedding"] else None
+        return Index(folder, found["key"], embedding, found["documents"], found["cut"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
 
@@ -59,36 +71,60 @@ def build_index(
     *,
     format: str | None = None,
     segments: Path | None = None,
-    embedding: str | None = "all-MiniLM-L6-v2",
+    embedding: Embedding | None = MINILM,
+    faiss: str = "Flat",
     threads: int = 1,
     progress: Progress = silent,
 ) -> tuple[Index, bool]:
-    """Index a corpus; returns the index and whether it had to be built.
+    """Index a corpus; returns the index and whether it had to be built. `faiss` is FAISS's factory string.
 
     A folder that already holds this very index is left as it is; one that holds anything else is refused.
     """
     format = format or guess_format(corpus)
     with progress("Reading files", None):
         inputs = [_corpus_key(path) for path in (corpus, segments) if path]
-    key = digest([FORMAT, format, embedding, inputs])
+    model = asdict(embedding) if embedding else None
+    key = digest([FORMAT, format, model, faiss if embedding else None, inputs])
     if out.exists():
         existing = open_index(out)
         if existing.key != key:
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         return existing, False
-    with written_folder(out) as folder:
-        documents = build_store(map(segmented, read_corpus(corpus, format, segments)), folder / "store", progress)
-        store = DocumentStore(folder / "store")
-        from indexing.lucene import build_lucene
-
-        build_lucene(store, folder / "lucene", progress)
-        if embedding:
-            from indexing.dense import build_dense
-
-            build_dense(store, embedder(embedding), folder / "dense.faiss", threads, progress)
-        meta = {"format": FORMAT, "key": key, "embedding": embedding, "documents": documents, "corpus": corpus.name}
-        (folder / "index.json").write_bytes(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
+    with partial_folder(out, key, PARTS) as folder:
+        if not (folder / "index.json").exists():
+            documents = stage(
+                folder,
+                "store",
+                lambda path: build_store(map(segmented, read_corpus(corpus, format, segments)), path, progress),
+            )
+            store = DocumentStore(folder / "store")
+            stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
+            cut = 0
+            if embedding:
+                cut = _build_dense(store, embedding, faiss, folder, threads, progress)
+            meta = {"format": FORMAT, "key": key, "embedding": model, "documents": documents, "cut": cut}
+            with written(folder / "index.json") as file:
+                file.write(orjson.dumps({**meta, "faiss": faiss, "corpus": corpus.name}, option=orjson.OPT_INDENT_2))
     return open_index(out), True
+
+
+def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
+    from indexing.lucene import build_lucene
+
+    build_lucene(store, path, progress)
+
+
+def _build_dense(
+    store: DocumentStore, embedding: Embedding, faiss: str, folder: Path, threads: int, progress: Progress
+) -> int:
+    """Embed all documents, in shards, and put them into a FAISS index; returns how many had to be cut."""
+    from indexing.dense import build_dense, new_index
+    from indexing.vectors import embed_store
+
+    new_index(embedder(embedding).dimension, faiss)  # a wrong factory string is known before the long work
+    shards = embed_store(store, embedding, folder / "vectors", threads, progress)
+    stage(folder, "dense.faiss", lambda path: build_dense(shards, faiss, path, progress))
+    return shards.cut
 
 
 def _corpus_key(path: Path) -> list[list[str]]:

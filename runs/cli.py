@@ -36,20 +36,42 @@ def index(
     format: Annotated[str | None, typer.Option(help="jsonl, segments or folder.", show_default="guessed")] = None,
     segments: Annotated[Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents.")] = None,
     dense: Annotated[bool, typer.Option(help="Embed the documents for dense search.")] = True,
+    embedding: Annotated[str, typer.Option(help="The embedding model.")] = "all-MiniLM-L6-v2",
+    embedding_url: Annotated[
+        str | None, typer.Option(help="Its OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
+    ] = None,
+    embedding_window: Annotated[
+        int | None, typer.Option(min=1, help="Tokens that it takes.", show_default="asked of the endpoint")
+    ] = None,
+    query_prefix: Annotated[str, typer.Option(help="Put before what is asked, as the model wants it.")] = "",
+    passage_prefix: Annotated[str, typer.Option(help="Put before what is searched.")] = "",
+    faiss: Annotated[str, typer.Option(help="The FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Index a corpus: document store, BM25 index, embeddings.
+    """Index a corpus: document store, BM25 index, embeddings. Stopped at any moment, the same command goes on.
 
     Example: keystone index corpus.jsonl.gz --out index
     """
     from indexing.build import build_index
+    from indexing.embed import Embedding
     from runs.screen import progress_bars
 
-    embedding = "all-MiniLM-L6-v2" if dense else None
+    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix) if dense else None
     with progress_bars(quiet) as progress:
         made, built = build_index(
-            corpus, out, format=format, segments=segments, embedding=embedding, threads=threads, progress=progress
+            corpus,
+            out,
+            format=format,
+            segments=segments,
+            embedding=model,
+            faiss=faiss,
+            threads=threads,
+            progress=progress,
+        )
+    if made.cut:
+        typer.echo(
+            f"{made.folder}: {made.cut} documents were longer than the model's window: embedded by their beginning"
         )
     typer.echo(f"{made.folder}: {made.documents} documents{'' if built else ', already indexed'}")
 

@@ -22,7 +22,7 @@ from generation.rules.answer import answer, gather
 from generation.rules.understand import understand
 from generation.types import Answer, Evidence, Sentence, Understanding
 from indexing.build import Index, open_index
-from indexing.embed import embedder
+from indexing.embed import Embedding, embed_passages, embed_queries
 from indexing.errors import UserError
 from indexing.files import json_lines, locked, sha256, written
 from indexing.segment_vectors import segment_vectors
@@ -132,10 +132,11 @@ def stages(job: Job) -> list[Stage]:
 
 def describe(job: Job) -> dict[str, Any]:
     """What the manifest says besides its artifacts: what was used, and who did the understanding and writing."""
-    packages = ("keystone-rag", "pyserini", "torch", "transformers", "numpy")
+    packages = ("keystone-rag", "pyserini", "torch", "tokenizers", "numpy")
+    embedding = asdict(job.index.embedding) if job.index.embedding else None
     return {
         "run_id": job.config.run_id,
-        "index": {"key": job.index.key, "documents": job.index.documents, "embedding": job.index.embedding},
+        "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding},
         "topics": {"sha256": sha256(job.config.topics), "number": len(job.topics)},
         "methods": {
             "queries": job.config.queries.method,
@@ -183,7 +184,9 @@ def search(job: Job) -> None:
     """Stage `search`: every query to every system, in one batch and in parallel."""
     settings, queries = job.config.retrieval, read_queries(job)
     feedback = None if settings.feedback == "none" else settings.feedback
-    found = search_all(job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback)
+    found = search_all(
+        job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback, settings.faiss
+    )
     for system, rankings in found.items():
         _write_rankings(job, f"{system}.trec", rankings)
 
@@ -214,7 +217,7 @@ def assign_segments(job: Job) -> None:
     """Stage `segments`: each document of the ranking stands for its segment closest to the narrative."""
     ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics]).top(job.track.rows)
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
-    narratives = _model(job).embed([topic.narrative for topic in job.topics], job.threads)
+    narratives = embed_queries(_embedding(job), [topic.narrative for topic in job.topics], job.threads)
     hits = {}
     for i, topic in enumerate(job.topics):
         documents = job.store.get(ranking.of(i))
@@ -226,7 +229,7 @@ def assign_segments(job: Job) -> None:
 
 def write_answers(job: Job) -> None:
     """Stage `answers`: an extractive answer to each narrative from the first documents of its ranking."""
-    settings, model = job.config.answer, _model(job)
+    settings, embedding = job.config.answer, _embedding(job)
     ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics]).top(settings.documents)
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
     queries = read_queries(job)
@@ -236,12 +239,13 @@ def write_answers(job: Job) -> None:
         for i, topic in enumerate(job.topics):
             own = [query for query in queries if query.topic_id == topic.id]
             own = [query for query in own if not is_whole(query)] or own
-            asked = model.embed([query.dense_text for query in own], job.threads)
+            asked = embed_queries(embedding, [query.dense_text for query in own], job.threads)
             documents = job.store.get(ranking.of(i))
             segments = [vectors[row] for row in ranking.of(i).tolist()]
             spans = gather(documents, segments, asked)
             text_of = {document.id: document.text for document in documents}
-            said = model.embed([text_of[span.doc_id][span.start : span.end] for span in spans], job.threads)
+            sentences = [text_of[span.doc_id][span.start : span.end] for span in spans]
+            said = embed_passages(embedding, sentences, job.threads)
             made, used = answer(topic.id, own, asked, documents, segments, spans, said, settings.words)
             answers.append(made)
             evidence += used
@@ -260,8 +264,9 @@ def write_submission(job: Job) -> None:
     write_rag(path, job.topics, answers, job.track, job.config.team_id, job.config.run_id)
 
 
-def _model(job: Job) -> Any:
-    return embedder(str(job.index.embedding))
+def _embedding(job: Job) -> Embedding:
+    assert job.index.embedding is not None  # `run` has looked
+    return job.index.embedding
 
 
 def _plain(model: Any) -> Any:
