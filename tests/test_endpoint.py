@@ -16,7 +16,7 @@ from indexing.errors import UserError
 from indexing.minilm import MiniLM
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query
-from tests.conftest import CORPUS, write_corpus
+from tests.conftest import CORPUS, keystone, write_corpus
 from tests.endpoint import Fault, half, letters, more_than, serving, slow, status, torn, unhurried, wrong
 
 TEXTS = [text for _, text in CORPUS.values()] * 11  # four requests
@@ -230,6 +230,27 @@ def test_the_local_model_behind_an_endpoint_gives_its_own_vectors() -> None:
     with serving(model=local.embed) as server:
         found = Endpoint("letters", server.url).embed(texts)
     assert np.abs(found - local.embed(texts)).max() <= GRID
+
+
+def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with serving() as server:
+        options = [
+            "--embedding",
+            "letters",
+            "--embedding-url",
+            server.url,
+            "--embedding-window",
+            "40",
+            "--faiss",
+            "HNSW8",
+        ]
+        shown = keystone("index", corpus, "--out", tmp_path / "index", *options, OPENAI_API_KEY="")
+    assert shown.returncode == 0, shown.stderr
+    longer = sum(len(f"{title}\n{text}") > 160 for title, text in CORPUS.values())
+    assert f"{longer} documents were longer than the model's window" in shown.stdout
+    assert server.keys == {"Bearer none"}
+    assert open_index(tmp_path / "index").embedding == Embedding("letters", server.url, 40)
 
 
 @given(st.text(min_size=101, max_size=2000), st.integers(0, 10**6), st.integers(0, 10**6))
