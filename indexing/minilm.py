@@ -45,7 +45,7 @@ class MiniLM:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(TOKENS)
-        self._weights = _joined(load_file(folder / "model.safetensors"))
+        self._weights = _arranged(load_file(folder / "model.safetensors"))
 
     def embed(
         self,
@@ -91,7 +91,7 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
     ids = torch.tensor(batch).repeat(-(-ROWS // (texts * length)), 1)
 
     def linear(name: str, rows: Any) -> Any:
-        return functional.linear(rows, weights[f"{name}.weight"], weights[f"{name}.bias"])
+        return torch.addmm(weights[f"{name}.bias"], rows, weights[f"{name}.weight"])
 
     def norm(name: str, rows: Any) -> Any:
         return functional.layer_norm(rows, rows.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
@@ -113,16 +113,23 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
     return means
 
 
-def _joined(weights: dict[str, Any]) -> dict[str, Any]:
-    """The weights with query, key and value of each layer as one matrix, positions and token type as one table."""
+def _arranged(weights: dict[str, Any]) -> dict[str, Any]:
+    """The weights as the encoder uses them.
+
+    Query, key and value of a layer are one matrix, positions and token type one table. Matrices stand transposed,
+    input by output, which is what products with few rows are fastest with.
+    """
     import torch
 
-    joined = dict(weights)
+    found = dict(weights)
     for name in weights:
         before, query, kind = name.partition("attention.self.query.")
         if query:
             parts = [weights[f"{before}attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
-            joined[f"{before}joined.{kind}"] = torch.cat(parts)
+            found[f"{before}joined.{kind}"] = torch.cat(parts)
+    for name, tensor in found.items():
+        if name.startswith("encoder.") and tensor.dim() == 2:
+            found[name] = tensor.t().contiguous()
     places = weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
-    joined["embeddings.places"] = places
-    return joined
+    found["embeddings.places"] = places
+    return found
