@@ -39,7 +39,7 @@ def _search() -> Row:
             "ours": lambda: search_dense(index, names, queries, DEPTH),
             "peer": lambda: index.search(queries, DEPTH),
         },
-        repeats=9,
+        repeats=15,
         cpu=True,
     )
     name = f"dense search, {VECTORS:,} vectors, {QUERIES} queries, top {DEPTH}: beside bare FAISS"

@@ -1,7 +1,7 @@
 """Reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009), in the two stages of the paper.
 
 Stage 1 (Keystone-Docs RAG, section 2.3.1) fuses the systems of one query, stage 2 (2.3.2) the queries of one
-narrative; both are the same sum over rankings of 1 / (k + rank), ranks from 1, an absent document adding 0.
+narrative; both are the same sum over rankings of weight / (k + rank), ranks from 1, an absent document adding 0.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,50 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from fusion.lists import Members, lay_out, of_topics
 from retrieval.types import Rankings, offsets_of
 
 K = 60
+DIGIT = 11
+"""Bits of a radix digit."""
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _order(
+    sums: NDArray[np.float64], found: NDArray[np.int32], order: NDArray[np.int32], spare: NDArray[np.int32]
+) -> None:
+    """Fill `order` with the positions of `sums` (not negative, one or more) by sum down, then `found` up.
+
+    Such floats are in the order of their bits. Two radix passes over the 22 highest bits that differ leave next
+    to nothing to the insertion sort, which makes the order exact.
+    """
+    bits = sums.view(np.int64)
+    high = bits.max()
+    span, shift = high - bits.min(), 0
+    while span >> shift >= 1 << 2 * DIGIT:
+        shift += 1
+    order[:] = np.arange(len(sums))
+    source, target = order, spare
+    for digit in range(2):
+        down = shift + digit * DIGIT
+        starts = np.zeros((1 << DIGIT) + 1, dtype=np.int64)
+        for j in range(len(sums)):
+            starts[(((high - bits[j]) >> down) & ((1 << DIGIT) - 1)) + 1] += 1
+        starts = np.cumsum(starts)
+        for i in range(len(sums)):
+            value = ((high - bits[source[i]]) >> down) & ((1 << DIGIT) - 1)
+            target[starts[value]] = source[i]
+            starts[value] += 1
+        source, target = target, source
+    for i in range(1, len(sums)):
+        j, p = order[i], i
+        while p > 0:
+            before = order[p - 1]
+            if sums[before] > sums[j] or (sums[before] == sums[j] and found[before] < found[j]):
+                break
+            order[p] = before
+            p -= 1
+        order[p] = j
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
@@ -20,68 +61,91 @@ def _fuse(
     docs: NDArray[np.int32],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
+    weights: NDArray[np.float64],
     groups: NDArray[np.int64],
     k: float,
     depth: int,
-    size: int,
     out_docs: NDArray[np.int32],
     out_scores: NDArray[np.float64],
     out_counts: NDArray[np.int64],
 ) -> int:
-    """Fuse lists `groups[g]:groups[g + 1]` for each g; `size` is above every document number.
+    """Fuse the lists `groups[g]:groups[g + 1]` of each group g; returns how many rows were written.
 
-    Ranks are visited from the top across all lists of a group, so a document's terms are added in the order of
-    their ranks and the sum does not depend on the order of the lists.
+    Ranks are visited from the top across all lists of a group, and lists come by weight, so that a document's
+    terms are added in an order that does not depend on that of the lists. The sums of a group are in a hash table
+    with room for four times its rows: it fits the cache, however large the numbers of the documents.
     """
-    sums = np.zeros(size)
-    seen = np.empty(size, dtype=np.int32)
+    most = 0
+    for g in range(len(groups) - 1):
+        own = slice(groups[g], groups[g + 1])
+        most = max(most, (ends[own] - starts[own]).sum())
+    sums, found = np.empty(most), np.empty(most, np.int32)
+    order, spare = np.empty(most, np.int32), np.empty(most, np.int32)
+    table = np.empty(8 * most + 2, np.int32)
     written = 0
     for g in range(len(groups) - 1):
-        count = 0
-        longest = 0
+        rows = longest = 0
         for i in range(groups[g], groups[g + 1]):
+            rows += ends[i] - starts[i]
             longest = max(longest, ends[i] - starts[i])
+        bits = 1
+        while 1 << bits < 4 * rows:
+            bits += 1
+        table[: 1 << bits] = -1
+        count = 0
         for rank in range(longest):
-            term = 1.0 / (k + rank + 1)
             for i in range(groups[g], groups[g + 1]):
                 if starts[i] + rank < ends[i]:
                     doc = docs[starts[i] + rank]
-                    if sums[doc] == 0.0:
-                        seen[count] = doc
+                    term = weights[i] / (k + rank + 1)
+                    # Fibonacci hashing: the high bits of a product with 2 ** 64 over the golden ratio.
+                    slot = np.int64((np.uint64(doc) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+                    while table[slot] >= 0 and found[table[slot]] != doc:
+                        slot = (slot + 1) & ((1 << bits) - 1)
+                    if table[slot] < 0:
+                        table[slot] = count
+                        found[count], sums[count] = doc, term
                         count += 1
-                    sums[doc] += term
-        found = np.sort(seen[:count])
-        order = np.argsort(-sums[found], kind="mergesort")
-        kept = min(count, depth)
-        for j in range(kept):
-            doc = found[order[j]]
-            out_docs[written] = doc
-            out_scores[written] = sums[doc]
+                    else:
+                        sums[table[slot]] += term
+        if count:
+            _order(sums[:count], found[:count], order[:count], spare[:count])
+        out_counts[g] = min(count, depth)
+        for j in range(out_counts[g]):
+            out_docs[written], out_scores[written] = found[order[j]], sums[order[j]]
             written += 1
-        for j in range(count):
-            sums[found[j]] = 0.0
-        out_counts[g] = kept
     return written
 
 
 def fuse_groups(
-    rankings: Sequence[Rankings], members: Sequence[Sequence[tuple[int, int]]], ids: Sequence[str], k: float, depth: int
+    rankings: Sequence[Rankings],
+    members: Members,
+    ids: Sequence[str],
+    k: float,
+    depth: int,
+    weights: Sequence[Sequence[float]] | None = None,
 ) -> Rankings:
     """Fuse, for each new id, its members (which of `rankings`, which query of it) by RRF; keep the top `depth`.
 
-    Scores are float64; ties are broken by document id. The result does not depend on the order of the members.
+    `weights`, beside `members`, are 1 where not given; a list of weight 0 is left out, and `ValueError` is raised
+    for one that is negative or not finite. Scores are float64; ties are broken by document id. The result is the
+    same to the last bit for any order of the members.
     """
-    shift = np.cumsum([0] + [len(r.docs) for r in rankings])
-    flat = [(shift[r] + rankings[r].offsets[q], shift[r] + rankings[r].offsets[q + 1]) for m in members for r, q in m]
-    bounds = np.array(flat, dtype=np.int64).reshape(-1, 2)
-    docs = np.concatenate([r.docs for r in rankings]) if rankings else np.empty(0, np.int32)
-    total = int((bounds[:, 1] - bounds[:, 0]).sum())
+    lists = lay_out(rankings, members, weights)
+    total = int(lists.lengths.sum())
     out_docs, out_scores = np.empty(total, np.int32), np.empty(total, np.float64)
     counts = np.zeros(len(members), dtype=np.int64)
-    size = int(docs.max()) + 1 if len(docs) else 0
-    groups = offsets_of([len(m) for m in members])
     written = _fuse(
-        docs, bounds[:, 0].copy(), bounds[:, 1].copy(), groups, k, depth, size, out_docs, out_scores, counts
+        lists.docs,
+        lists.starts,
+        lists.ends,
+        lists.weights,
+        lists.groups,
+        float(k),
+        depth,
+        out_docs,
+        out_scores,
+        counts,
     )
     return Rankings(tuple(ids), offsets_of(counts), out_docs[:written], out_scores[:written])
 
@@ -99,13 +163,11 @@ def fuse_queries(
     topics: Sequence[str],
     k: float = K,
     depth: int = 100,
-    weights: Sequence[int] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> Rankings:
     """Stage 2: one ranking a topic from the rankings of its queries; `topic_of[i]` is the topic of query i.
 
-    Query i counts `weights[i]` times, once where no weights are given.
+    `weights[i]` is that of query i, 1 where no weights are given.
     """
-    own: dict[str, list[tuple[int, int]]] = {topic: [] for topic in topics}
-    for query, topic in enumerate(topic_of):
-        own[topic] += [(0, query)] * (weights[query] if weights is not None else 1)
-    return fuse_groups([hybrid], list(own.values()), topics, k, depth)
+    members, own = of_topics(topic_of, topics, weights)
+    return fuse_groups([hybrid], members, topics, k, depth, own)

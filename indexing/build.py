@@ -3,15 +3,17 @@
 A build that was stopped, at whatever moment, goes on where it was when it is asked for again.
 """
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from indexing.corpora import corpus_files, guess_format, read_corpus, relative_name
+from indexing.corpora import corpus_key, guess_format, read_corpus
 from indexing.embed import MINILM, Embedding, embedder
-from indexing.errors import UserError
-from indexing.files import digest, sha256, written
+from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.files import digest, written
 from indexing.partial import partial_folder, stage
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
@@ -28,13 +30,15 @@ PARTS = ("store", "lucene", "dense.faiss", "index.json")
 class Index:
     """An index folder: its parts and its key, which changes with the corpus, the settings and the layout.
 
-    `cut` of the documents were longer than the embedding model's window; their vectors stand for their beginning.
+    `left_out` counts the records of the corpus that are no documents, by kind. `cut` of the documents were longer
+    than the embedding model's window; their vectors stand for their beginning.
     """
 
     folder: Path
     key: str
     embedding: Embedding | None
     documents: int
+    left_out: dict[str, int]
     cut: int
 
     @property
@@ -60,7 +64,7 @@ def open_index(folder: Path) -> Index:
         if found["format"] != FORMAT:
             raise UserError(f"{folder}: index format {found['format']}, expected {FORMAT}: build it again")
         embedding = Embedding(**found["embedding"]) if found["embedding"] else None
-        return Index(folder, found["key"], embedding, found["documents"], found["cut"])
+        return Index(folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
 
@@ -75,14 +79,18 @@ def build_index(
     faiss: str = "Flat",
     threads: int = 1,
     progress: Progress = silent,
+    report: Report = stop,
 ) -> tuple[Index, bool]:
-    """Index a corpus; returns the index and whether it had to be built. `faiss` is FAISS's factory string.
+    """Index a corpus; returns the index and whether it had to be built.
+
+    Bad records go to `report`, once: a build that goes on with what was read before tells only their number.
+    `faiss` is FAISS's factory string.
 
     A folder that already holds this very index is left as it is; one that holds anything else is refused.
     """
     format = format or guess_format(corpus)
     with progress("Reading files", None):
-        inputs = [_corpus_key(path) for path in (corpus, segments) if path]
+        inputs = [corpus_key(corpus, format), *([corpus_key(segments, "segments")] if segments else [])]
     model = asdict(embedding) if embedding else None
     key = digest([FORMAT, format, model, faiss if embedding else None, inputs])
     if out.exists():
@@ -92,20 +100,29 @@ def build_index(
         return existing, False
     with partial_folder(out, key, PARTS) as folder:
         if not (folder / "index.json").exists():
-            documents = stage(
-                folder,
-                "store",
-                lambda path: build_store(map(segmented, read_corpus(corpus, format, segments)), path, progress),
-            )
+            read = stage(folder, "store", lambda path: _build_store(corpus, format, segments, path, progress, report))
             store = DocumentStore(folder / "store")
             stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
-            cut = 0
-            if embedding:
-                cut = _build_dense(store, embedding, faiss, folder, threads, progress)
-            meta = {"format": FORMAT, "key": key, "embedding": model, "documents": documents, "cut": cut}
+            cut = _build_dense(store, embedding, faiss, folder, threads, progress) if embedding else 0
+            meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
+            meta |= {**read, "cut": cut, "corpus": corpus.name}
             with written(folder / "index.json") as file:
-                file.write(orjson.dumps({**meta, "faiss": faiss, "corpus": corpus.name}, option=orjson.OPT_INDENT_2))
+                file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
     return open_index(out), True
+
+
+def _build_store(
+    corpus: Path, format: str, segments: Path | None, path: Path, progress: Progress, report: Report
+) -> dict[str, Any]:
+    left_out: Counter[str] = Counter()
+
+    def counted(error: BadRecord) -> None:
+        left_out[error.kind] += 1
+        report(error)
+
+    found = map(segmented, read_corpus(corpus, format, segments, counted))
+    documents = build_store(found, path, progress, counted)
+    return {"documents": documents, "left_out": dict(left_out)}
 
 
 def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
@@ -125,7 +142,3 @@ def _build_dense(
     shards = embed_store(store, embedding, folder / "vectors", threads, progress)
     stage(folder, "dense.faiss", lambda path: build_dense(shards, faiss, path, progress))
     return shards.cut
-
-
-def _corpus_key(path: Path) -> list[list[str]]:
-    return [[relative_name(file, path), sha256(file)] for file in corpus_files(path)]

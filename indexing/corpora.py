@@ -1,151 +1,153 @@
-"""Readers of corpora: JSONL (BEIR, plain, MS MARCO V2.1 documents or segments) and folders of text files."""
+"""Corpora: the table of formats, which files of a folder they read, and how a format is guessed.
+
+docs/corpora.md says for every irregularity of a corpus what becomes of it.
+"""
 
 import itertools
 import os
 import re
+import reprlib
+import stat
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-from indexing.errors import UserError
-from indexing.files import json_lines, open_binary
-from indexing.html_text import read_html
+import orjson
+
+from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.files import COMPRESSIONS, byte_lines, sha256
+from indexing.formats import ir_datasets, jsonl, pyserini, text, trec, wikitext
 from indexing.types import Document, Segment, Span, is_id
 
-ID_KEYS = ("docid", "_id", "id", "doc_id")
-TEXT_KEYS = ("text", "contents", "body")
-JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".json.gz")
-TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
 
-_MARKDOWN_HEADING = re.compile(r"^#{1,6} +(\S.*)$", re.MULTILINE)
-_CLOSING_HASHES = re.compile(r"\s#+\s*$")
-MINIMUM_OVERLAP = 10
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a corpus is read: the reader of one file, and the names of a folder's files, compressed ones too."""
 
-Spans = dict[str, list[tuple[str, int, int]]]
-"""Official segments by document: (segment id, start, end)."""
+    read: Callable[[Path, str, Report], Iterator[Document]]
+    names: re.Pattern[str]
 
 
-def read_corpus(path: Path, format: str | None = None, segments: Path | None = None) -> Iterator[Document]:
-    """The documents of a corpus in the order of its files.
+_JSONL = re.compile(r".*\.(jsonl|ndjson|json)")
+_TEXT = re.compile(rf".*({'|'.join(map(re.escape, text.SUFFIXES))})")
 
-    `format` is a name of `READERS`, guessed where None. `segments` names a file of MS MARCO V2.1 segments
-    that cuts the documents of `path`. Raises `UserError` with file and line for what cannot be read.
+FORMATS = {
+    "folder": Format(text.read, _TEXT),
+    "ir_datasets": Format(ir_datasets.read, re.compile("")),
+    "jsonl": Format(jsonl.read_documents, _JSONL),
+    "pyserini": Format(pyserini.read, re.compile("")),
+    "segments": Format(jsonl.read_segments, _JSONL),
+    "trec": Format(trec.read, re.compile(r"(?!read|\.).*(?<!\.dtd)")),
+    "wikitext": Format(wikitext.read, re.compile(r".*\.(tokens|raw|txt)")),
+}
+"""The corpus formats by name. The folders of TREC's disks hold `readme`, `readchg` and DTDs beside the documents."""
+
+LOOKED_AT = 100
+"""Files of a folder, and lines of a file, that are looked at to guess a format."""
+
+
+def read_corpus(
+    path: Path, format: str | None = None, segments: Path | None = None, report: Report = stop
+) -> Iterator[Document]:
+    """The documents of a corpus, one at a time, in the order of its files.
+
+    `path` is a file, a folder, `ir_datasets:ID` or `pyserini:NAME`; `format` is a name of `FORMATS`, guessed where
+    None. `segments` names a file of MS MARCO V2.1 segments that cuts the documents of `path`; its offsets are held
+    in memory.
+    A record that is no document, with file and line, goes to `report`. `UserError` for a corpus without documents.
+    Ids satisfy `is_id` and can repeat; all text is Unicode.
     """
-    if format is not None and format not in READERS:
-        raise UserError(f"corpus format: found {format!r}, expected one of {', '.join(sorted(READERS))}")
-    if not path.exists():
-        raise UserError(f"{path}: no such file or folder")
-    reader = READERS[format or guess_format(path)]
-    official = segment_spans(segments) if segments else {}
-    for document in reader(path):
-        spans = official.get(document.id)
-        yield _with_segments(document, spans) if spans else document
+    format = format or guess_format(path)
+    files = corpus_files(path, format)
+    official = jsonl.segment_spans(corpus_files(segments, "segments"), report) if segments else {}
+    empty = True
+    for file in files:
+        for document in FORMATS[format].read(file, _document_name(file, path), report):
+            if _is_sound(document, report):
+                spans = official.get(document.id)
+                yield _with_segments(document, spans, report) if spans else document
+                empty = False
+    if empty:
+        raise UserError(f"{path}: holds no document")
 
 
 def guess_format(path: Path) -> str:
-    """The reader for a path: `folder` for a folder of text files, else by the keys of the first record."""
-    if not path.exists():
-        raise UserError(f"{path}: no such file or folder")
-    if path.is_dir() and not _files(path, JSONL_SUFFIXES):
-        return "folder"
-    for file in _jsonl_files(path):
-        for _, record in json_lines(file):
-            return "segments" if "segment" in record else "jsonl"
-    raise UserError(f"{path}: holds no document")
+    """The format of a corpus by what its first files begin with; `folder` for files of no other format."""
+    if ir_datasets.dataset_id(path) is not None:
+        return "ir_datasets"
+    if pyserini.index_name(path) is not None:
+        return "pyserini"
+    if not _is_folder(path):
+        return _format_of(path) or ("folder" if _TEXT.fullmatch(_bare(path)) else "jsonl")
+    files = _files(path, re.compile(r"(?!\.).*"))
+    shards = [file for file in files if _JSONL.fullmatch(_bare(file))]
+    for file in shards[:LOOKED_AT]:
+        if (found := _format_of(file)) in ("jsonl", "segments"):
+            return found
+    if any(".jsonl" in file.name.lower() for file in shards):
+        return "jsonl"
+    guesses = map(_format_of, files[:LOOKED_AT])
+    return next((guess for guess in guesses if guess in ("trec", "wikitext")), "folder")
 
 
-def read_jsonl(path: Path) -> Iterator[Document]:
-    """One document a line; ids under `docid`, `_id`, `id` or `doc_id`, text under `text`, `contents` or `body`."""
-    for file in _jsonl_files(path):
-        for number, record in json_lines(file):
-            where = f"{file}:{number}"
-            text = _string(record, _first_key(record, TEXT_KEYS, where), where)
-            yield Document(_document_id(record, where), text, *_described(record, where))
-
-
-def read_segments(path: Path) -> Iterator[Document]:
-    """Documents put together from the MS MARCO V2.1 segments of a file, whose ids are kept.
-
-    Segments of a document follow one another; where windows overlap, the common text is kept once.
-    """
-    for file in _jsonl_files(path):
-        records = ((f"{file}:{number}", record) for number, record in json_lines(file))
-        for doc_id, group in itertools.groupby(records, lambda item: _document_of(_document_id(item[1], item[0]))):
-            yield _joined(doc_id, list(group))
-
-
-def _joined(doc_id: str, group: list[tuple[str, dict[str, Any]]]) -> Document:
-    text, segments, previous = "", [], 0
-    for where, record in group:
-        piece = _string(record, _first_key(record, ("segment",), where), where)
-        start = _overlap(text, piece, previous)
-        if start == len(text) and text:
-            text += "\n"
-            start += 1
-        text = text[:start] + piece
-        segments.append(Segment(_document_id(record, where), Span(doc_id, start, start + len(piece))))
-        previous = start
-    where, first = group[0]
-    return Document(doc_id, text, *_described(first, where), tuple(segments))
-
-
-def _overlap(text: str, piece: str, previous: int) -> int:
-    """Where `piece` begins in `text` so that the rest of `text` is a beginning of `piece`, else the end."""
-    head = piece[:MINIMUM_OVERLAP]
-    start = text.find(head, previous) if len(head) == MINIMUM_OVERLAP else -1
-    while start >= 0:
-        if piece.startswith(text[start:]):
-            return start
-        start = text.find(head, start + 1)
-    return len(text)
-
-
-def segment_spans(path: Path) -> Spans:
-    """The offsets of MS MARCO V2.1 segments by document, from their `start_char` and `end_char`."""
-    spans: Spans = {}
-    for file in _jsonl_files(path):
-        for number, record in json_lines(file):
-            where = f"{file}:{number}"
-            segment_id = _document_id(record, where)
-            start, end = record.get("start_char"), record.get("end_char")
-            if type(start) is not int or type(end) is not int or not 0 <= start <= end:
-                raise UserError(f"{where}: expected offsets start_char <= end_char, found {start!r} and {end!r}")
-            spans.setdefault(_document_of(segment_id), []).append((segment_id, start, end))
-    return spans
-
-
-def _with_segments(document: Document, spans: list[tuple[str, int, int]]) -> Document:
-    for name, _, end in spans:
-        if end > len(document.text):
-            raise UserError(f"segment {name}: ends at {end}, but its document has {len(document.text)} characters")
-    ordered = sorted(spans, key=lambda item: item[1])
-    return replace(document, segments=tuple(Segment(name, Span(document.id, *span)) for name, *span in ordered))
-
-
-def read_folder(path: Path) -> Iterator[Document]:
-    """One document a text, Markdown or HTML file below a folder; its id is the relative path, URL-quoted."""
-    files = _files(path, TEXT_SUFFIXES)
-    if not files:
-        raise UserError(f"{path}: holds no {', '.join(TEXT_SUFFIXES)} file")
-    for file in files:
-        with open_binary(file) as stream:
-            raw = stream.read()
+def _format_of(file: Path) -> str | None:
+    """The format that the first lines of a file show, None where they show none."""
+    numbered = byte_lines(file, lambda _error: None)
+    filled = (line.removeprefix(b"\xef\xbb\xbf").strip() for _, line in numbered if line.strip())
+    for position, line in enumerate(itertools.islice(filled, LOOKED_AT)):
+        if position == 0 and re.match(rb"<doc[\s>]", line, re.IGNORECASE):
+            return "trec"
+        if position == 0 and wikitext.heading_of(line.decode("utf-8", "replace"))[0] == 1:
+            return "wikitext"
         try:
-            text = raw.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise UserError(f"{file}: not UTF-8: {error.reason} at byte {error.start}") from error
-        doc_id = relative_name(file, path)
-        match file.suffix.lower():
-            case ".html" | ".htm":
-                title, headings, text = read_html(text)
-            case ".txt":
-                title, headings = "", []
-            case _:
-                headings = [_CLOSING_HASHES.sub("", found).strip() for found in _MARKDOWN_HEADING.findall(text)]
-                title = headings[0] if headings else ""
-        yield Document(doc_id, text, title or file.stem, headings="\n".join(headings))
+            record = orjson.loads(line) if line.startswith(b"{") else None
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(record, dict) and not record.keys().isdisjoint(jsonl.ID_KEYS):
+            return "segments" if "segment" in record else "jsonl"
+    return None
+
+
+def corpus_files(path: Path, format: str) -> list[Path]:
+    """All files that are read for a corpus, sorted by path; `path` itself unless it is a folder."""
+    if format not in FORMATS:
+        raise UserError(f"corpus format: found {format!r}, expected one of {', '.join(sorted(FORMATS))}")
+    if format in ("ir_datasets", "pyserini") or not _is_folder(path):
+        return [path]
+    files = _files(path, FORMATS[format].names)
+    if not files:
+        names = ", ".join(text.SUFFIXES) if format == "folder" else format
+        raise UserError(f"{path}: holds no {names} file")
+    return files
+
+
+def corpus_key(path: Path, format: str) -> list[list[str]]:
+    """What changes with a corpus: SHA-256 of its files, a Lucene index's list of segments, a package's version."""
+    if format == "ir_datasets":
+        return [[str(path), version("ir_datasets")]]
+    if format == "pyserini":
+        folder = pyserini.index_folder(path)
+        return [[file.name, sha256(file)] for file in sorted(folder.glob("segments_*"))]
+    return [[relative_name(file, path), sha256(file)] for file in corpus_files(path, format)]
+
+
+def _files(folder: Path, names: re.Pattern[str]) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if names.fullmatch(_bare(file)) and file.is_file())
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: no such file or folder") from error
+
+
+def _bare(file: Path) -> str:
+    """A file's name in lower case, without the ending of a compression."""
+    name = file.name.lower()
+    return name[: -len(file.suffix)] if name.endswith(COMPRESSIONS) else name
 
 
 def relative_name(file: Path, folder: Path) -> str:
@@ -153,58 +155,36 @@ def relative_name(file: Path, folder: Path) -> str:
     return quote(os.fsencode(file.relative_to(folder).as_posix()))
 
 
-def corpus_files(path: Path) -> list[Path]:
-    """All files that a reader may open for a corpus."""
-    return _files(path, JSONL_SUFFIXES + TEXT_SUFFIXES) if path.is_dir() else [path]
+def _document_name(file: Path, corpus: Path) -> str:
+    """The name by which documents are known that have no id of their own: the same for a file compressed or not."""
+    name = relative_name(file, corpus if file != corpus else corpus.parent)
+    return name[: -len(file.suffix)] if name.lower().endswith(COMPRESSIONS) else name
 
 
-def _files(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
+def _is_sound(document: Document, report: Report) -> bool:
+    """Whether id and text can be written; reports it where not."""
+    if not is_id(document.id):
+        found = f"{document.place}: id: expected an id without space, found {reprlib.repr(document.id)}"
+        report(BadRecord(found, "bad id"))
+        return False
+    try:
+        for value in (document.text, document.title, document.url, document.headings):
+            if not value.isascii():
+                value.encode()
+    except UnicodeEncodeError as error:
+        found = f"{document.place}: expected Unicode text, found a lone surrogate at character {error.start}"
+        report(BadRecord(found, "not Unicode"))
+        return False
+    return True
 
 
-def _jsonl_files(path: Path) -> list[Path]:
-    return _files(path, JSONL_SUFFIXES) if path.is_dir() else [path]
-
-
-def _first_key(record: dict[str, Any], keys: tuple[str, ...], where: str) -> str:
-    for key in keys:
-        if key in record:
-            return key
-    raise UserError(f"{where}: expected one of the keys {', '.join(keys)}, found {', '.join(record) or 'none'}")
-
-
-def _document_id(record: dict[str, Any], where: str) -> str:
-    key = _first_key(record, ID_KEYS, where)
-    found = record[key]
-    name = str(found) if isinstance(found, int) and not isinstance(found, bool) else found
-    if not isinstance(name, str) or not is_id(name):
-        raise UserError(f"{where}: {key}: expected an id without space, found {found!r}")
-    return name
-
-
-def _document_of(segment_id: str) -> str:
-    return segment_id.rsplit("#", 1)[0]
-
-
-def _string(record: dict[str, Any], key: str, where: str) -> str:
-    found = record.get(key)
-    if found is None:
-        return ""
-    if not isinstance(found, str):
-        raise UserError(f"{where}: {key}: expected text, found {type(found).__name__}")
-    return found
-
-
-def _described(record: dict[str, Any], where: str) -> tuple[str, str, str]:
-    headings = record.get("headings")
-    if isinstance(headings, list):
-        record = {**record, "headings": "\n".join(map(str, headings))}
-    return _string(record, "title", where), _string(record, "url", where), _string(record, "headings", where)
-
-
-READERS: dict[str, Callable[[Path], Iterator[Document]]] = {
-    "jsonl": read_jsonl,
-    "segments": read_segments,
-    "folder": read_folder,
-}
-"""The corpus formats by name."""
+def _with_segments(document: Document, spans: list[tuple[str, int, int]], report: Report) -> Document:
+    """The document cut by official segments; one that ends behind the document is reported and left out."""
+    segments = []
+    for name, start, end in sorted(spans, key=lambda item: item[1]):
+        if end <= len(document.text):
+            segments.append(Segment(name, Span(document.id, start, end)))
+        else:
+            found = f"segment {name}: ends at {end}, but its document has {len(document.text)} characters"
+            report(BadRecord(found, "bad offsets"))
+    return replace(document, segments=tuple(segments))

@@ -1,5 +1,8 @@
 """Errors that a user can cause. Anything else is a bug and keeps its traceback."""
 
+from collections.abc import Callable
+from typing import NoReturn
+
 
 class UserError(Exception):
     """What was found, where, and what would be right; printed without traceback, exit code 1."""
@@ -7,3 +10,20 @@ class UserError(Exception):
 
 class MissingPackage(UserError):
     """An optional package is needed; the message says how to install it."""
+
+
+class BadRecord(UserError):
+    """A record, or the rest of a file, that cannot be used; `kind` says why in words that can be counted."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+Report = Callable[[BadRecord], None]
+"""Is told of each bad record. If it returns, the record is left out and reading goes on."""
+
+
+def stop(error: BadRecord) -> NoReturn:
+    """The `Report` that ends the reading at the first bad record."""
+    raise error

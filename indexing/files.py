@@ -3,6 +3,7 @@
 import fcntl
 import gzip
 import hashlib
+import io
 import os
 import zlib
 from collections.abc import Iterator
@@ -10,44 +11,141 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import orjson
+import zstandard
+from numpy.typing import NDArray
 
-from indexing.errors import UserError
+from indexing.errors import BadRecord, Report, UserError, stop
+
+COMPRESSIONS = (".gz", ".zst")
+"""Endings of file names that say how a file is compressed; upper case too."""
+
+LONGEST_LINE = 2**28
+"""Bytes of a line that is still read; JSON of a 10 MB document has at most a quarter of them."""
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a plain or gzip file for reading; `UserError` if it is not there."""
+    """Open a plain, gzip or Zstandard file for reading, of several members or frames too; `UserError` if it cannot be.
+
+    What follows a damaged place is an `OSError`, `EOFError` or `zlib.error` when it is read, never silence.
+    """
     try:
-        return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+        match path.suffix.lower():
+            case ".gz":
+                return gzip.open(path, "rb")  # type: ignore[return-value]
+            case ".zst":
+                return io.BufferedReader(_Zstandard(path.open("rb")), 2**17)
+            case _:
+                return path.open("rb")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{str(path)!r}: cannot be read: {error}") from error
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file with their numbers from 1, without their ends."""
+class _Zstandard(io.RawIOBase):
+    """The content of a Zstandard file; unlike the library's own readers it tells a truncated file from a whole one."""
+
+    CHUNK = 2**14
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._compressed = self._content = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._content:
+            self._compressed = self._compressed or self._file.read(self.CHUNK)
+            if not self._compressed:
+                if self._frame:
+                    raise EOFError("Compressed file ended before the end of a frame")
+                return 0
+            self._decompress()
+        size = min(len(buffer), len(self._content))
+        buffer[:size], self._content = self._content[:size], self._content[size:]
+        return size
+
+    def _decompress(self) -> None:
+        try:
+            self._frame = self._frame or zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
+            self._content = self._frame.decompress(self._compressed)
+        except zstandard.ZstdError as error:
+            raise OSError(f"Not a Zstandard file, or a damaged one: {error}") from error
+        self._compressed = self._frame.unused_data
+        if self._frame.eof:
+            self._frame = None
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def byte_lines(path: Path, report: Report = stop) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers from 1, ends included; a line above `LONGEST_LINE` is reported.
+
+    Where the file cannot be read on, that is reported, and the lines before it have been given.
+    """
     number = 0
     try:
         with open_binary(path) as file:
-            for number, line in enumerate(file, start=1):
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start} of the line") from error
+            while line := file.readline(LONGEST_LINE):
+                number += 1
+                if len(line) < LONGEST_LINE or line.endswith(b"\n"):
+                    yield number, line
+                    continue
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(LONGEST_LINE)
+                report(BadRecord(f"{path}:{number}: expected a line of at most {LONGEST_LINE} bytes", "line too long"))
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: cannot be read beyond line {number}: {error}") from error
+        report(BadRecord(f"{path}: cannot be read beyond line {number}: {error}", "unreadable file"))
 
 
-def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file with their line numbers; blank lines are skipped."""
-    for number, line in lines(path):
-        if not line.strip():
-            continue
+def read_bytes(path: Path) -> NDArray[np.uint8]:
+    """The content of a plain or compressed file: uint8[bytes], read-only; in large pages where the system has them."""
+    try:
+        with open_binary(path) as file:
+            content, size = np.empty(path.stat().st_size + 1, np.uint8), 0
+            while got := file.readinto(content.data[size:]):  # type: ignore[attr-defined]
+                size += got
+                if size == len(content):
+                    content = np.concatenate([content, np.empty_like(content)])
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    content.flags.writeable = False
+    return content[:size]
+
+
+def lines(path: Path, report: Report = stop) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file with their numbers from 1, without their ends and the byte order mark."""
+    for number, line in byte_lines(path, report):
+        try:
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            found = f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start} of the line"
+            report(BadRecord(found, "not UTF-8"))
+
+
+def json_lines(path: Path, report: Report = stop) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file with their line numbers; blank lines are skipped. A JSON array is no JSONL."""
+    filled = ((number, line) for number, line in lines(path, report) if line.strip())
+    for position, (number, line) in enumerate(filled):
+        if position == 0 and line.lstrip().startswith("["):
+            report(BadRecord(f"{path}:{number}: expected a JSON object a line, found a JSON array", "JSON array"))
+            return
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise UserError(f"{path}:{number}: not JSON: {error}") from error
-        if not isinstance(record, dict):
-            raise UserError(f"{path}:{number}: expected a JSON object, found {type(record).__name__}")
-        yield number, record
+            report(BadRecord(f"{path}:{number}: not JSON: {error}", "not JSON"))
+            continue
+        if isinstance(record, dict):
+            yield number, record
+        else:
+            found = f"{path}:{number}: expected a JSON object, found {type(record).__name__}"
+            report(BadRecord(found, "no JSON object"))
 
 
 @contextmanager

@@ -6,41 +6,87 @@ Files: `documents.jsonl` in the order of arrival; `ids.npy`, `offsets.npy` by ro
 
 import mmap
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
+from numpy.lib.format import open_memmap
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.errors import UserError
+from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.types import Document, Progress, Segment, Span, silent
 
+BATCH = 2**13
+"""Ids that are handled at once."""
 
-def build_store(documents: Iterable[Document], folder: Path, progress: Progress = silent) -> int:
-    """Write the documents to a new folder; returns their number. `UserError` for a repeated id or no document."""
+
+def build_store(documents: Iterable[Document], folder: Path, progress: Progress = silent, report: Report = stop) -> int:
+    """Write the documents to a new folder; returns their number. `UserError` for no document.
+
+    Ids satisfy `is_id`. The first document of an id is kept; later ones, known only when all have been read, are
+    reported, and `documents.jsonl` holds them without use. Memory: one document at a time, then about 25 bytes a
+    document for sorting; ids and offsets stay on disk.
+    """
     folder.mkdir(parents=True)
-    ids: list[bytes] = []
-    offsets: list[int] = [0]
-    with (folder / "documents.jsonl").open("wb") as out, progress("Reading documents", None) as tick:
+    arrivals = folder / "arrivals.jsonl"
+    count = width = end = 0
+    with (
+        (folder / "documents.jsonl").open("wb") as out,
+        arrivals.open("wb") as log,
+        progress("Reading documents", None) as tick,
+    ):
         for document in documents:
-            record = orjson.dumps(_to_record(document)) + b"\n"
-            out.write(record)
-            ids.append(document.id.encode())
-            offsets.append(offsets[-1] + len(record))
+            end += out.write(orjson.dumps(_to_record(document)) + b"\n")
+            log.write(orjson.dumps([document.id, document.place, end]) + b"\n")
+            width = max(width, len(document.id.encode()))
+            count += 1
             tick(1)
-    if not ids:
+    if not count:
         raise UserError("the corpus holds no document")
-    names = np.array(ids, dtype=np.bytes_)
-    order = np.argsort(names, kind="stable")
-    names = names[order]
-    repeated = np.flatnonzero(names[1:] == names[:-1])
-    if repeated.size:
-        raise UserError(f"document id {names[repeated[0]].decode()!r} occurs more than once in the corpus")
-    starts = np.array(offsets, dtype=np.int64)
-    np.save(folder / "ids.npy", names)
-    np.save(folder / "offsets.npy", np.stack([starts[:-1][order], starts[1:][order]], axis=1))
-    return len(ids)
+    return _write_rows(folder, arrivals, count, width, report)
+
+
+def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Report) -> int:
+    arrived = [folder / "arrived-ids.npy", folder / "arrived-ends.npy"]
+    ids = open_memmap(arrived[0], "w+", np.dtype(f"S{width}"), (count,))
+    ends = open_memmap(arrived[1], "w+", np.int64, (count,))
+    with arrivals.open("rb") as log:
+        for start in range(0, count, BATCH):
+            batch = [orjson.loads(line) for line in islice(log, BATCH)]
+            ids[start : start + BATCH] = [name.encode() for name, _, _ in batch]
+            ends[start : start + BATCH] = [end for _, _, end in batch]
+    order = np.argsort(ids, kind="stable")
+    repeated = np.zeros(count, dtype=bool)
+    for start in range(0, count, BATCH):
+        rows = order[max(0, start - 1) : start + BATCH]
+        names = ids[rows]
+        repeated[rows[1:]] = names[1:] == names[:-1]
+    if repeated.any():
+        _report_repeated(arrivals, repeated, report)
+        order = order[~repeated[order]]
+    rows_ids = open_memmap(folder / "ids.npy", "w+", ids.dtype, order.shape)
+    offsets = open_memmap(folder / "offsets.npy", "w+", np.int64, (len(order), 2))
+    for start in range(0, len(order), BATCH):
+        rows = order[start : start + BATCH]
+        rows_ids[start : start + BATCH] = ids[rows]
+        offsets[start : start + BATCH, 0] = np.where(rows > 0, ends[rows - 1], 0)
+        offsets[start : start + BATCH, 1] = ends[rows]
+    for file in (rows_ids, offsets):
+        file.flush()
+    for path in (arrivals, *arrived):
+        path.unlink()
+    return len(order)
+
+
+def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report) -> None:
+    with arrivals.open("rb") as log:
+        for line, again in zip(log, repeated, strict=True):
+            if again:
+                name, place, _ = orjson.loads(line)
+                where = f"{place}: " if place else ""
+                report(BadRecord(f"{where}document id {name!r} occurs more than once in the corpus", "repeated id"))
 
 
 class DocumentStore:
@@ -64,7 +110,7 @@ class DocumentStore:
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """The rows (int32[n]) of document ids; -1 for an id that is not in the store."""
-        wanted = np.array([name.encode() for name in ids], dtype=np.bytes_)
+        wanted = np.array([_searchable(name) for name in ids], dtype=np.bytes_)
         found = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
         return np.where(self._ids[found] == wanted, found, -1).astype(np.int32)
 
@@ -86,6 +132,11 @@ class DocumentStore:
         """All documents by row."""
         for row in range(len(self)):
             yield from self.get([row])
+
+
+def _searchable(name: str) -> bytes:
+    """An id as bytes; the empty one, which no document has, where numpy would take it for another's."""
+    return b"" if name.endswith("\0") else name.encode("utf-8", "surrogatepass")
 
 
 def _to_record(document: Document) -> dict[str, Any]:

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+LONGEST_ID = 1000
+"""Characters of an id; URLs and paths fit, a text that stands in the wrong column does not."""
+
 
 def is_id(name: str) -> bool:
-    """Whether a name can be an id in TREC files: not empty, no space, nothing invisible."""
-    return bool(name) and name.isprintable() and " " not in name
+    """Whether a name can be an id in TREC files: not empty or endless, no space, nothing invisible."""
+    return 0 < len(name) <= LONGEST_ID and name.isprintable() and " " not in name
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document; `headings` holds one heading a line, `segments` is ordered by position."""
+    """A document; `headings` holds one heading a line, `segments` is ordered by position.
+
+    `place` says where a reader found it, as `file:line`; it is no part of the document and is not stored.
+    """
 
     id: str
     text: str
@@ -37,6 +43,7 @@ class Document:
     url: str = ""
     headings: str = ""
     segments: tuple[Segment, ...] = field(default=())
+    place: str = field(default="", compare=False, repr=False)
 
     @property
     def contents(self) -> str:

@@ -1,9 +1,10 @@
-"""The command line: `keystone index | run | validate | evaluate | demo | doctor`.
+"""The command line: `keystone index | run | fuse | validate | evaluate | demo | doctor`.
 
 Heavy packages are imported inside the commands that need them. Exit codes: 0 done, 1 an error or an invalid
 submission, 2 wrong usage, and 130 as everywhere where it was interrupted.
 """
 
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexing.errors import UserError
+from indexing.errors import BadRecord, UserError
 
 if TYPE_CHECKING:
     from runs.directory import Stage
@@ -27,13 +28,16 @@ app = typer.Typer(
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars; only errors and results.")]
 Threads = Annotated[int, typer.Option(min=1, help="Threads to use.", show_default="all cores")]
 CORES = os.cpu_count() or 1
+FORMATS = "folder, ir_datasets, jsonl, pyserini, segments, trec or wikitext."
+TOLD = 5
+"""Records left out that are reported one by one."""
 
 
 @app.command()
 def index(
-    corpus: Annotated[Path, typer.Argument(help="JSONL (also .gz), or a folder of JSONL, text, Markdown or HTML.")],
+    corpus: Annotated[Path, typer.Argument(help="A file or folder (.gz, .zst too), ir_datasets:ID or pyserini:NAME.")],
     out: Annotated[Path, typer.Option(help="The index folder to make.")],
-    format: Annotated[str | None, typer.Option(help="jsonl, segments or folder.", show_default="guessed")] = None,
+    format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     segments: Annotated[Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents.")] = None,
     dense: Annotated[bool, typer.Option(help="Embed the documents for dense search.")] = True,
     embedding: Annotated[str, typer.Option(help="The embedding model.")] = "all-MiniLM-L6-v2",
@@ -46,10 +50,13 @@ def index(
     query_prefix: Annotated[str, typer.Option(help="Put before what is asked, as the model wants it.")] = "",
     passage_prefix: Annotated[str, typer.Option(help="Put before what is searched.")] = "",
     faiss: Annotated[str, typer.Option(help="The FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is no document.")] = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
     """Index a corpus: document store, BM25 index, embeddings. Stopped at any moment, the same command goes on.
+
+    A record that is no document is left out, reported with file and line, and counted.
 
     Example: keystone index corpus.jsonl.gz --out index
     """
@@ -58,6 +65,14 @@ def index(
     from runs.screen import progress_bars
 
     model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix) if dense else None
+    told = itertools.count(1)
+
+    def tell(error: BadRecord) -> None:
+        if strict:
+            raise error
+        if (number := next(told)) <= TOLD:
+            typer.echo(f"left out: {error}{'; further ones are counted' if number == TOLD else ''}", err=True)
+
     with progress_bars(quiet) as progress:
         made, built = build_index(
             corpus,
@@ -68,11 +83,17 @@ def index(
             faiss=faiss,
             threads=threads,
             progress=progress,
+            report=tell,
         )
     if made.cut:
-        typer.echo(
-            f"{made.folder}: {made.cut} documents were longer than the model's window: embedded by their beginning"
-        )
+        summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
+        typer.echo(summary, err=True)
+    if made.left_out:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(made.left_out.items()))
+        summary = f"{made.folder}: records left out of the corpus: {sum(made.left_out.values())} ({kinds})"
+        if strict:
+            raise UserError(f"{summary}; --strict expects none")
+        typer.echo(summary, err=True)
     typer.echo(f"{made.folder}: {made.documents} documents{'' if built else ', already indexed'}")
 
 
@@ -104,29 +125,74 @@ def run(
 
 
 @app.command()
-def validate(
-    file: Annotated[Path, typer.Argument(help="A retrieval run or a JSONL answer file.")],
-    topics: Annotated[Path, typer.Option(help="The track's topics.")],
-    track: Annotated[str, typer.Option(help="The track whose rules apply.")] = "rag25",
+def fuse(
+    runs: Annotated[list[Path], typer.Argument(help="Run files of any system.")],
+    out: Annotated[Path, typer.Option(help="The run file to write.")],
+    method: Annotated[str, typer.Option(help="rrf, sum, mnz, condorcet, ...: see docs/fusion.md.")] = "rrf",
+    weights: Annotated[
+        str | None, typer.Option(help="One a run, such as 2,1; a run of weight 0 is left out.", show_default="all 1")
+    ] = None,
+    norm: Annotated[
+        str | None, typer.Option(help="Of scores, for methods that add them.", show_default="min-max")
+    ] = None,
+    set: Annotated[list[str] | None, typer.Option(help="A parameter of the method, such as k=60.")] = None,
+    depth: Annotated[int, typer.Option(min=1, help="Documents a topic.")] = 1000,
+    tag: Annotated[str, typer.Option(help="The run tag to write.")] = "fused",
 ) -> None:
-    """Judge a submission file; exit code 1 if a rule is broken.
+    """Fuse run files into one.
+
+    Example: keystone fuse a.trec b.trec --method rrf --set k=60 --weights 2,1 --out fused.trec
+    """
+    from runs.fuse import fuse_files, numbers
+    from runs.trec import write_run
+
+    heavy = None if weights is None else numbers("--weights", weights.split(","))
+    named = [setting.partition("=") for setting in set or []]
+    values = numbers("--set", [value for _, _, value in named])
+    parameters = {name: value for (name, _, _), value in zip(named, values, strict=True)}
+    write_run(out, fuse_files(runs, tag, method, depth, heavy, norm, parameters))
+    typer.echo(out)
+
+
+@app.command()
+def validate(
+    file: Annotated[Path, typer.Argument(help="A retrieval run or a JSONL answer file, .gz too.")],
+    topics: Annotated[Path, typer.Option(help="The track's topics.")],
+    track: Annotated[
+        str | None, typer.Option(help="The track whose rules apply.", show_default="what the file's form tells")
+    ] = None,
+    fix: Annotated[
+        Path | None, typer.Option(help="Write here what the file says, repaired, and judge that instead.")
+    ] = None,
+) -> None:
+    """Judge a submission file of any team; exit code 1 if a rule is broken.
 
     Example: keystone validate out/my-run/rag_output_trec_rag_2025.jsonl --topics topics.jsonl
     """
     from runs import validate as rules
     from runs.topics import read_topics
-    from runs.tracks import TRACKS
+    from runs.tracks import TRACKS, with_limits
 
-    if track not in TRACKS:
-        raise UserError(f"--track {track}: unknown; expected one of {', '.join(sorted(TRACKS))}")
-    violations = rules.validate(file, TRACKS[track], read_topics(topics))
+    if track is not None and track not in TRACKS:
+        raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")
+    narratives = read_topics(topics)
+    known = with_limits(TRACKS[track] if track else rules.track_of(file), topics)
+    if fix is None:
+        violations = rules.validate(file, known, narratives)
+    else:
+        repairs, violations = rules.fix(file, fix, known, narratives)
+        for repair in repairs:
+            typer.echo(f"{file}:{repair.line}: repaired: {repair.message}")
+        file = fix
     for violation in violations:
         place = f"{file}:{violation.line}" if violation.line else f"{file}"
         typer.echo(f"{place}: {violation.severity}: {violation.message}")
+    summary = list(rules.counted(violations))
+    for line in summary if len(summary) < len(violations) else []:
+        typer.echo(f"{file}: {line}")
     errors = sum(violation.severity == "error" for violation in violations)
-    typer.echo(
-        f"{file}: {'invalid' if errors else 'valid'} for {track}: {errors} errors, {len(violations) - errors} warnings"
-    )
+    verdict = f"{'invalid' if errors else 'valid'} for {known.name}"
+    typer.echo(f"{file}: {verdict}: {errors} errors, {len(violations) - errors} warnings")
     if errors:
         raise typer.Exit(1)
 
@@ -135,25 +201,69 @@ def validate(
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Run files; the first is what the others are compared with.")],
     qrels: Annotated[Path, typer.Option(help="Judgments in TREC form.")],
+    measure: Annotated[
+        list[str] | None,
+        typer.Option("--measure", "-m", help="As nDCG@20, R@100, P@10, MAP, MRR, judged@10; may be repeated."),
+    ] = None,
+    relevant_from: Annotated[
+        int, typer.Option(min=1, help="The grade from which R, P, MAP and MRR count a document as relevant.")
+    ] = 1,
+    skip_own: Annotated[bool, typer.Option(help="Leave out a document with its topic's id, as BEIR does.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write means, topics and p-values here.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Measure runs with ranx and compare them by a paired test.
 
-    Example: keystone evaluate out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt
+    Example: keystone evaluate out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt -m nDCG@20 -m R@100
     """
     import orjson
 
     from indexing.files import written
-    from runs.evaluate import as_json, evaluate_files
+    from runs import measures
     from runs.screen import print_evaluations, progress_bars
 
+    wanted = tuple(map(measures.parse_measure, measure)) if measure else measures.DEFAULT
+    wanted = measures.relevant_from(wanted, relevant_from)
+
+    from runs.evaluate import as_json, evaluate_files
+
     with progress_bars(quiet) as progress, progress("Measuring", None):
-        evaluations = evaluate_files(runs, qrels)
+        evaluations = evaluate_files(runs, qrels, wanted, skip_own)
     print_evaluations(evaluations)
     if json:
         with written(json) as file:
             file.write(orjson.dumps(as_json(evaluations), option=orjson.OPT_INDENT_2))
+
+
+@app.command()
+def tune(
+    config: Annotated[Path, typer.Argument(help="The YAML file of the run to tune.")],
+    qrels: Annotated[Path, typer.Option(help="Judgments of its topics in TREC form.")],
+    attempt: Annotated[
+        list[str] | None, typer.Option("--try", help="KEY=[VALUE, ...] to try; may be repeated.", show_default="a grid")
+    ] = None,
+    set: Annotated[list[str] | None, typer.Option(help="KEY=VALUE laid over the file; may be repeated.")] = None,
+    measure: Annotated[
+        list[str] | None, typer.Option("--measure", "-m", help="The first one chooses.", show_default="nDCG@10, R@100")
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Parts of the topics for cross-validation.")] = 5,
+    skip_own: Annotated[bool, typer.Option(help="Leave out a document with its topic's id, as BEIR does.")] = False,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
+) -> None:
+    """Find settings by cross-validation over judged topics, beside the whole narrative as one query.
+
+    Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
+    """
+    from runs.measures import parse_measure
+    from runs.screen import print_tuning, progress_bars
+    from runs.tune import GRID
+    from runs.tune import tune as tuned
+
+    measures = [parse_measure(name) for name in measure or ("nDCG@10", "R@100")]
+    with progress_bars(quiet) as progress:
+        found = tuned(config, set or [], qrels, attempt or GRID, measures, folds, skip_own, threads, progress)
+    print_tuning(found)
 
 
 @app.command()

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
 
+from fusion.methods import METHODS, impossible
 from indexing.errors import UserError
+from runs.tracks import TRACKS
 
 AnyPath = Annotated[Path, Strict(False)]
 
@@ -22,14 +24,18 @@ class Queries(Model):
 
     method: Literal["rules", "narrative"] = "rules"
     """`rules`: decomposition, topic and variants without a model; `narrative`: the narrative as one query."""
-    question_weight: int = Field(default=3, ge=1, le=20)
-    """How often a question's words count against one of its topic and variants, for BM25; 1 in the paper."""
+    facets: Literal["sentences", "clauses"] = "sentences"
+    """What `rules` takes for a question: each sentence as it is, or clauses made into questions, as in the paper."""
+    topic: Literal["lead", "phrase", "none"] = "lead"
+    """What follows each question as its topic: the narrative's first sentence, a phrase of it (paper), or nothing."""
+    dense_topic: bool = False
+    """Whether the embedding model gets the topic too, as in the paper, or BM25 alone."""
     variants: int = Field(default=0, ge=0, le=50)
     """Words that expand the topic, for BM25 (`NUM_QUERIES` of the paper, which has 10)."""
-    dense_topic: bool = False
-    """Whether the embedding model gets the topic after the question, as in the paper."""
-    narrative_weight: int = Field(default=2, ge=0, le=20)
-    """How often the narrative, as one more query, counts in the second stage; 0 in the paper."""
+    question_weight: int = Field(default=3, ge=1, le=20)
+    """How often a question's words count against one of its topic and variants, for BM25; 1 in the paper."""
+    narrative_weight: float = Field(default=2, ge=0, le=20)
+    """The weight of the narrative, as one more query, in the second stage, the others having 1; 0 in the paper."""
 
 
 class Retrieval(Model):
@@ -53,13 +59,27 @@ class Retrieval(Model):
 class Fusion(Model):
     """How rankings become one ranking a narrative."""
 
-    method: Literal["rrf", "frequency"] = "rrf"
+    method: str = "rrf"
+    """Second stage: one of `fusion.methods.METHODS`."""
     k: int = Field(default=60, ge=1, le=1_000_000)
     """First stage: systems of a query."""
     k_narrative: int = Field(default=10, ge=1, le=1_000_000)
     """Second stage: queries of a narrative (k'; the paper uses 60, and 10 in `uema2lab_rrf_k10`)."""
+    norm: str | None = None
+    """Of scores, one of `fusion.norms.NORMS`, where the method adds scores; min-max where none is named."""
+    parameters: dict[str, float] = {}
+    """Other parameters of the method than k, by name."""
     depth: int = Field(default=100, ge=1, le=100_000)
     """Documents a narrative (`N_narr`)."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if "k" in self.parameters:
+            raise ValueError(f"parameters.k: found {self.parameters['k']:g}, expected it as k_narrative")
+        if found := impossible(self.method, self.norm, self.parameters):
+            key, why = found
+            raise ValueError(f"{'parameters.' * (key in self.parameters)}{key}: {why}")
+        return self
 
 
 class Answer(Model):
@@ -68,8 +88,8 @@ class Answer(Model):
     method: Literal["rules"] = "rules"
     """`rules`: sentences of the documents, chosen for coverage."""
     documents: int = Field(default=20, ge=1, le=100_000)
-    words: int = Field(default=399, ge=1, le=100_000)
-    """At most so many words; the 2025 guidelines ask for fewer than 400."""
+    words: int | None = Field(default=None, ge=1, le=100_000)
+    """At most so many words; None: as many as the track has for our answers."""
 
 
 class RunConfig(Model):
@@ -81,8 +101,10 @@ class RunConfig(Model):
     topics: AnyPath
     out: AnyPath = Path("out")
     """The run directory is `<out>/<run_id>`."""
-    track: Literal["rag25", "none"] = "rag25"
-    """Whose files are written; `none`: only rankings."""
+    track: str = "rag25"
+    """Whose files are written: a name of `TRACKS`; `none`: only rankings."""
+    run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")
+    """What the run is, for tracks that ask; None: its settings."""
     queries: Queries = Queries()
     retrieval: Retrieval = Retrieval()
     fusion: Fusion = Fusion()
@@ -90,15 +112,18 @@ class RunConfig(Model):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.fusion.method == "frequency" and self.queries.method == "narrative":
+        if self.track not in (*TRACKS, "none"):
+            raise ValueError(f"track: found {self.track!r}, expected one of {', '.join(TRACKS)}, none")
+        fusion = METHODS[self.fusion.method]
+        if fusion.several and self.queries.method == "narrative":
             raise ValueError(
-                "fusion.method: found 'frequency' with queries.method 'narrative': there is one query, "
-                "nothing to count; expected 'rrf'"
+                f"fusion.method: found {self.fusion.method!r}, which compares queries, with queries.method "
+                "'narrative', which makes one; expected another"
             )
-        if self.fusion.method == "frequency" and self.queries.narrative_weight:
+        if not fusion.weighted and self.queries.method == "rules" and self.queries.narrative_weight not in (0, 1):
             raise ValueError(
-                f"queries.narrative_weight: found {self.queries.narrative_weight} with fusion.method "
-                "'frequency', which counts decomposed queries alike; expected 0"
+                f"queries.narrative_weight: found {self.queries.narrative_weight:g} with fusion.method "
+                f"{self.fusion.method!r}, which counts all queries alike; expected 0 or 1"
             )
         if self.fusion.depth > self.retrieval.depth:
             raise ValueError(

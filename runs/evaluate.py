@@ -12,17 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.errors import UserError
-from runs.trec import Qrels, Run, in_trec_eval_order, read_qrels, read_run
-
-MEASURES = {
-    "nDCG@10": "ndcg@10",
-    "nDCG@30": "ndcg@30",
-    "nDCG@100": "ndcg@100",
-    "R@100": "recall@100",
-    "MAP": "map",
-    "MRR": "mrr",
-}
-"""Our names and ranx's."""
+from runs.measures import DEFAULT, FAMILIES, Measure
+from runs.names import match
+from runs.trec import Qrels, Run, bounds_of, in_trec_eval_order, qrels_of, read_qrels, read_run, run_of, without_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,45 +30,79 @@ class Evaluation:
         return float(self.values[measure].mean())
 
 
-def evaluate(name: str, run: Run, qrels: Qrels) -> Evaluation:
-    """Measure a run on every judged topic; one without a relevant document (grade 1 or more) counts 0."""
-    from ranx import Qrels as RanxQrels
-    from ranx import Run as RanxRun
-    from ranx import evaluate as ranx_evaluate
+def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DEFAULT) -> Evaluation:
+    """Measure a run, in trec_eval's order, on every judged topic; one without a relevant document counts 0.
 
-    topics = sorted(qrels)
-    relevant = {t: {d: g for d, g in qrels[t].items() if g > 0} for t in topics if max(qrels[t].values()) > 0}
-    if not relevant:
-        raise UserError(f"{name}: no judged topic has a relevant document")
-    judged: dict[str, dict[str, int]] = {}
-    ranks: dict[str, dict[str, float]] = {}
-    for topic, grades in relevant.items():
-        order = in_trec_eval_order(run.hits.get(topic, [])) or [" none "]
-        number = {doc_id: _code(i) for i, doc_id in enumerate(dict.fromkeys([*order, *grades]))}
-        judged[_code(len(judged))] = {number[doc_id]: grade for doc_id, grade in grades.items()}
-        ranks[_code(len(ranks))] = {number[d]: float(len(order) - place) for place, d in enumerate(order)}
-    found: Any = ranx_evaluate(RanxQrels(judged), RanxRun(ranks), list(MEASURES.values()), return_mean=False)
-    places = [i for i, topic in enumerate(topics) if topic in relevant]
-    values = {measure: np.zeros(len(topics)) for measure in MEASURES}
-    for measure, theirs in MEASURES.items():
-        values[measure][places] = found[theirs]
+    `judged@k` is the share of the first k documents, or of fewer if the topic has fewer, that have any grade.
+    """
+    from ranx import metrics
+
+    grade = max(measure.relevant_from for measure in measures)
+    if qrels.grades.max() < grade:
+        raise UserError(f"{name}: no judged topic has a relevant document (of grade {grade} or more)")
+    topics = sorted(qrels.query_ids)
+    qrels, run = qrels.of(topics), in_trec_eval_order(run.of(topics))
+    places = _judgment_of_each(run, qrels)
+    judged, ranking = _as_ranx(places, qrels)
+    values: dict[str, NDArray[np.float64]] = {}
+    for measure in measures:
+        if measure.family == "judged":
+            values[str(measure)] = _judged(places, np.diff(run.offsets), measure.cutoff)
+        else:
+            function = getattr(metrics, FAMILIES[measure.family])
+            values[str(measure)] = function(judged, ranking, measure.cutoff, measure.relevant_from)
     return Evaluation(name, tuple(topics), values)
 
 
-def _code(number: int) -> str:
-    """An id of ten digits: ranx compiles its kernels anew for every length of id, so all are given one."""
-    return f"{number:010d}"
+def _judgment_of_each(run: Run, qrels: Qrels) -> NDArray[np.int64]:
+    """For each topic and rank the position of the document among the topic's judgments; -1 for one without.
+
+    int64[topics, longest ranking], at least one rank wide.
+    """
+    _, found = match(qrels.docs, bounds_of(qrels.offsets), run.docs, bounds_of(run.offsets))
+    counts = np.diff(run.offsets)
+    topic = np.repeat(np.arange(len(counts)), counts)
+    places = np.full((len(counts), int(counts.max(initial=1))), -1)
+    rank = np.arange(len(found)) - run.offsets[topic]
+    places[topic, rank] = np.where(found < 0, -1, found - qrels.offsets[topic])
+    return places
 
 
-def evaluate_files(paths: Sequence[Path], qrels_path: Path) -> list[Evaluation]:
-    """Evaluate run files on one qrels file. `UserError` for a run that has no judged topic."""
+def _as_ranx(places: NDArray[np.int64], qrels: Qrels) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What ranx measures: (document, grade) and (document, score), float64[topics, documents, 2], best first.
+
+    A document is its position among the topic's judgments, so that these are one array, and not one a topic; rows
+    that fill it up are document -1 of grade 0.
+    """
+    counts = np.diff(qrels.offsets)
+    topic = np.repeat(np.arange(len(counts)), counts)
+    rank = np.arange(len(topic)) - qrels.offsets[topic]
+    judged = np.zeros((len(counts), int(counts.max()), 2))
+    judged[..., 0] = -1
+    judged[topic, rank, 0], judged[topic, rank, 1] = rank, np.maximum(qrels.grades, 0)
+    ranking = np.zeros((*places.shape, 2))
+    ranking[..., 0] = places
+    return judged, ranking
+
+
+def _judged(places: NDArray[np.int64], lengths: NDArray[np.int64], cutoff: int) -> NDArray[np.float64]:
+    return np.asarray((places[:, :cutoff] >= 0).sum(axis=1) / np.clip(lengths, 1, cutoff), dtype=np.float64)
+
+
+def evaluate_files(
+    paths: Sequence[Path], qrels_path: Path, measures: Sequence[Measure] = DEFAULT, skip_own: bool = False
+) -> list[Evaluation]:
+    """Evaluate run files on one qrels file, if asked without the documents that are their own queries.
+
+    `UserError` for a run that has no judged topic.
+    """
     qrels = read_qrels(qrels_path)
     evaluations = []
     for path in paths:
         run = read_run(path)
-        if not qrels.keys() & run.hits.keys():
+        if not set(qrels.query_ids) & set(run.query_ids):
             raise UserError(f"{path}: none of its topics is judged in {qrels_path}")
-        evaluations.append(evaluate(str(path), run, qrels))
+        evaluations.append(evaluate(str(path), without_own(run) if skip_own else run, qrels, measures))
     return evaluations
 
 
@@ -113,5 +139,5 @@ def as_json(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    evaluate("set-up", Run("set-up", {"1": [("a", 1.0)]}), {"1": {"a": 1}})  # compiles ranx's kernels
+if __name__ == "__main__":  # compiles ranx's kernels and those of reading
+    evaluate("set-up", run_of("set-up", {"1": [("a", 1.0)]}), qrels_of({"1": {"a": 1}}))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runs.evaluate import Evaluation
+    from runs.tune import Tuning
 
 
 @contextmanager
@@ -41,22 +42,36 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
         yield step
 
 
-def print_evaluations(evaluations: "Sequence[Evaluation]") -> None:
-    """One row a run, one column a measure; under each later run its p-values against the first."""
+def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True) -> None:
+    """One row a run, one column a measure; if asked, under each later run its p-values against the first."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from runs.evaluate import MEASURES, paired_test
+    from runs.evaluate import paired_test
 
+    measures = list(evaluations[0].values)
     table = Table(box=None, pad_edge=False)
     table.add_column("run", overflow="fold")
-    for measure in MEASURES:
+    for measure in measures:
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
-        table.add_row(escape(evaluation.name), *(f"{evaluation.mean(measure):.4f}" for measure in MEASURES))
-        if evaluation is not evaluations[0]:
+        table.add_row(escape(evaluation.name), *(f"{evaluation.mean(measure):.4f}" for measure in measures))
+        if compare and evaluation is not evaluations[0]:
             p = paired_test(evaluations[0], evaluation)
-            table.add_row("  p (paired t-test)", *(f"{p[measure]:.3f}" for measure in MEASURES), style="dim")
+            table.add_row("  p (paired t-test)", *(f"{p[measure]:.3f}" for measure in measures), style="dim")
     wide = None if sys.stdout.isatty() else 200
     Console(width=wide).print(table)
+
+
+def print_tuning(tuning: "Tuning") -> None:
+    """All settings, best first, then the choice for topics not seen beside the whole narrative."""
+    from dataclasses import replace
+
+    first = next(iter(tuning.whole.values))
+    trials = [replace(evaluation, name=" ".join(setting)) for setting, evaluation in tuning.trials.items()]
+    trials.sort(key=lambda evaluation: -evaluation.mean(first))
+    print_evaluations(trials, compare=False)
+    print()
+    print_evaluations([replace(tuning.whole, name="whole narrative"), tuning.held_out])
+    print(f"\nBest on all topics: {' '.join(f'--set {part}' for part in trials[0].name.split(' '))}")

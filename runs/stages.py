@@ -5,7 +5,7 @@ and one that was not see the same values.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from fusion.frequency import fuse_by_frequency
-from fusion.rrf import fuse_queries, fuse_systems
+from fusion.fuse import fuse
+from fusion.lists import of_topics
+from fusion.methods import METHODS
+from fusion.rrf import fuse_systems
 from fusion.segments import closest
 from generation.queries import compose, is_whole, whole
 from generation.rules.answer import answer, gather
@@ -29,13 +31,15 @@ from indexing.segment_vectors import segment_vectors
 from indexing.store import DocumentStore
 from indexing.types import Progress, silent
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings, Topic, offsets_of
+from retrieval.types import Query, Rankings, Topic
 from runs.config import RunConfig
 from runs.directory import Stage, perform
-from runs.rag import write_rag
+from runs.names import names_of
+from runs.rag import Author, write_rag
+from runs.render import strictly_decreasing
 from runs.topics import read_topics
-from runs.tracks import TRACKS, Track
-from runs.trec import Run, read_run, write_run
+from runs.tracks import TRACKS, Track, with_limits
+from runs.trec import Run, read_run, run_of, write_run
 
 QUERIES = "queries.jsonl"
 HYBRID = "hybrid.trec"
@@ -64,7 +68,13 @@ class Job:
     @property
     def track(self) -> Track:
         """The rules of the run's track."""
-        return TRACKS[self.config.track]
+        return with_limits(TRACKS[self.config.track], self.config.topics)
+
+    @property
+    def author(self) -> Author:
+        """Who submits."""
+        config = self.config
+        return Author(config.team_id, config.run_id, config.run_desc or described(config))
 
 
 def run(
@@ -74,8 +84,8 @@ def run(
     announce: Callable[[Stage, bool], None] = lambda _stage, _reused: None,
 ) -> Path:
     """Make a run, or finish one that was interrupted; returns its directory."""
-    index = open_index(config.index)
-    job = Job(config, index, DocumentStore(index.store), read_topics(config.topics), threads, progress)
+    job = open_job(config, threads, progress)
+    index = job.index
     if config.track != "none" and index.embedding is None:
         raise UserError(
             f"{config.index}: has no embeddings, which the segments of track {config.track!r} need: "
@@ -84,6 +94,12 @@ def run(
     with locked(job.directory):
         perform(job.directory, stages(job), describe(job), announce, progress)
     return job.directory
+
+
+def open_job(config: RunConfig, threads: int = 1, progress: Progress = silent) -> Job:
+    """What a configuration names, opened. `UserError` for an index or topics that are not there."""
+    index = open_index(config.index)
+    return Job(config, index, DocumentStore(index.store), read_topics(config.topics), threads, progress)
 
 
 def stages(job: Job) -> list[Stage]:
@@ -117,14 +133,14 @@ def stages(job: Job) -> list[Stage]:
             "answers",
             (EVIDENCE, ANSWERS),
             (QUERIES, NARRATIVE),
-            [index, _plain(config.answer)],
+            [index, _plain(config.answer), words_of(job)],
             lambda: write_answers(job),
         ),
         Stage(
             "submission",
-            (job.track.rag_file,),
+            (job.track.answer_file,),
             (ANSWERS,),
-            [named, topics, track, config.team_id],
+            [named, topics, track, asdict(job.author)],
             lambda: write_submission(job),
         ),
     ]
@@ -147,6 +163,21 @@ def describe(job: Job) -> dict[str, Any]:
     }
 
 
+def described(config: RunConfig) -> str:
+    """A run in one line: what each part of it does, with its settings."""
+    parts = []
+    for part in ("queries", "retrieval", "fusion", "answer"):
+        settings = _plain(getattr(config, part)).items()
+        values = ", ".join(f"{key} {'+'.join(v) if isinstance(v, list) else v}" for key, v in settings if v is not None)
+        parts.append(f"{part}: {values}")
+    return f"Keystone, from whole narratives to cited answers; {'; '.join(parts)}"
+
+
+def words_of(job: Job) -> int:
+    """The words that an answer has at most."""
+    return job.config.answer.words or job.track.words
+
+
 def write_config(job: Job) -> None:
     """Stage `config`: the resolved configuration."""
     import yaml
@@ -157,22 +188,32 @@ def write_config(job: Job) -> None:
 
 def write_queries(job: Job) -> None:
     """Stage `queries`: the questions, topic and variants of each narrative, and the queries that they make."""
-    settings = job.config.queries
-    if settings.method == "narrative":
-        understandings = [Understanding(topic.id, ()) for topic in job.topics]
-    else:
-        understandings = understand(job.topics, job.index, settings.variants, job.threads)
-    with_narrative = settings.method == "narrative" or settings.narrative_weight > 0
-    records = []
-    for topic, understanding in zip(job.topics, understandings, strict=True):
-        queries = [whole(topic)] if with_narrative else []
-        queries += compose(understanding, settings.question_weight, settings.dense_topic)
-        records.append({"method": settings.method, **asdict(understanding), "queries": list(map(asdict, queries))})
-    ids = Counter(query["id"] for record in records for query in record["queries"])
+    method = job.config.queries.method
+    made = queries_of(job)
+    records = [{"method": method, **asdict(found), "queries": list(map(asdict, queries))} for found, queries in made]
+    ids = Counter(query.id for _, queries in made for query in queries)
     repeated, times = ids.most_common(1)[0]
     if times > 1:
         raise UserError(f"{job.config.topics}: topic ids give the query id {repeated!r} twice: rename a topic")
     _write_json_lines(job.directory / QUERIES, records)
+
+
+def queries_of(job: Job) -> list[tuple[Understanding, list[Query]]]:
+    """For each topic what is understood of it and the queries that this makes."""
+    settings = job.config.queries
+    if settings.method == "narrative":
+        return [(Understanding(topic.id, ()), [whole(topic)]) for topic in job.topics]
+    understood = understand(job.topics, job.index, settings.facets, settings.topic, settings.variants, job.threads)
+    return [
+        (
+            found,
+            [
+                *([whole(topic)] if settings.narrative_weight > 0 else []),
+                *compose(found, settings.question_weight, settings.dense_topic),
+            ],
+        )
+        for topic, found in zip(job.topics, understood, strict=True)
+    ]
 
 
 def read_queries(job: Job) -> list[Query]:
@@ -182,13 +223,17 @@ def read_queries(job: Job) -> list[Query]:
 
 def search(job: Job) -> None:
     """Stage `search`: every query to every system, in one batch and in parallel."""
-    settings, queries = job.config.retrieval, read_queries(job)
+    for system, rankings in rankings_of(job, read_queries(job)).items():
+        _write_rankings(job, f"{system}.trec", rankings)
+
+
+def rankings_of(job: Job, queries: Sequence[Query]) -> dict[str, Rankings]:
+    """The rankings of the queries by each system."""
+    settings = job.config.retrieval
     feedback = None if settings.feedback == "none" else settings.feedback
-    found = search_all(
+    return search_all(
         job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback, settings.faiss
     )
-    for system, rankings in found.items():
-        _write_rankings(job, f"{system}.trec", rankings)
 
 
 def fuse_each_query(job: Job) -> None:
@@ -199,37 +244,54 @@ def fuse_each_query(job: Job) -> None:
 
 
 def fuse_each_narrative(job: Job) -> None:
-    """Stage `narrative`: RRF, or the frequency strategy, over the queries of each narrative."""
-    settings, queries = job.config.fusion, read_queries(job)
+    """Stage `narrative`: RRF, or another method of fusion, over the queries of each narrative."""
+    queries = read_queries(job)
     hybrid = _read_rankings(job, HYBRID, [query.id for query in queries])
-    topics = [topic.id for topic in job.topics]
-    topic_of = [query.topic_id for query in queries]
-    if settings.method == "frequency":
-        fused = fuse_by_frequency(hybrid, topic_of, topics, settings.k_narrative, settings.depth)
-    else:
-        weight = job.config.queries.narrative_weight if job.config.queries.method == "rules" else 1
-        weights = [weight if is_whole(query) else 1 for query in queries]
-        fused = fuse_queries(hybrid, topic_of, topics, settings.k_narrative, settings.depth, weights)
-    _write_rankings(job, NARRATIVE, fused)
+    _write_rankings(job, NARRATIVE, narrative_rankings(job, queries, hybrid))
+
+
+def narrative_rankings(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Rankings:
+    """One ranking a topic from the hybrid rankings of its queries."""
+    settings, topics = job.config.fusion, [topic.id for topic in job.topics]
+    weight = job.config.queries.narrative_weight if job.config.queries.method == "rules" else 1
+    heavy = [weight if is_whole(query) else 1 for query in queries]
+    members, weights = of_topics([query.topic_id for query in queries], topics, heavy)
+    parameters = dict(settings.parameters)
+    if "k" in METHODS[settings.method].parameters:
+        parameters["k"] = settings.k_narrative
+    return fuse([hybrid], members, topics, settings.method, settings.depth, weights, settings.norm, parameters)
 
 
 def assign_segments(job: Job) -> None:
-    """Stage `segments`: each document of the ranking stands for its segment closest to the narrative."""
-    ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics]).top(job.track.rows)
+    """Stage `segments`: the ranking that is submitted, of documents or of their segments, as the track has it."""
+    track = job.track
+    ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
+    ranking = ranking if track.rows is None else ranking.top(track.rows)
+    if track.segments:
+        names = closest_segments(job, ranking)
+    else:
+        names = [job.store.ids(ranking.of(i)) for i in range(len(ranking))]
+    hits = {
+        topic.id: list(zip(names[i], ranking.scores_of(i).tolist(), strict=True)) for i, topic in enumerate(job.topics)
+    }
+    write_run(job.directory / track.retrieval_file, run_of(job.config.run_id, hits))
+
+
+def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
+    """For each document of each topic, the id of its segment closest to the narrative."""
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
     narratives = embed_queries(_embedding(job), [topic.narrative for topic in job.topics], job.threads)
-    hits = {}
-    for i, topic in enumerate(job.topics):
+    found = []
+    for i in range(len(ranking)):
         documents = job.store.get(ranking.of(i))
         chosen = [closest(narratives[i : i + 1], vectors[row])[0][0] for row in ranking.of(i).tolist()]
-        segments = [document.segments[number].id for document, number in zip(documents, chosen, strict=True)]
-        hits[topic.id] = list(zip(segments, ranking.scores_of(i).tolist(), strict=True))
-    write_run(job.directory / job.track.retrieval_file, Run(job.config.run_id, hits))
+        found.append([document.segments[number].id for document, number in zip(documents, chosen, strict=True)])
+    return found
 
 
 def write_answers(job: Job) -> None:
     """Stage `answers`: an extractive answer to each narrative from the first documents of its ranking."""
-    settings, embedding = job.config.answer, _embedding(job)
+    settings, embedding, words = job.config.answer, _embedding(job), words_of(job)
     ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics]).top(settings.documents)
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
     queries = read_queries(job)
@@ -246,7 +308,7 @@ def write_answers(job: Job) -> None:
             text_of = {document.id: document.text for document in documents}
             sentences = [text_of[span.doc_id][span.start : span.end] for span in spans]
             said = embed_passages(embedding, sentences, job.threads)
-            made, used = answer(topic.id, own, asked, documents, segments, spans, said, settings.words)
+            made, used = answer(topic.id, own, asked, documents, segments, spans, said, words)
             answers.append(made)
             evidence += used
             tick(1)
@@ -255,18 +317,24 @@ def write_answers(job: Job) -> None:
 
 
 def write_submission(job: Job) -> None:
-    """Stage `submission`: the track's answer file."""
-    answers = {}
+    """Stage `submission`: the track's answer file, in which documents stand for their segments if the track has it."""
+    answers, track = {}, job.track
     for _, record in json_lines(job.directory / ANSWERS):
-        said = tuple(Sentence(s["text"], tuple(s["citations"])) for s in record["sentences"])
+        said = tuple(
+            Sentence(s["text"], tuple(c if track.segments else _document_of(c) for c in s["citations"]))
+            for s in record["sentences"]
+        )
         answers[record["topic_id"]] = Answer(record["topic_id"], said)
-    path = job.directory / job.track.rag_file
-    write_rag(path, job.topics, answers, job.track, job.config.team_id, job.config.run_id)
+    write_rag(job.directory / track.answer_file, job.topics, answers, track, job.author)
 
 
 def _embedding(job: Job) -> Embedding:
     assert job.index.embedding is not None  # `run` has looked
     return job.index.embedding
+
+
+def _document_of(segment_id: str) -> str:
+    return segment_id.rsplit("#", 1)[0]
 
 
 def _plain(model: Any) -> Any:
@@ -279,20 +347,20 @@ def _write_json_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
             out.write(orjson.dumps(record) + b"\n")
 
 
+def run_from(job: Job, rankings: Rankings) -> Run:
+    """Rankings of documents as a run, with their ids, and with scores that give their order to every reader."""
+    rows, row_of = np.unique(rankings.docs, return_inverse=True)
+    docs = names_of(job.store.ids(rows))[row_of]
+    scores = strictly_decreasing(rankings.scores, rankings.offsets)
+    return Run(job.config.run_id, rankings.query_ids, rankings.offsets, docs, scores)
+
+
 def _write_rankings(job: Job, name: str, rankings: Rankings) -> None:
-    hits = {
-        query_id: list(zip(job.store.ids(rankings.of(i)), rankings.scores_of(i).tolist(), strict=True))
-        for i, query_id in enumerate(rankings.query_ids)
-    }
-    write_run(job.directory / name, Run(job.config.run_id, hits))
+    write_run(job.directory / name, run_from(job, rankings))
 
 
 def _read_rankings(job: Job, name: str, ids: list[str]) -> Rankings:
-    hits = read_run(job.directory / name).hits
-    lists = [hits.get(query_id, []) for query_id in ids]
-    return Rankings(
-        tuple(ids),
-        offsets_of([len(own) for own in lists]),
-        job.store.rows([doc_id for own in lists for doc_id, _ in own]),
-        np.array([score for own in lists for _, score in own], dtype=np.float32),
-    )
+    run = read_run(job.directory / name).of(ids)
+    doc_ids, code_of = run.docs.distinct()
+    rows = job.store.rows(doc_ids)[code_of]
+    return Rankings(tuple(ids), run.offsets, rows, run.scores.astype(np.float32))

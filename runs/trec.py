@@ -1,12 +1,15 @@
 """TREC run and qrels files.
 
-trec_eval ignores the rank column and sorts by score down, then document id *down*, some tools in float32. So a
-run is written with scores that strictly decrease in float32, and every reader finds the order that was meant.
+trec_eval ignores the rank column and sorts by score down in float32, then document id *down*. So a run is read into
+that order, and written with scores that strictly decrease in float32: every reader finds the order that was meant.
 """
 
-import math
-from collections.abc import Sequence
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,93 +17,196 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.errors import UserError
-from indexing.files import lines, written
+from indexing.files import written
+from runs.names import Names, match, names_of
+from runs.order import best_first
+from runs.render import render, strictly_decreasing
+from runs.scan import QRELS, RUN, Rows, read_rows
+
+WRITERS = 4
+"""Threads that make the rows of a file; the disk keeps up with no more."""
+PART = 1 << 14
+"""Rows that are made at once: few enough for their bytes to stay in the processor's cache until they are written."""
+ROOM = 160
+"""Bytes kept for a row; a part that needs more gets room of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """A run: for each query its (document id, score) pairs, best first."""
+    """A run, columnar: query i owns rows `offsets[i]:offsets[i + 1]` of `docs` and `scores`, best first."""
 
     tag: str
-    hits: dict[str, list[tuple[str, float]]]
+    query_ids: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    docs: Names
+    scores: NDArray[np.floating[Any]]
+
+    def of(self, query_ids: Sequence[str]) -> "Run":
+        """The run for these queries, in this order; one that the run lacks has no rows."""
+        offsets, rows = _chosen(self.query_ids, self.offsets, query_ids)
+        return Run(self.tag, tuple(query_ids), offsets, self.docs[rows], self.scores[rows])
+
+    def hits(self) -> dict[str, list[tuple[str, float]]]:
+        """For each query its (document id, score) pairs; a million rows take a second."""
+        pairs = list(zip(self.docs.strings(), self.scores.tolist(), strict=True))
+        return {name: pairs[a:b] for name, a, b in zip(self.query_ids, self.offsets, self.offsets[1:], strict=False)}
 
 
-Qrels = dict[str, dict[str, int]]
-"""Judgments: query id -> document id -> grade."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Qrels:
+    """Judgments, columnar: topic i owns rows `offsets[i]:offsets[i + 1]` of `docs` and `grades`, best grade first."""
+
+    query_ids: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    docs: Names
+    grades: NDArray[np.int64]
+
+    def of(self, query_ids: Sequence[str]) -> "Qrels":
+        """The judgments of these topics, in this order; one that is not judged has no rows."""
+        offsets, rows = _chosen(self.query_ids, self.offsets, query_ids)
+        return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows])
 
 
-def strictly_decreasing(scores: Sequence[float] | NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Scores (not increasing, finite) as float32, each below the one before by as little as float32 can hold."""
-    with np.errstate(over="ignore"):
-        values = np.asarray(scores, dtype=np.float64).astype(np.float32)
-    if not np.all(np.isfinite(values)):
-        raise ValueError("a score is not finite in float32")
-    bits = values.view(np.int32).astype(np.int64)
-    steps = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)  # float32 as integers in the order of their values
-    position = np.arange(len(steps))
-    steps = np.minimum.accumulate(steps + position) - position
-    return np.where(steps < 0, -steps | 0x80000000, steps).astype(np.uint32).view(np.float32)
+def run_of(tag: str, hits: Mapping[str, Sequence[tuple[str, float]]]) -> Run:
+    """A run from the (document id, score) pairs of each query, best first."""
+    offsets = _offsets([len(own) for own in hits.values()])
+    docs = names_of([doc_id for own in hits.values() for doc_id, _ in own])
+    return Run(tag, tuple(hits), offsets, docs, np.array([score for own in hits.values() for _, score in own], float))
+
+
+def qrels_of(grades: Mapping[str, Mapping[str, int]]) -> Qrels:
+    """Judgments from the grade of each judged document of each topic."""
+    offsets = _offsets([len(own) for own in grades.values()])
+    docs = names_of([doc_id for own in grades.values() for doc_id in own])
+    return _best_first(
+        tuple(grades), offsets, docs, np.array([g for own in grades.values() for g in own.values()], int)
+    )
 
 
 def write_run(path: Path, run: Run, depth: int | None = None) -> None:
     """Write a run with ranks from 1, in the order given, at most `depth` rows a query; all of it or nothing."""
-    with written(path) as out:
-        for query_id, hits in run.hits.items():
-            kept = hits[:depth]
-            scores = strictly_decreasing([score for _, score in kept]).tolist()
-            rows = (
-                f"{query_id} Q0 {doc_id} {rank} {score:.9g} {run.tag}\n"
-                for rank, ((doc_id, _), score) in enumerate(zip(kept, scores, strict=True), start=1)
-            )
-            out.write("".join(rows).encode())
+    if depth is not None:
+        run = _cut(run, depth)
+    workers = min(os.cpu_count() or 1, WRITERS)
+    rooms = [np.empty(PART * ROOM, np.uint8) for _ in range(workers + 1)]
+    ahead: deque[Future[memoryview]] = deque()
+    with written(path) as out, ThreadPoolExecutor(workers) as pool:
+        for number, part in enumerate(_parts(run)):
+            if number >= len(rooms):
+                out.write(ahead.popleft().result())  # which frees the room that is next
+            ahead.append(pool.submit(_rendered, part, rooms[number % len(rooms)]))
+        for rows in ahead:
+            out.write(rows.result())
 
 
 def read_run(path: Path) -> Run:
-    """A run in the order of its lines. `UserError` with file and line for a malformed or repeated row."""
-    hits: dict[str, list[tuple[str, float]]] = {}
-    seen: set[tuple[str, str]] = set()
-    tag = ""
-    for number, line in lines(path):
-        fields = line.split()
-        if len(fields) != 6:
-            raise UserError(f"{path}:{number}: expected 6 columns, found {len(fields)}")
-        query_id, _, doc_id, _, score_text, tag = fields
-        if (query_id, doc_id) in seen:
-            raise UserError(f"{path}:{number}: document {doc_id} occurs more than once for {query_id}")
-        seen.add((query_id, doc_id))
-        hits.setdefault(query_id, []).append((doc_id, _score(score_text, f"{path}:{number}")))
-    return Run(tag, hits)
+    """A run in trec_eval's order: score down in float32, then document id down; the rank column is not looked at.
+
+    `UserError` with file and line for a malformed row and for a document that a query lists twice.
+    """
+    rows = read_rows(path, RUN)
+    first = _first(rows)
+    _refuse(path, rows, first, np.flatnonzero(first != np.arange(len(first))), "occurs more than once")
+    return in_trec_eval_order(Run(rows.tag, rows.query_ids, rows.offsets, rows.docs, rows.values))
 
 
-def _score(text: str, where: str) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise UserError(f"{where}: score: expected a finite number, found {text!r}")
-    return score
+def without_own(run: Run) -> Run:
+    """The run without the document that has its query's id, as BEIR measures queries that are documents."""
+    queries = np.arange(len(run.query_ids))
+    _, found = match(
+        names_of(run.query_ids), np.stack([queries, queries + 1], axis=1), run.docs, bounds_of(run.offsets)
+    )
+    kept = found < 0
+    offsets = np.append(0, np.cumsum(kept))[run.offsets]
+    return Run(run.tag, run.query_ids, offsets, run.docs[kept], run.scores[kept])
 
 
-def in_trec_eval_order(hits: Sequence[tuple[str, float]]) -> list[str]:
-    """Document ids as trec_eval ranks them: by float32 score down, then id down."""
-    return [doc_id for _, doc_id in sorted(((float(np.float32(s)), d) for d, s in hits), reverse=True)]
+def in_trec_eval_order(run: Run) -> Run:
+    """The run as trec_eval ranks it: each query by score down in float32, then by document id down."""
+    with np.errstate(over="ignore"):
+        order = best_first(run.scores.astype(np.float32), run.docs, run.offsets)
+    return Run(run.tag, run.query_ids, run.offsets, run.docs[order], run.scores[order])
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Judgments in TREC form; the second column is not looked at. `UserError` with file and line where malformed."""
-    qrels: Qrels = {}
-    for number, line in lines(path):
-        fields = line.split()
-        if len(fields) != 4:
-            raise UserError(f"{path}:{number}: expected 4 columns, found {len(fields)}")
-        query_id, _, doc_id, grade = fields
-        try:
-            value = int(grade)
-        except ValueError:
-            raise UserError(f"{path}:{number}: grade: expected a whole number, found {grade!r}") from None
-        if qrels.setdefault(query_id, {}).setdefault(doc_id, value) != value:
-            raise UserError(f"{path}:{number}: document {doc_id} has two grades for {query_id}")
-    if not qrels:
+    """Judgments in TREC form; the second column is not looked at.
+
+    A judgment may be repeated with the same grade. `UserError` with file and line for a malformed row and for a
+    document with two grades for one topic.
+    """
+    rows = read_rows(path, QRELS)
+    if not len(rows.values):
         raise UserError(f"{path}: holds no judgment")
-    return qrels
+    first = _first(rows)
+    _refuse(path, rows, first, np.flatnonzero(rows.values != rows.values[first]), "has two grades")
+    own = first == np.arange(len(first))
+    offsets = np.append(0, np.cumsum(own))[rows.offsets]
+    return _best_first(rows.query_ids, offsets, rows.docs[own], rows.values[own].astype(np.int64))
+
+
+def _rendered(part: Run, room: NDArray[np.uint8]) -> memoryview:
+    scores = strictly_decreasing(part.scores, part.offsets)
+    return render(part.query_ids, part.offsets, part.docs, scores, part.tag, room)
+
+
+def _parts(run: Run) -> list[Run]:
+    """The run cut between queries, about `PART` rows a piece."""
+    wanted = np.arange(0, run.offsets[-1], PART)
+    cuts = [*np.unique(np.searchsorted(run.offsets, wanted, side="right") - 1).tolist(), len(run.query_ids)]
+    parts = []
+    for a, b in pairwise(cuts):
+        first, last = run.offsets[a], run.offsets[b]
+        rows = slice(first, last)
+        own = run.offsets[a : b + 1] - first
+        parts.append(Run(run.tag, run.query_ids[a:b], own, run.docs[rows], run.scores[rows]))
+    return parts
+
+
+def _offsets(counts: Sequence[int]) -> NDArray[np.int64]:
+    return np.append(0, np.cumsum(counts, dtype=np.int64))
+
+
+def _chosen(
+    query_ids: Sequence[str], offsets: NDArray[np.int64], wanted: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Offsets of the wanted queries, and the rows that they own now."""
+    number = {query_id: i for i, query_id in enumerate(query_ids)}
+    own = np.array([number.get(query_id, -1) for query_id in wanted], dtype=np.int64)
+    counts = np.append(np.diff(offsets), 0)[own]
+    bounds = np.append(0, np.cumsum(counts))
+    return bounds, np.arange(bounds[-1]) + np.repeat(offsets[own] - bounds[:-1], counts)
+
+
+def _first(rows: Rows) -> NDArray[np.int64]:
+    bounds = bounds_of(rows.offsets)
+    return match(rows.docs, bounds, rows.docs[:0], np.zeros_like(bounds))[0]
+
+
+def bounds_of(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each query's rows begin and end: int64[queries, 2]."""
+    return np.stack([offsets[:-1], offsets[1:]], axis=1)
+
+
+def _refuse(path: Path, rows: Rows, first: NDArray[np.int64], wrong: NDArray[np.int64], fault: str) -> None:
+    """`UserError` for the wrong row that comes first in the file, if there is one."""
+    if wrong.size:
+        row = int(wrong[np.argmin(rows.docs.starts[wrong])])
+        doc_id = rows.docs[row : row + 1].strings()[0]
+        query_id = rows.query_ids[int(np.searchsorted(rows.offsets, row, side="right")) - 1]
+        raise UserError(
+            f"{path}:{rows.line(row)}: document {doc_id} {fault} for {query_id}, see line {rows.line(int(first[row]))}"
+        )
+
+
+def _cut(run: Run, depth: int) -> Run:
+    counts = np.diff(run.offsets)
+    kept = np.arange(run.offsets[-1]) - np.repeat(run.offsets[:-1], counts) < depth
+    offsets = np.append(0, np.cumsum(np.minimum(counts, depth)))
+    return Run(run.tag, run.query_ids, offsets, run.docs[kept], run.scores[kept])
+
+
+def _best_first(
+    query_ids: tuple[str, ...], offsets: NDArray[np.int64], docs: Names, grades: NDArray[np.int64]
+) -> Qrels:
+    order = best_first(grades.astype(np.float32), docs, offsets)
+    return Qrels(query_ids, offsets, docs[order], grades[order])

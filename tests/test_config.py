@@ -33,7 +33,7 @@ def test_a_minimal_file_reads_with_the_defaults(tmp_path: Path) -> None:
     assert config.queries == Queries(method="rules", question_weight=3, variants=0, narrative_weight=2)
     assert config.retrieval == Retrieval(systems=["bm25", "dense"], depth=1000)
     assert config.fusion == Fusion(method="rrf", k=60, k_narrative=10, depth=100)
-    assert config.answer == Answer(method="rules", documents=20, words=399)
+    assert config.answer == Answer(method="rules", documents=20, words=None)
 
 
 def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
         pytest.param("depth: 5", ["depth: unknown key", "value 5", "answer, fusion, index, out,"], id="unknown key"),
         pytest.param(
             "fusion: {kay: 5}",
-            ["fusion.kay: unknown key", "value 5", "depth, k, k_narrative, method"],
+            ["fusion.kay: unknown key", "value 5", "depth, k, k_narrative, method, norm, parameters"],
             id="unknown nested key",
         ),
         pytest.param(
@@ -88,22 +88,44 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
             ["retrieval", "systems: found ['dense', 'dense']", "expected each system once"],
             id="a system twice",
         ),
-        pytest.param("track: rag26", ["track: ", "found 'rag26'", "'rag25' or 'none'"], id="unknown track"),
+        pytest.param("track: rag99", ["track: ", "found 'rag99'", "rag24, rag25, rag26", "none"], id="unknown track"),
         pytest.param(
-            "fusion: {method: mean}", ["fusion.method: ", "found 'mean'", "'rrf' or 'frequency'"], id="unknown method"
+            "fusion: {method: mean}", ["fusion.method: found 'mean'", "one of min, med", "rrf"], id="unknown method"
         ),
         pytest.param(
             "team_id: two words", ["team_id: ", "found 'two words'", r"match pattern '^\S+$'"], id="id with a space"
         ),
         pytest.param(
             "fusion: {method: frequency}\nqueries: {method: narrative}",
-            ["fusion.method: found 'frequency'", "queries.method 'narrative'", "expected 'rrf'"],
+            ["fusion.method: found 'frequency'", "queries.method 'narrative'", "which makes one"],
             id="frequency of one query",
         ),
         pytest.param(
             "fusion: {method: frequency}",
-            ["queries.narrative_weight: found 2", "fusion.method 'frequency'", "expected 0"],
+            ["queries.narrative_weight: found 2", "fusion.method 'frequency'", "expected 0 or 1"],
             id="frequency with a weight",
+        ),
+        pytest.param(
+            "fusion: {method: sum}\nqueries: {narrative_weight: 0.5}",
+            ["queries.narrative_weight: found 0.5", "fusion.method 'sum'", "expected 0 or 1"],
+            id="a method without weights",
+        ),
+        pytest.param("fusion: {norm: max}", ["fusion.norm: found 'max'", "looks at ranks"], id="norm of ranks"),
+        pytest.param(
+            "fusion: {method: wsum, norm: softmax}", ["fusion.norm: found 'softmax'", "min-max"], id="unknown norm"
+        ),
+        pytest.param(
+            "fusion: {parameters: {phi: 0.5}}",
+            ["fusion.parameters.phi: no parameter of method 'rrf'"],
+            id="parameter of another method",
+        ),
+        pytest.param(
+            "fusion: {parameters: {k: 5}}", ["fusion.parameters.k: found 5", "as k_narrative"], id="k has its own key"
+        ),
+        pytest.param(
+            "fusion: {method: rbc, parameters: {phi: 2}}",
+            ["fusion.parameters.phi: found 2, expected 0.001 to 0.999"],
+            id="parameter out of range",
         ),
         pytest.param(
             "retrieval: {depth: 50}",
@@ -139,6 +161,12 @@ def test_every_error_of_a_file_has_a_line_of_its_own(tmp_path: Path) -> None:
     "text",
     [
         pytest.param("fusion: {method: frequency}\nqueries: {narrative_weight: 0}", id="frequency of equal queries"),
+        pytest.param("fusion: {method: mnz, norm: zmuv}\nqueries: {narrative_weight: 1}", id="a method and a norm"),
+        pytest.param(
+            "fusion: {method: gmnz, parameters: {gamma: 2}}\nqueries: {narrative_weight: 0}", id="a parameter"
+        ),
+        pytest.param("queries: {narrative_weight: 0.5}", id="a weight that is no whole number"),
+        pytest.param("fusion: {method: isr}\nqueries: {method: narrative}", id="one query, so no weight matters"),
         pytest.param("answer: {documents: 101}\ntrack: none", id="no answer, so its depth does not matter"),
         pytest.param("retrieval: {depth: 100}\nanswer: {documents: 100}", id="equal depths"),
     ],

@@ -184,14 +184,14 @@ def test_headings_of_html_are_one_a_line(tmp_path: Path, html: str, expected: st
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        pytest.param({"text": "x"}, "expected one of the keys docid, _id, id, doc_id, found text", id="no id"),
+        pytest.param({"text": "x"}, "expected one of the keys docid, _id, id, doc_id, found .'text'.", id="no id"),
         pytest.param({"id": "a b", "text": "x"}, "id: expected an id without space, found 'a b'", id="id with space"),
         pytest.param({"id": "a\0", "text": "x"}, "id: expected an id .* found 'a.x00'", id="id with NUL"),
         pytest.param({"id": "", "text": "x"}, "id: expected an id without space, found ''", id="empty id"),
         pytest.param({"_id": True, "text": "x"}, "_id: expected an id without space, found True", id="boolean id"),
         pytest.param({"id": None, "text": "x"}, "id: expected an id without space, found None", id="null id"),
         pytest.param({"id": 1.5, "text": "x"}, "id: expected an id without space, found 1.5", id="fraction as id"),
-        pytest.param({"id": "b"}, "expected one of the keys text, contents, body, found id", id="no text"),
+        pytest.param({"id": "b"}, "expected one of the keys text, contents, body, found .'id'.", id="no text"),
         pytest.param({"id": "b", "text": 5}, "text: expected text, found int", id="number as text"),
         pytest.param({"id": "b", "text": 0}, "text: expected text, found int", id="zero as text"),
         pytest.param({"id": "b", "text": False}, "text: expected text, found bool", id="false as text"),
@@ -248,7 +248,7 @@ def test_bad_offsets_are_named_with_file_and_line(tmp_path: Path, start: Any, en
         pytest.param("c/a.png", "", None, r"c: holds no \.txt, \.md, .* file", id="folder without text"),
         pytest.param("c/a.txt", b"a\xff", None, r"c/a\.txt: not UTF-8: .* at byte 1", id="text that is not UTF-8"),
         pytest.param(
-            "c.jsonl", "", "warc", "format: found 'warc', expected one of folder, jsonl, segments", id="format"
+            "c.jsonl", "", "warc", "format: found 'warc', expected one of folder, ir_datasets, jsonl", id="format"
         ),
     ],
 )

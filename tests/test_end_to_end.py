@@ -11,6 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from runs.rag import read_rag
+from runs.topics import read_topics
+from runs.tracks import TRACKS
+from runs.trec import read_run
+from runs.validate import validate
 from tests.conftest import CORPUS, NARRATIVES, SHARED, keystone, write_corpus, write_topics
 
 pytestmark = pytest.mark.slow
@@ -28,7 +33,9 @@ PAPER = [
     "queries.narrative_weight=0",
     "queries.question_weight=1",
     "queries.variants=10",
+    "queries.topic=phrase",
     "queries.dense_topic=true",
+    "queries.facets=clauses",
     "fusion.k_narrative=60",
 ]
 FILES = [
@@ -85,6 +92,22 @@ def test_a_run_writes_every_artifact_and_valid_submissions(folder: Path) -> None
     manifest = json.loads((run / "manifest.json").read_bytes())
     assert manifest["methods"] == {"queries": "rules", "fusion": "rrf", "answer": "rules"}
     assert manifest["index"]["documents"] == len(CORPUS)
+
+
+@pytest.mark.parametrize("name", [name for name in TRACKS if name != "rag25"])
+def test_every_track_gets_valid_files(folder: Path, name: str) -> None:
+    track = TRACKS[name]
+    changes = ("--set", f"track={name}", "--set", f"run_id={name}", "--set", "answer.words=null")
+    assert keystone("run", config(folder, "tracks"), "-q", *changes).returncode == 0
+    run, topics = folder / "tracks" / name, read_topics(folder / "topics.jsonl")
+    for file in (track.retrieval_file, track.answer_file):
+        assert {v.kind for v in validate(run / file, track, topics)} <= {"id of another corpus"}
+    ranked = read_run(run / track.retrieval_file).hits()["1"]
+    assert len(ranked) == 6
+    assert all((doc_id in CORPUS) != track.segments for doc_id, _ in ranked)
+    for submitted in read_rag(run / track.answer_file, track):
+        assert submitted.answer.sentences
+        assert all((reference in CORPUS) != track.segments for reference in submitted.references)
 
 
 def test_the_answers_are_about_what_was_asked(folder: Path) -> None:
@@ -174,6 +197,9 @@ def test_a_killed_indexing_leaves_no_index_and_can_be_repeated(tmp_path: Path) -
     "settings",
     [
         pytest.param(["fusion.method=frequency", "queries.narrative_weight=0"], id="frequency"),
+        pytest.param(
+            ["fusion.method=wmnz", "fusion.norm=zmuv", "queries.narrative_weight=0.5"], id="negative scores, weighted"
+        ),
         pytest.param(["queries.method=narrative"], id="whole narrative"),
         pytest.param(PAPER, id="paper"),
         pytest.param(["retrieval.systems=[bm25]"], id="one system"),

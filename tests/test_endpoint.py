@@ -248,7 +248,7 @@ def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path
         shown = keystone("index", corpus, "--out", tmp_path / "index", *options, OPENAI_API_KEY="")
     assert shown.returncode == 0, shown.stderr
     longer = sum(len(f"{title}\n{text}") > 160 for title, text in CORPUS.values())
-    assert f"{longer} documents were longer than the model's window" in shown.stdout
+    assert f"documents longer than the model's window, embedded by their beginning: {longer}\n" in shown.stderr
     assert server.keys == {"Bearer none"}
     assert open_index(tmp_path / "index").embedding == Embedding("letters", server.url, 40)
 

@@ -1,51 +1,141 @@
 """Evaluation: the numbers of trec_eval, on any order of lines, any ties and any missing topic."""
 
+import random
 import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import ir_measures
 import pytest
 import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from runs.evaluate import MEASURES, as_json, evaluate, evaluate_files, paired_test
-from runs.trec import Qrels, Run
+from runs.evaluate import as_json, evaluate, evaluate_files, paired_test
+from runs.measures import DEFAULT, Measure, parse_measure, relevant_from
+from runs.trec import Run, qrels_of, read_qrels, run_of
+from tests.conftest import SHARED, keystone
+from tests.test_trec import grades
 
-TREC_EVAL = {
-    "nDCG@10": "ndcg_cut_10",
-    "nDCG@30": "ndcg_cut_30",
-    "nDCG@100": "ndcg_cut_100",
-    "R@100": "recall_100",
-    "MAP": "map",
-    "MRR": "recip_rank",
-}
+Grades = Mapping[str, Mapping[str, int]]
+Scores = Mapping[str, Mapping[str, float]]
+NAMES = "nDCG@10 nDCG@30 nDCG@100 nDCG R@100 R@5 P@10 P@200 MAP MAP@20 MRR judged@10 judged@200".split()
+MEASURES = tuple(map(parse_measure, NAMES))
+TREC_EVAL = {"nDCG": "ndcg", "R": "recall", "P": "P", "MAP": "map", "MRR": "recip_rank"}
+IR_MEASURES = {"nDCG": "nDCG", "R": "R", "P": "P", "MAP": "AP", "MRR": "RR", "judged": "Judged"}
 DOCS = st.sampled_from([f"d{n}" for n in range(150)])
 GRADES = st.dictionaries(st.sampled_from("abcd"), st.dictionaries(DOCS, st.integers(-1, 4), min_size=1), min_size=1)
 HITS = st.dictionaries(DOCS, st.sampled_from([1.0, 0.5, 0.25, 1 / 61, 1 / 61 + 1e-10]) | st.floats(0, 1), max_size=130)
 
 
-def by_trec_eval(run: Run, qrels: Qrels) -> dict[str, float]:
-    """The mean over all judged topics (trec_eval -c), from trec_eval's own code."""
-    wanted = {"ndcg_cut.10,30,100", "recall.100", "map", "recip_rank"}
-    scores = {topic: dict(hits) for topic, hits in run.hits.items()}
-    found = pytrec_eval.RelevanceEvaluator(qrels, wanted).evaluate(scores)
-    return {ours: sum(found[t][theirs] for t in found) / len(qrels) for ours, theirs in TREC_EVAL.items()}
+def by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measure], level: int) -> dict[str, float]:
+    """The means over all judged topics (trec_eval -c), from trec_eval's own code."""
+    asked = {}
+    for measure in measures:
+        if measure.family in TREC_EVAL:
+            name = TREC_EVAL[measure.family]
+            cut = "_cut" if measure.cutoff and measure.family in ("nDCG", "MAP") else ""
+            asked[str(measure)] = (name + cut, measure.cutoff)
+    wanted = {f"{name}.{cutoff}" if cutoff else name for name, cutoff in asked.values()}
+    found = pytrec_eval.RelevanceEvaluator(qrels, wanted, relevance_level=level).evaluate(scores).values()
+    keys = {own: f"{name}_{cutoff}" if cutoff else name for own, (name, cutoff) in asked.items()}
+    return {own: sum(values[key] for values in found) / len(qrels) for own, key in keys.items()}
+
+
+def by_ir_measures(scores: Scores, qrels: Grades, measures: Sequence[Measure]) -> dict[str, float]:
+    """The means over all judged topics, from `ir_measures`."""
+    asked = {str(m): ir_measures.parse_measure(str(m).replace(m.family, IR_MEASURES[m.family])) for m in measures}
+    found = ir_measures.calc_aggregate(list(asked.values()), qrels, scores)
+    return {own: float(found[measure]) for own, measure in asked.items()}
+
+
+def shuffled(scores: Scores, seed: int) -> Run:
+    hits = {topic: list(own.items()) for topic, own in scores.items()}
+    for own in hits.values():
+        random.Random(seed).shuffle(own)
+    return run_of("tag", hits)
+
+
+def agrees(scores: Scores, qrels: Grades, level: int, ties: bool) -> None:
+    measures = relevant_from(MEASURES, level)
+    evaluation = evaluate("run", shuffled(scores, 0), qrels_of(qrels), measures)
+    means = {str(measure): evaluation.mean(str(measure)) for measure in measures}
+    expected = by_trec_eval(scores, qrels, measures, level)
+    assert expected == pytest.approx({name: means[name] for name in expected}, abs=1e-6)
+    # ir_measures counts what is judged in another order of ties than trec_eval's
+    measures = tuple(m for m in measures if not ties or m.family != "judged")
+    assert by_ir_measures(scores, qrels, measures) == pytest.approx({str(m): means[str(m)] for m in measures}, abs=1e-6)
 
 
 @settings(max_examples=60)
-@given(GRADES, st.dictionaries(st.sampled_from("abcde"), HITS), st.randoms())
-def test_measures_equal_those_of_trec_eval(qrels: Qrels, hits: dict[str, dict[str, float]], random: object) -> None:
-    run = Run("tag", {topic: list(own.items()) for topic, own in hits.items()})
-    for own in run.hits.values():
-        random.shuffle(own)  # type: ignore[attr-defined]
-    if all(grade <= 0 for grades in qrels.values() for grade in grades.values()):
-        with pytest.raises(UserError, match="no judged topic has a relevant document"):
-            evaluate("run", run, qrels)
-        return
-    evaluation, expected = evaluate("run", run, qrels), by_trec_eval(run, qrels)
-    for measure in MEASURES:
-        assert evaluation.mean(measure) == pytest.approx(expected[measure], abs=1e-6), measure
+@given(GRADES, st.dictionaries(st.sampled_from("abcde"), HITS), st.sampled_from([1, 1, 2, 4]))
+def test_measures_equal_those_of_trec_eval_and_ir_measures(qrels: Grades, scores: Scores, level: int) -> None:
+    if all(grade < level for own in qrels.values() for grade in own.values()):
+        with pytest.raises(UserError, match=f"no judged topic has a relevant document .of grade {level} or more."):
+            evaluate("run", shuffled(scores, 0), qrels_of(qrels), relevant_from(MEASURES, level))
+    else:
+        agrees(scores, qrels, level, ties=True)
+
+
+@pytest.mark.parametrize(
+    ("qrels", "scores"),
+    [
+        pytest.param({"1": {"a": 1}, "2": {"b": 0}}, {"1": {"a": 1.0}, "2": {"b": 1.0}}, id="nothing relevant"),
+        pytest.param({"1": {"a": 1, "b": -2}}, {"1": {"b": 2.0, "a": 1.0}}, id="a negative grade"),
+        pytest.param({"1": {"a": 1}, "2": {"b": 1}}, {"1": {"a": 1.0}, "3": {"b": 1.0}}, id="topics missing"),
+        pytest.param({"1": {"a": 1}}, {"1": {"a": 0.5, "b": 0.5, "c": 0.5}}, id="ties"),
+        pytest.param({"1": {"a": 1}}, {"1": {"a": 0.0327868852, "b": 0.03278688521}}, id="ties in float32"),
+        pytest.param({"1": {"a": 1}}, {"1": {"a": 1e30, "b": -1e30, "c": 1e-30}}, id="large and small"),
+        pytest.param({"1": {"a": 300, "b": 1}}, {"1": {"b": 2.0, "a": 1.0}}, id="a large grade"),
+        pytest.param({"1": {"é": 1, "z": 1}}, {"1": {"é": 1.0, "z": 1.0, "x": 1.0}}, id="ties of letters"),
+    ],
+)
+def test_edge_cases(qrels: Grades, scores: Scores) -> None:
+    agrees(scores, qrels, 1, ties=True)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not here")
+@pytest.mark.parametrize("path", sorted(SHARED.glob("*/qrels*")), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_measures_on_real_judgments(path: Path) -> None:
+    """A run as good as a middling system: the judged documents with noise on their grades, and as many others."""
+    rng = random.Random(path.name)
+    qrels = grades(read_qrels(path))
+    scores: dict[str, dict[str, float]] = {}
+    for topic, own in qrels.items():
+        if rng.random() < 0.95:
+            found = {doc: grade + rng.gauss(0, 1.5) for doc, grade in own.items() if rng.random() < 0.8}
+            scores[topic] = {**found, **{f"other-{i}": rng.gauss(0, 1) for i in range(rng.randrange(300))}}
+    for level in (1, 2):
+        if any(grade >= level for own in qrels.values() for grade in own.values()):
+            agrees(scores, qrels, level, ties=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("nDCG@20", Measure("nDCG", 20)),
+        ("ndcg", Measure("nDCG")),
+        ("R(rel=2)@100", Measure("R", 100, 2)),
+        ("AP", Measure("AP")),
+        ("MRR@10", Measure("MRR", 10)),
+        ("judged@5", Measure("judged", 5)),
+    ],
+)
+def test_a_measure_has_the_name_that_the_field_gives_it(name: str, expected: Measure) -> None:
+    assert parse_measure(name) == expected
+    assert parse_measure(str(expected)) == expected
+
+
+@pytest.mark.parametrize("name", "nDCG@ R P judged F1 nDCG@0 nDCG(rel=2)@10 R(rel=0)@5 R@1.5 R@-1 MAP@ten".split())
+def test_what_is_no_measure_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="measure '"):
+        parse_measure(name)
+
+
+def test_relevant_from_reaches_the_binary_measures_alone() -> None:
+    wanted = relevant_from(tuple(map(parse_measure, ["nDCG@10", "R@5", "R(rel=3)@5", "MAP", "judged@10"])), 2)
+    assert " ".join(map(str, wanted)) == "nDCG@10 R(rel=2)@5 R(rel=3)@5 MAP(rel=2) judged@10"
 
 
 def write(path: Path, *rows: str) -> Path:
@@ -69,7 +159,24 @@ def test_two_runs_are_compared_topic_by_topic(tmp_path: Path) -> None:
     assert report["paired_t_test"][0]["p"]["MRR"] == pytest.approx(0.00253, abs=1e-5)
 
 
-def test_a_run_of_other_topics_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [["2 Q0 a 1 0.5 t"], []], ids=["other topics", "no row"])
+def test_a_run_without_a_judged_topic_is_refused(tmp_path: Path, rows: list[str]) -> None:
     qrels = write(tmp_path / "qrels", "1 0 a 1")
     with pytest.raises(UserError, match="none of its topics is judged"):
-        evaluate_files([write(tmp_path / "run", "2 Q0 a 1 0.5 t")], qrels)
+        evaluate_files([write(tmp_path / "run", *rows)], qrels)
+
+
+def test_the_command_prints_the_measures_that_were_asked_for(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "qrels", "1 0 a 1", "1 0 b 2", "2 0 a 2")
+    run = write(tmp_path / "run", "1 Q0 a 1 2 t", "1 Q0 b 2 1 t", "1 Q0 c 3 0 t", "2 Q0 b 1 1 t")
+    asked = ["-m", "MRR", "-m", "judged@10", "-m", "nDCG@20", "--relevant-from", "2"]
+    done = keystone("evaluate", run, "--qrels", qrels, "--quiet", *asked)
+    assert done.stdout.splitlines()[0].split() == ["run", "MRR(rel=2)", "judged@10", "nDCG@20"]
+    assert done.stdout.split()[-3:] == ["0.2500", "0.3333", "0.4299"]
+    refused = keystone("evaluate", run, "--qrels", qrels, "-m", "F1@10")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: measure 'F1@10': unknown; expected one of nDCG, R, P, MAP,")
+
+
+def test_the_default_measures() -> None:
+    assert " ".join(map(str, DEFAULT)) == "nDCG@10 nDCG@30 nDCG@100 R@100 MAP MRR judged@10"

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from indexing.files import digest, json_lines, lines, sha256, written
+from indexing.errors import BadRecord, UserError
+from indexing.files import byte_lines, digest, json_lines, lines, open_binary, sha256, written
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 JSON = st.recursive(
@@ -18,7 +19,9 @@ JSON = st.recursive(
     max_leaves=12,
 )
 ENDS = st.sampled_from(["\n", "\r\n"])
-ZIPPED = gzip.compress(b"".join(b'{"a":%d}\n' % i for i in range(50_000)))
+MANY = b"".join(b'{"a":%d}\n' % i for i in range(50_000))
+ZIPPED = gzip.compress(MANY)
+ZSTANDARD = zstandard.compress(MANY)
 
 
 def in_order(value: Any, down: bool = False) -> Any:
@@ -106,6 +109,12 @@ def test_json_lines_skips_blank_lines_and_keeps_numbers(
         pytest.param("a.jsonl.gz", ZIPPED[:-20], r": cannot be read beyond line \d{4,5}: ", id="truncated gzip"),
         pytest.param("a.jsonl.gz", ZIPPED[:12] + b"\xff" * 60, ": cannot be read beyond line 0: ", id="broken gzip"),
         pytest.param("a.jsonl.gz", b'{"a":1}\n', ": cannot be read beyond line 0: Not a gzip", id="not gzip"),
+        pytest.param("a.jsonl.zst", ZSTANDARD[:-20], r": cannot be read beyond line \d{4,5}: ", id="truncated zst"),
+        pytest.param("a.zst", ZSTANDARD[:3], ": cannot be read beyond line 0: .* ended before", id="a piece of zst"),
+        pytest.param("a.ZST", b"\xff" * 60, ": cannot be read beyond line 0: Not a Zstandard file", id="not zst"),
+        pytest.param("a.zst", ZSTANDARD + b"x" * 9, r": cannot be read beyond line 50000: ", id="more behind zst"),
+        pytest.param("a.jsonl", b' \n[\n{"a":1}]', ":2: expected a JSON object a line, found a JSON array", id="array"),
+        pytest.param("a.jsonl.zst", None, ": cannot be read: No such file", id="missing zst"),
         pytest.param("a.jsonl", None, ": cannot be read: No such file", id="missing"),
         pytest.param("a.jsonl.gz", None, ": cannot be read: No such file", id="missing gzip"),
     ],
@@ -118,6 +127,37 @@ def test_a_broken_file_is_a_user_error_with_file_and_line(
         path.write_bytes(raw)
     with pytest.raises(UserError, match=name + message):
         list(json_lines(path))
+
+
+@given(st.binary(max_size=50_000), st.integers(1, 40_000), st.sampled_from([1, 3, 19]))
+def test_several_zstandard_frames_are_one_file(
+    tmp_path_factory: pytest.TempPathFactory, raw: bytes, size: int, level: int
+) -> None:
+    path = tmp_path_factory.mktemp("frames") / "a.zst"
+    frames = [zstandard.compress(raw[start : start + size], level) for start in range(0, len(raw), size)]
+    skipped = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"skip"
+    path.write_bytes(skipped.join([b"", *frames, b""]))
+    with open_binary(path) as file:
+        assert file.read() == raw
+    with open_binary(path) as file:
+        assert file.read(7) + b"".join(file) == raw
+
+
+@given(st.integers(1, len(ZSTANDARD) - 1), st.sampled_from([".gz", ".zst"]))
+def test_a_truncated_file_gives_its_first_lines_and_then_an_error(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, ending: str
+) -> None:
+    path = tmp_path_factory.mktemp("cut") / f"a{ending}"
+    path.write_bytes((ZIPPED if ending == ".gz" else ZSTANDARD)[:-cut])
+    errors: list[BadRecord] = []
+    found = [line for _, line in byte_lines(path, errors.append)]
+    assert b"".join(found) == MANY[: sum(map(len, found))]
+    assert [error.kind for error in errors] == (["unreadable file"] if path.stat().st_size else [])
+
+
+def test_a_name_that_no_file_can_have_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read: embedded null"):
+        open_binary(tmp_path / "a\0b")
 
 
 @given(JSON)

@@ -1,6 +1,5 @@
-"""Fusion: RRF in two stages, the frequency strategy, coverage; each equal to a plain twin."""
+"""Fusion: RRF in two stages, coverage, closest segments; each equal to a plain twin."""
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusion.coverage import choose
-from fusion.frequency import fuse_by_frequency
 from fusion.rrf import fuse_groups, fuse_queries, fuse_systems
 from fusion.segments import closest
 from indexing.embed import on_grid
@@ -19,6 +17,7 @@ from retrieval.types import Rankings, offsets_of
 Lists = Sequence[Sequence[int]]
 
 LISTS = st.lists(st.lists(st.integers(0, 12), unique=True, max_size=8), min_size=1, max_size=6)
+WEIGHTS = st.lists(st.sampled_from([0, 0.1, 0.3, 1, 1.7, 2, 3]), min_size=6, max_size=6)
 
 
 def rankings(lists: Lists) -> Rankings:
@@ -28,38 +27,72 @@ def rankings(lists: Lists) -> Rankings:
     return Rankings(names, offsets_of([len(own) for own in lists]), np.array(flat, np.int32), np.array(scores))
 
 
-def plain_rrf(lists: Lists, k: int, depth: int) -> list[int]:
-    """The sum as the paper writes it, terms from the top rank down; ties by document."""
-    places: dict[int, list[int]] = {}
-    for own in lists:
-        for rank, doc in enumerate(own, start=1):
-            places.setdefault(doc, []).append(rank)
-    score = {
-        doc: functools.reduce(lambda total, rank: total + 1 / (k + rank), sorted(ranks), 0.0)
-        for doc, ranks in places.items()
-    }
-    return sorted(score, key=lambda doc: (-score[doc], doc))[:depth]
+def plain_rrf(lists: Lists, k: float, depth: int, weights: Sequence[float] | None = None) -> list[tuple[int, float]]:
+    """The sum as the paper writes it, terms by rank, then weight; ties by document."""
+    places: dict[int, list[tuple[int, float]]] = {}
+    for own, weight in zip(lists, weights or [1.0] * len(lists), strict=True):
+        for rank, doc in enumerate(own if weight else [], start=1):
+            places.setdefault(doc, []).append((rank, weight))
+    score = dict.fromkeys(places, 0.0)
+    for doc, found in places.items():
+        for rank, weight in sorted(found):
+            score[doc] += weight / (k + rank)
+    return sorted(score.items(), key=lambda pair: (-pair[1], pair[0]))[:depth]
 
 
-@given(LISTS, st.sampled_from([10, 60]), st.integers(1, 15))
-def test_rrf_equals_the_plain_twin(lists: Lists, k: int, depth: int) -> None:
-    fused = fuse_queries(rankings(lists), ["t"] * len(lists), ["t"], k, depth)
-    assert fused.of(0).tolist() == plain_rrf(lists, k, depth)
+def pairs(fused: Rankings, i: int = 0) -> list[tuple[int, float]]:
+    return list(zip(fused.of(i).tolist(), fused.scores_of(i).tolist(), strict=True))
 
 
-@given(LISTS, st.permutations(range(6)))
-def test_rrf_gives_the_same_bytes_for_any_order_of_the_lists(lists: Lists, order: list[int]) -> None:
-    shuffled = [lists[i] for i in order if i < len(lists)]
-    one, other = (fuse_queries(rankings(x), ["t"] * len(lists), ["t"]) for x in (lists, shuffled))
+@given(LISTS, st.sampled_from([0, 0.5, 10, 60, 10**6]), st.integers(1, 15), WEIGHTS)
+def test_rrf_equals_the_plain_twin_to_the_last_bit(lists: Lists, k: float, depth: int, heavy: list[float]) -> None:
+    weights = heavy[: len(lists)]
+    fused = fuse_queries(rankings(lists), ["t"] * len(lists), ["t"], k, depth, weights)
+    assert pairs(fused) == plain_rrf(lists, k, depth, weights)
+
+
+@pytest.mark.parametrize(
+    ("weights", "most"),
+    [
+        pytest.param([1, 1, 1], 2**31 - 1, id="large document numbers"),
+        pytest.param([1, 1, 1], 3500, id="nearly all in all lists"),
+        pytest.param([1e-6, 1, 1e6], 9000, id="weights of very different size"),
+    ],
+)
+def test_rrf_equals_the_plain_twin_on_long_lists(weights: list[float], most: int) -> None:
+    random = np.random.default_rng(1)
+    lists = [list(dict.fromkeys(random.integers(0, most, 4000, endpoint=True).tolist())) for _ in weights]
+    assert pairs(fuse_queries(rankings(lists), ["t"] * 3, ["t"], 60, 10**6, weights)) == plain_rrf(
+        lists, 60, 10**6, weights
+    )
+
+
+def test_rrf_orders_many_ties_by_document() -> None:
+    lists = [[doc] for doc in reversed(range(500))]
+    assert fuse_queries(rankings(lists), ["t"] * 500, ["t"], depth=500).of(0).tolist() == list(range(500))
+
+
+@given(LISTS, st.permutations(range(6)), WEIGHTS)
+def test_rrf_gives_the_same_bytes_for_any_order_of_the_lists(
+    lists: Lists, order: list[int], heavy: list[float]
+) -> None:
+    order = [i for i in order if i < len(lists)]
+    one = fuse_queries(rankings(lists), ["t"] * len(lists), ["t"], weights=heavy[: len(lists)])
+    shuffled = rankings([lists[i] for i in order])
+    other = fuse_queries(shuffled, ["t"] * len(lists), ["t"], weights=[heavy[i] for i in order])
     assert one.docs.tobytes() == other.docs.tobytes()
     assert one.scores.tobytes() == other.scores.tobytes()
 
 
-@given(LISTS, st.lists(st.integers(0, 3), min_size=6, max_size=6))
-def test_a_weight_is_so_many_copies_of_a_query(lists: Lists, weights: list[int]) -> None:
-    copies = [own for own, weight in zip(lists, weights, strict=False) for _ in range(weight)]
-    weighted = fuse_queries(rankings(lists), ["t"] * len(lists), ["t"], weights=weights[: len(lists)])
-    assert weighted.of(0).tolist() == plain_rrf(copies, 60, 100)
+@pytest.mark.parametrize("weight", [-1.0, math.nan, math.inf])
+def test_a_weight_that_is_none_is_refused(weight: float) -> None:
+    with pytest.raises(ValueError, match="weight is negative or not finite"):
+        fuse_queries(rankings([[1], [2]]), ["t", "t"], ["t"], weights=[1, weight])
+
+
+def test_nothing_fused_is_nothing() -> None:
+    assert fuse_groups([], [], [], 60, 5).query_ids == ()
+    assert fuse_groups([rankings([])], [[], []], ["x", "y"], 60, 5).offsets.tolist() == [0, 0, 0]
 
 
 def test_the_first_stage_pairs_the_systems_of_each_query() -> None:
@@ -86,15 +119,6 @@ def test_groups_may_share_members() -> None:
     lists = rankings([[1, 2], [3]])
     fused = fuse_groups([lists], [[(0, 0)], [(0, 0), (0, 1)]], ["x", "y"], 60, 5)
     assert [fused.of(0).tolist(), fused.of(1).tolist()] == [[1, 2], [1, 3, 2]]
-
-
-@given(LISTS, st.integers(1, 5), st.integers(1, 15))
-def test_frequency_counts_appearances_then_rrf_then_id(lists: Lists, top: int, depth: int) -> None:
-    cut = [own[:top] for own in lists]
-    by_rrf = plain_rrf(lists, 60, 100)
-    expected = sorted(by_rrf, key=lambda doc: (-sum(doc in own for own in cut), by_rrf.index(doc)))[:depth]
-    fused = fuse_by_frequency(rankings(lists), ["t"] * len(lists), ["t"], depth=depth, top=top)
-    assert fused.of(0).tolist() == expected
 
 
 def test_closest_segment_with_ties_to_the_earlier() -> None:

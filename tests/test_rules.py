@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from generation.queries import compose, is_whole, whole
 from generation.rules.answer import SAME, answer, gather, is_prose, merge_same, utilities
 from generation.rules.queries import decompose, expand_topic, extract_topic
-from generation.rules.understand import understand
+from generation.rules.understand import TopicBy, understand
 from generation.rules.words import content_words, words
 from generation.types import Understanding
 from indexing.build import Index
@@ -73,6 +73,21 @@ def test_decomposition_gives_distinct_questions_made_of_the_narrative(narrative:
     assert {w.lower() for q in questions for w in words(q)} <= {w.lower() for w in words(narrative)} | added
 
 
+@pytest.mark.parametrize(
+    ("narrative", "facets"),
+    [
+        pytest.param("Why bees? Because. BECAUSE", ("Why bees?",), id="a sentence without content is none"),
+        pytest.param("Ice melts. Snow falls! ICE MELTS.", ("Ice melts.", "Snow falls!"), id="distinct in any case"),
+        pytest.param(
+            "I want to know how ice melts, and why", ("I want to know how ice melts, and why",), id="as it is"
+        ),
+        pytest.param("So what?", ("So what?",), id="no content gives the narrative"),
+    ],
+)
+def test_sentences_as_facets(narrative: str, facets: tuple[str, ...]) -> None:
+    assert decompose(narrative, "sentences") == facets
+
+
 @given(NARRATIVE)
 def test_a_topic_uses_only_words_of_the_narrative(narrative: str) -> None:
     topic = extract_topic(narrative, lambda word: len(word) % 3, 10)
@@ -106,16 +121,24 @@ def test_expansion_is_distinct_and_new(feedback: list[str], count: int) -> None:
 
 
 def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
-    found = understand([Topic(i, text) for i, text in NARRATIVES.items()], index, variants=3)
+    found = understand([Topic(i, text) for i, text in NARRATIVES.items()], index, "clauses", "phrase", variants=3)
     assert [len(u.questions) for u in found] == [4, 2]
     assert [u.topic_id for u in found] == ["1", "2"]
     assert all(len(u.variants) == 3 and u.topic for u in found)
     assert "colonies" in found[0].variants or "workers" in found[0].variants or "nectar" in found[0].variants
 
 
+@pytest.mark.parametrize(("topic_by", "topic"), [("lead", "Ice melts."), ("phrase", "Ice melts"), ("none", "")])
+def test_what_stands_for_the_topic(topic_by: TopicBy, topic: str, index: Index) -> None:
+    (found,) = understand([Topic("7", "Well. Ice melts. Why?")], index, "sentences", topic_by, variants=0)
+    assert (found.questions, found.topic, found.variants) == (("Ice melts.",), topic, ())
+
+
 def test_composition_of_queries() -> None:
     made = compose(Understanding("7", ("How?", "Why ice?"), "ice", ("glacier", "snow")), question_weight=2)
     assert made[1] == Query("7", "7#2", "Why ice?", "Why ice? Why ice? ice glacier snow", "Why ice? ice")
+    plain = compose(Understanding("7", ("Why ice?",)), dense_topic=False)
+    assert plain == [Query("7", "7#1", "Why ice?", "Why ice?", "Why ice?")]
     assert [is_whole(query) for query in [whole(Topic("7", "Tell me.")), *made]] == [True, False, False]
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
+from indexing import store as store_module
+from indexing.errors import BadRecord, UserError
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Segment, Span
@@ -119,6 +120,33 @@ def test_asking_for_nothing_gives_nothing(store: DocumentStore) -> None:
 def test_a_corpus_that_makes_no_store_is_a_user_error(tmp_path: Path, ids: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         build_store((Document(name, "text") for name in ids), tmp_path / "store")
+
+
+@pytest.mark.parametrize("name", ["doc\0", "\0", "doc\ud800", "doc\0\0"])
+def test_an_id_that_is_no_text_is_unknown(store: DocumentStore, name: str) -> None:
+    assert store.rows([name, "doc"]).tolist() == [-1, 0]
+    assert store.segments([f"{name}#7_0"]) == [None]
+
+
+@given(st.lists(st.tuples(NAMES, TEXT), min_size=1, max_size=12), st.integers(1, 4))
+def test_the_first_document_of_an_id_is_kept_and_the_others_are_reported(
+    tmp_path_factory: pytest.TempPathFactory, found: list[tuple[str, str]], batch: int
+) -> None:
+    folder = tmp_path_factory.mktemp("repeated")
+    names = [name for name, _ in found]
+    documents = [Document(name, text, place=f"c:{line}") for line, (name, text) in enumerate(found * 2)]
+    told: list[BadRecord] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "BATCH", batch)
+        count = build_store(documents, folder / "store", report=told.append)
+    later = [line for line in range(2 * len(names)) if (names * 2)[line] in (names * 2)[:line]]
+    assert [str(error).split(": ")[0] for error in told] == [f"c:{line}" for line in later]
+    assert {error.kind for error in told} == {"repeated id"}
+    assert list(DocumentStore(folder / "store")) == [
+        documents[names.index(name)] for name in sorted(set(names), key=str.encode)
+    ]
+    assert count == len(set(names))
+    assert sorted(path.name for path in (folder / "store").iterdir()) == ["documents.jsonl", "ids.npy", "offsets.npy"]
 
 
 def test_documents_are_read_once_and_counted(tmp_path: Path) -> None:

@@ -6,13 +6,16 @@ The rule twins of Keystone-Docs RAG, section 2.1: same inputs, same contract, no
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, content_words, words
 from indexing.segments import sentences
 
 Frequency = Callable[[str], int]
 """In how many documents of the corpus a word occurs."""
+
+Facets = Literal["sentences", "clauses"]
 
 _ASKS = "|".join(INTERROGATIVES)
 _BORDER = re.compile(
@@ -31,19 +34,28 @@ LONG_CLAUSE = 16
 """Words above which a clause is an enumeration to be cut at its commas."""
 
 
-def decompose(narrative: str) -> tuple[str, ...]:
-    """Single-facet questions of a narrative, in its order, distinct in any case; at least one.
+def decompose(narrative: str, facets: Facets = "clauses") -> tuple[str, ...]:
+    """The facets of a narrative, in its order, distinct in any case; at least one.
 
-    Sentences are cut into clauses at semicolons, question words and coordinations, long clauses at commas;
-    phrases like "I want to know" are dropped; a scrap of fewer than three words stays with the clause before it.
+    `sentences` are the narrative's own. `clauses` are single-facet questions made of them: sentences are cut at
+    semicolons, question words and coordinations, long clauses at commas; phrases like "I want to know" are
+    dropped; a scrap of fewer than three words stays with the clause before it.
     """
-    questions: list[str] = []
-    for start, end in sentences(narrative):
-        for clause in _cut(narrative[start:end], _BORDER):
-            parts = _cut(clause, _COMMA) if len(clause.split()) > LONG_CLAUSE else [clause]
-            questions += [_question(bare) for bare in map(_bare, parts) if content_words(bare)]
-    distinct = {" ".join(question.lower().split()): question for question in reversed(questions)}
-    return tuple(reversed(distinct.values())) or (narrative.strip(),)
+    found = [narrative[start:end] for start, end in sentences(narrative)]
+    if facets == "clauses":
+        found = [question for sentence in found for question in _questions(sentence)]
+    distinct: dict[str, str] = {}
+    for text in filter(content_words, found):
+        distinct.setdefault(" ".join(text.lower().split()), text)
+    return tuple(distinct.values()) or (narrative.strip(),)
+
+
+def _questions(sentence: str) -> Iterator[str]:
+    for clause in _cut(sentence, _BORDER):
+        for part in _cut(clause, _COMMA) if len(clause.split()) > LONG_CLAUSE else [clause]:
+            bare = _bare(part)
+            if content_words(bare):
+                yield _question(bare)
 
 
 def _cut(text: str, border: re.Pattern[str]) -> list[str]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Literal
 
-from generation.rules.queries import decompose, expand_topic, extract_topic
+from generation.rules.queries import Facets, decompose, expand_topic, extract_topic
 from generation.types import Understanding
 from indexing.build import Index
 from indexing.store import DocumentStore
@@ -14,16 +15,28 @@ FEEDBACK = 10
 """Documents whose words may become variants of a topic."""
 
 
-def understand(topics: Sequence[Topic], index: Index, variants: int, threads: int = 1) -> list[Understanding]:
-    """Questions, topic and `variants` expanded topics of every narrative.
+TopicBy = Literal["lead", "phrase", "none"]
 
-    Feedback for the expansion comes from the top 10 of BM25 for topic and narrative together.
+
+def understand(
+    topics: Sequence[Topic], index: Index, facets: Facets, topic_by: TopicBy, variants: int, threads: int = 1
+) -> list[Understanding]:
+    """Questions (the narrative's `facets`), topic and `variants` expanded topics of every narrative.
+
+    The topic is the narrative's first sentence (`lead`), a `phrase` extracted from it, or nothing. Feedback for the
+    expansion comes from the top 10 of BM25 for topic and narrative together.
     """
     searcher = LuceneSearcher(index.lucene)
     store = DocumentStore(index.store)
     frequency = cache(searcher.document_frequency)
-    phrases = [extract_topic(topic.narrative, frequency, len(store)) for topic in topics]
-    texts = [f"{phrase} {topic.narrative}" for phrase, topic in zip(phrases, topics, strict=True)]
+
+    def topic_of(narrative: str) -> str:
+        if topic_by == "phrase":
+            return extract_topic(narrative, frequency, len(store))
+        return decompose(narrative, "sentences")[0] if topic_by == "lead" else ""
+
+    phrases = [topic_of(topic.narrative) for topic in topics]
+    texts = [f"{phrase} {topic.narrative}".strip() for phrase, topic in zip(phrases, topics, strict=True)]
     feedback: list[list[str]] = [[] for _ in topics]
     if variants:
         found = searcher.search([topic.id for topic in topics], texts, FEEDBACK, threads)
@@ -31,7 +44,7 @@ def understand(topics: Sequence[Topic], index: Index, variants: int, threads: in
     return [
         Understanding(
             topic_id=topic.id,
-            questions=decompose(topic.narrative),
+            questions=decompose(topic.narrative, facets),
             topic=phrases[i],
             variants=expand_topic(texts[i], feedback[i], frequency, len(store), variants),
         )

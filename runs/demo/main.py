@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Literal
 
 import typer
 
@@ -20,7 +19,7 @@ from runs.topics import read_topics
 from runs.tracks import TRACKS
 from runs.trec import read_qrels, read_run
 
-TRACK: Literal["rag25"] = "rag25"
+TRACK = "rag25"
 
 
 def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
@@ -52,7 +51,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     with progress("Measuring", None):
         evaluations = [evaluate(folder.name, read_run(folder / stages.NARRATIVE), qrels) for folder in folders]
     track = TRACKS[TRACK]
-    submissions = [folders[1] / track.retrieval_file, folders[1] / track.rag_file]
+    submissions = [folders[1] / track.retrieval_file, folders[1] / track.answer_file]
     violations = {path: validate.validate(path, track, narratives) for path in submissions}
 
     def report() -> None:

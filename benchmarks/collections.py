@@ -1,0 +1,74 @@
+"""Effectiveness through the command line: `python -m benchmarks.collections DATA WORK` prints one row a collection.
+
+DATA holds a folder for each collection with `corpus.jsonl` (or `.gz`), topics and qrels; indexes and runs go to WORK
+and are kept. Columns: nDCG@10 of BM25, of dense search and of their RRF, all for the whole narrative, then nDCG@10
+and R@100 of the default composition against that, with the p-value of a paired t-test.
+"""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Where a collection's files lie in DATA; `own` says that its topics are documents, which are not to be found."""
+
+    name: str
+    folder: str
+    topics: str = "topics.jsonl"
+    qrels: str = "qrels.txt"
+    own: bool = False
+
+
+COLLECTIONS = (
+    Collection("medline", "medline"),
+    Collection("cisi", "cisi"),
+    Collection("time", "time"),
+    Collection("scifact", "scifact"),
+    Collection("arguana", "arguana", own=True),
+    Collection("debates", "arguana", "topics.debates.jsonl", "qrels.debates.txt"),
+    Collection("ibm-claims-wiki", "ibm-claims-wiki"),
+    Collection("multihop-mini", "multihop-mini"),
+)
+RUNS = {"whole": ["--set", "queries.method=narrative"], "default": []}
+
+
+def measured(collection: Collection, data: Path, work: Path) -> str:
+    """One row of the table."""
+    folder, index = data / collection.folder, work / "indexes" / collection.folder
+    index.parent.mkdir(parents=True, exist_ok=True)
+    corpus = next(folder.glob("corpus.jsonl*"))
+    _keystone("index", corpus, "--out", index, "--quiet")
+    for run, settings in RUNS.items():
+        config = work / f"{collection.name}.{run}.yaml"
+        config.write_text(
+            f"run_id: {collection.name}.{run}\nindex: {index}\ntopics: {folder / collection.topics}\n"
+            f"out: {work / 'runs'}\ntrack: none\n"
+        )
+        _keystone("run", config, *settings, "--quiet")
+    whole, default = (work / "runs" / f"{collection.name}.{run}" for run in RUNS)
+    files = [run / "narrative.trec" for run in (whole, default)] + [whole / "bm25.trec", whole / "dense.trec"]
+    out = work / f"{collection.name}.json"
+    options = ["--skip-own"] if collection.own else []
+    _keystone("evaluate", *files, "--qrels", folder / collection.qrels, "--json", out, *options)
+    found = orjson.loads(out.read_bytes())
+    rrf, ours, bm25, dense = (run["mean"] for run in found["runs"])
+    p = found["paired_t_test"][0]["p"]
+    cells = [f"{run['nDCG@10']:.4f}" for run in (bm25, dense, rrf)]
+    for measure in ("nDCG@10", "R@100"):
+        cells.append(f"{ours[measure]:.4f} ({ours[measure] - rrf[measure]:+.4f}, p {p[measure]:.3f})")
+    return f"| {' | '.join([collection.name, *cells])} |"
+
+
+def _keystone(*arguments: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", "runs.cli", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    print("| collection | BM25 | dense | RRF | default: nDCG@10 | default: R@100 |\n|---|---|---|---|---|---|")
+    for collection in COLLECTIONS:
+        print(measured(collection, Path(sys.argv[1]), Path(sys.argv[2])), flush=True)

@@ -1,0 +1,106 @@
+"""The rules of a retrieval run: columns, topics, ranks, scores that every tool can use, rows, one tag."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from runs.tracks import Track
+from runs.violations import Lines, Violation, error, is_utf8, shown, warning
+
+_SCORE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterator[Violation]:
+    """The violations of a retrieval run; `topics` gives narratives by topic id."""
+    tags: dict[str, list[int]] = {}
+    rows: dict[str, int] = {}
+    last: dict[str, tuple[int, float]] = {}
+    seen: dict[tuple[str, str], int] = {}
+    foreign: dict[str, int] = {}
+    previous = ""
+    for number, line in content:
+        fault = _fault_of(number, line)
+        if fault:
+            yield fault
+            continue
+        topic, second, name, rank, score, tag = line.split()
+        if second != "Q0":
+            yield warning(number, "second column", f"second column: expected Q0, found {shown(second)}")
+        if topic not in topics:
+            yield error(number, "unknown topic", f"topic {shown(topic)} is not in the topics file")
+        if topic != previous and topic in rows:
+            yield warning(number, "rows apart", f"topic {shown(topic)}: its rows do not stand together")
+        previous = topic
+        if not track.owns(name):
+            foreign.setdefault(name, number)
+        first = seen.setdefault((topic, name), number)
+        if first != number:
+            message = f"{shown(name)} is already listed for topic {shown(topic)} on line {first}"
+            yield error(number, "repeated document", message)
+        rows[topic] = rows.get(topic, 0) + 1
+        if rank != str(rows[topic]):
+            yield error(number, "rank", f"rank: expected {rows[topic]}, found {shown(rank)}")
+        if track.rows is not None and rows[topic] == track.rows + 1:
+            yield error(number, "too many rows", f"topic {shown(topic)}: more than {track.rows} rows")
+        yield from _check_score(number, topic, score, last)
+        tags.setdefault(tag, []).append(number)
+    for tag, found in list(tags.items())[1:]:
+        expected = f"expected {shown(next(iter(tags)))} on every line, found {shown(tag)}"
+        yield error(found[0], "run tag", f"run tag: {expected} on {len(found)} of them")
+    yield from check_ids(foreign)
+    for topic in topics:
+        if topic not in rows:
+            yield warning(0, "missing topic", f"topic {shown(topic)}: no row")
+
+
+def is_row(line: str) -> bool:
+    """Whether a line is one of a run's rows, whatever its columns hold."""
+    return is_utf8(line) and not is_comment(line) and len(line.split()) == 6
+
+
+def is_comment(line: str) -> bool:
+    """Whether a line is a comment, as some tools write them at the head of a run."""
+    return line.lstrip().startswith("#")
+
+
+def _fault_of(number: int, line: str) -> Violation | None:
+    if is_row(line):
+        return None
+    if not is_utf8(line):
+        return error(number, "not UTF-8", f"not UTF-8: {shown(line)}")
+    if not line.strip():
+        return warning(number, "blank line", "blank line")
+    if is_comment(line):
+        return error(number, "comment", "a comment: expected 6 columns, and comments in a file beside")
+    return error(number, "columns", f"expected 6 columns, found {len(line.split())}")
+
+
+def check_ids(foreign: Mapping[str, int]) -> Iterator[Violation]:
+    """One warning for all ids that cannot be of the track's corpus: `foreign` gives each with its first line."""
+    if foreign:
+        name, number = next(iter(foreign.items()))
+        message = f"{shown(name)}: not an id of the track's corpus; {len(foreign)} ids of the file are not"
+        yield warning(number, "id of another corpus", message)
+
+
+def usable_score(text: str) -> float | None:
+    """The score that a column holds; None where it is none, or not a finite one in float32, as some tools keep it."""
+    score = float(text) if _SCORE.fullmatch(text) else math.nan
+    return score if abs(score) <= float(np.finfo(np.float32).max) else None
+
+
+def _check_score(number: int, topic: str, text: str, last: dict[str, tuple[int, float]]) -> Iterator[Violation]:
+    score = usable_score(text)
+    if score is None:
+        yield error(number, "score", f"score: expected a number that float32 can hold, found {shown(text)}")
+        return
+    if topic in last:
+        above, before = last[topic]
+        if score > before:
+            yield error(number, "score order", f"score {score:.9g} is above the one of line {above}")
+        elif np.float32(score) == np.float32(before):
+            message = f"score {score:.9g} equals the one of line {above} in float32: tools may swap them"
+            yield warning(number, "score tie", message)
+    last[topic] = (number, score)

@@ -1,0 +1,127 @@
+"""Which composition of queries and which fusion: settings tried on judged topics and cross-validated over them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from fusion.rrf import fuse_systems
+from indexing.errors import UserError
+from indexing.files import digest
+from indexing.types import Progress, silent
+from retrieval.types import Query, Rankings
+from runs.config import RunConfig, read_config
+from runs.evaluate import Evaluation, evaluate
+from runs.measures import Measure
+from runs.stages import Job, narrative_rankings, open_job, queries_of, rankings_of, run_from
+from runs.trec import Qrels, read_qrels, without_own
+
+GRID = (
+    "queries.facets=[sentences, clauses]",
+    "queries.topic=[lead, none]",
+    "queries.narrative_weight=[1, 2, 4]",
+    "fusion.k_narrative=[10, 20, 60]",
+)
+"""What is tried where nothing else is named."""
+WHOLE = ("queries.method=narrative",)
+"""The baseline: the whole narrative as one query."""
+
+Setting = tuple[str, ...]
+"""Overrides of a configuration, each `key=value`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The whole narrative, every setting in the order of the grid, and the settings chosen for topics not seen."""
+
+    whole: Evaluation
+    trials: dict[Setting, Evaluation]
+    held_out: Evaluation
+
+
+def tune(
+    config: Path,
+    overrides: Sequence[str],
+    qrels: Path,
+    tries: Sequence[str],
+    measures: Sequence[Measure],
+    folds: int = 5,
+    skip_own: bool = False,
+    threads: int = 1,
+    progress: Progress = silent,
+) -> Tuning:
+    """Try all combinations of `tries`, each `key=[value, ...]`, on the judged topics of a run's configuration.
+
+    `held_out` is an estimate for topics not seen: each fold is measured with the setting whose mean of the first
+    measure is best on the other folds. Nothing is written.
+    """
+    judged = read_qrels(qrels)
+    score = _Scorer(judged, measures, skip_own, threads, progress)
+    whole = score(read_config(config, [*overrides, "track=none", *WHOLE]))
+    settings = list(product(*map(_values, tries)))
+    trials = {setting: score(read_config(config, [*overrides, "track=none", *setting])) for setting in settings}
+    return Tuning(whole, trials, _cross_validated(list(trials.values()), folds))
+
+
+class _Scorer:
+    """Measures configurations; one that differs from the last only behind the searches does not search again."""
+
+    def __init__(
+        self, qrels: Qrels, measures: Sequence[Measure], skip_own: bool, threads: int, progress: Progress
+    ) -> None:
+        self._rest = (qrels, measures, skip_own)
+        self._open: Callable[[RunConfig], Job] = lambda config: open_job(config, threads, progress)
+        self._key, self._queries, self._systems = "", list[Query](), dict[str, Rankings]()
+
+    def __call__(self, config: RunConfig) -> Evaluation:
+        qrels, measures, skip_own = self._rest
+        job = self._open(config)
+        asked = {topic.id for topic in job.topics}
+        if not asked & set(qrels.query_ids):
+            raise UserError(f"{config.topics}: none of its topics is judged")
+        key = digest(
+            [
+                config.queries.model_dump(exclude={"narrative_weight"}),
+                config.queries.narrative_weight > 0,
+                config.retrieval.model_dump(),
+            ]
+        )
+        if key != self._key:
+            self._queries = [query for _, queries in queries_of(job) for query in queries]
+            self._systems, self._key = rankings_of(job, self._queries), key
+        hybrid = fuse_systems(list(self._systems.values()), config.fusion.k, config.retrieval.depth)
+        run = run_from(job, narrative_rankings(job, self._queries, hybrid))
+        return evaluate(config.run_id, without_own(run) if skip_own else run, qrels, measures)
+
+
+def _values(attempt: str) -> Iterator[str]:
+    key, equals, text = attempt.partition("=")
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError:
+        values = None
+    if not (key and equals and isinstance(values, list) and values):
+        raise UserError(f"--try {attempt}: expected KEY=[VALUE, ...], such as fusion.k_narrative=[10, 60]")
+    for value in values:
+        yield f"{key}={yaml.safe_dump(value, default_flow_style=True).removesuffix('...' + chr(10)).strip()}"
+
+
+def _cross_validated(trials: Sequence[Evaluation], folds: int) -> Evaluation:
+    """For each topic the values of the trial that is best, by the first measure, on the topics of other folds."""
+    first = trials[0]
+    if len(first.topics) < folds:
+        raise UserError(f"--folds {folds}: more than the {len(first.topics)} judged topics")
+    fold = np.random.default_rng(0).permutation(len(first.topics)) % folds
+    chosen = np.empty(len(first.topics), dtype=np.int64)
+    table: NDArray[np.float64] = np.array([next(iter(trial.values.values())) for trial in trials])
+    for number in range(folds):
+        chosen[fold == number] = int(np.argmax(table[:, fold != number].mean(axis=1)))
+    values = {
+        measure: np.array([trials[trial].values[measure][i] for i, trial in enumerate(chosen.tolist())])
+        for measure in first.values
+    }
+    return Evaluation(f"chosen on the other {folds - 1} of {folds} folds", first.topics, values)
