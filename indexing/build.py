@@ -13,7 +13,7 @@ import orjson
 from indexing.corpora import corpus_key, guess_format, read_corpus
 from indexing.embed import MINILM, Embedding, embedder
 from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.files import digest, written
+from indexing.files import digest, unicode_name, written
 from indexing.partial import partial_folder, stage
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
@@ -105,7 +105,7 @@ def build_index(
             stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
             cut = _build_dense(store, embedding, faiss, folder, threads, progress) if embedding else 0
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
-            meta |= {**read, "cut": cut, "corpus": corpus.name}
+            meta |= {**read, "cut": cut, "corpus": unicode_name(corpus.name)}
             with written(folder / "index.json") as file:
                 file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
     return open_index(out), True
