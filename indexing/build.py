@@ -1,35 +1,45 @@
-"""From a corpus to an index folder: `store/`, `lucene/`, `dense.faiss` and `index.json`, whole or not at all."""
+"""From a corpus to an index folder: `store/`, `lucene/`, `dense.faiss` and `index.json`, whole or not at all.
+
+A build that was stopped, at whatever moment, goes on where it was when it is asked for again.
+"""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from indexing.corpora import corpus_key, guess_format, read_corpus
-from indexing.embed import embedder
+from indexing.embed import MINILM, Embedding, embedder
 from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.files import digest, written_folder
+from indexing.files import digest, unicode_name, written
+from indexing.partial import partial_folder, stage
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Progress, silent
 
-FORMAT = 2
+FORMAT = 3
 """Raised when the layout of an index folder changes."""
+
+PARTS = ("store", "lucene", "dense.faiss", "index.json")
+"""What an index folder holds when it is whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
     """An index folder: its parts and its key, which changes with the corpus, the settings and the layout.
 
-    `left_out` counts the records of the corpus that are no documents, by kind.
+    `left_out` counts the records of the corpus that are no documents, by kind. `cut` of the documents were longer
+    than the embedding model's window; their vectors stand for their beginning.
     """
 
     folder: Path
     key: str
-    embedding: str | None
+    embedding: Embedding | None
     documents: int
     left_out: dict[str, int]
+    cut: int
 
     @property
     def store(self) -> Path:
@@ -53,7 +63,8 @@ def open_index(folder: Path) -> Index:
         found = orjson.loads((folder / "index.json").read_bytes())
         if found["format"] != FORMAT:
             raise UserError(f"{folder}: index format {found['format']}, expected {FORMAT}: build it again")
-        return Index(folder, found["key"], found["embedding"], found["documents"], found["left_out"])
+        embedding = Embedding(**found["embedding"]) if found["embedding"] else None
+        return Index(folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
 
@@ -64,42 +75,70 @@ def build_index(
     *,
     format: str | None = None,
     segments: Path | None = None,
-    embedding: str | None = "all-MiniLM-L6-v2",
+    embedding: Embedding | None = MINILM,
+    faiss: str = "Flat",
     threads: int = 1,
     progress: Progress = silent,
     report: Report = stop,
 ) -> tuple[Index, bool]:
-    """Index a corpus; returns the index and whether it had to be built. Bad records go to `report`.
+    """Index a corpus; returns the index and whether it had to be built.
+
+    Bad records go to `report`, once: a build that goes on with what was read before tells only their number.
+    `faiss` is FAISS's factory string.
 
     A folder that already holds this very index is left as it is; one that holds anything else is refused.
     """
     format = format or guess_format(corpus)
     with progress("Reading files", None):
         inputs = [corpus_key(corpus, format), *([corpus_key(segments, "segments")] if segments else [])]
-    key = digest([FORMAT, format, embedding, inputs])
+    model = asdict(embedding) if embedding else None
+    key = digest([FORMAT, format, model, faiss if embedding else None, inputs])
     if out.exists():
         existing = open_index(out)
         if existing.key != key:
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         return existing, False
-    with written_folder(out) as folder:
-        left_out: Counter[str] = Counter()
-
-        def counted(error: BadRecord) -> None:
-            left_out[error.kind] += 1
-            report(error)
-
-        found = map(segmented, read_corpus(corpus, format, segments, counted))
-        documents = build_store(found, folder / "store", progress, counted)
-        store = DocumentStore(folder / "store")
-        from indexing.lucene import build_lucene
-
-        build_lucene(store, folder / "lucene", progress)
-        if embedding:
-            from indexing.dense import build_dense
-
-            build_dense(store, embedder(embedding), folder / "dense.faiss", threads, progress)
-        meta = {"format": FORMAT, "key": key, "embedding": embedding, "documents": documents, "corpus": corpus.name}
-        meta["left_out"] = dict(left_out)
-        (folder / "index.json").write_bytes(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
+    with partial_folder(out, key, PARTS) as folder:
+        if not (folder / "index.json").exists():
+            read = stage(folder, "store", lambda path: _build_store(corpus, format, segments, path, progress, report))
+            store = DocumentStore(folder / "store")
+            stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
+            cut = _build_dense(store, embedding, faiss, folder, threads, progress) if embedding else 0
+            meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
+            meta |= {**read, "cut": cut, "corpus": unicode_name(corpus.name)}
+            with written(folder / "index.json") as file:
+                file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
     return open_index(out), True
+
+
+def _build_store(
+    corpus: Path, format: str, segments: Path | None, path: Path, progress: Progress, report: Report
+) -> dict[str, Any]:
+    left_out: Counter[str] = Counter()
+
+    def counted(error: BadRecord) -> None:
+        left_out[error.kind] += 1
+        report(error)
+
+    found = map(segmented, read_corpus(corpus, format, segments, counted))
+    documents = build_store(found, path, progress, counted)
+    return {"documents": documents, "left_out": dict(left_out)}
+
+
+def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
+    from indexing.lucene import build_lucene
+
+    build_lucene(store, path, progress)
+
+
+def _build_dense(
+    store: DocumentStore, embedding: Embedding, faiss: str, folder: Path, threads: int, progress: Progress
+) -> int:
+    """Embed all documents, in shards, and put them into a FAISS index; returns how many had to be cut."""
+    from indexing.dense import build_dense, new_index
+    from indexing.vectors import embed_store
+
+    new_index(embedder(embedding).dimension, faiss)  # a wrong factory string is known before the long work
+    shards = embed_store(store, embedding, folder / "vectors", threads, progress)
+    stage(folder, "dense.faiss", lambda path: build_dense(shards, faiss, path, progress))
+    return shards.cut

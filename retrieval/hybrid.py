@@ -7,7 +7,7 @@ from functools import cache, partial
 
 from indexing.build import Index
 from indexing.dense import faiss_module, load_dense
-from indexing.embed import embedder
+from indexing.embed import embed_queries
 from indexing.errors import UserError
 from indexing.java import detach_thread
 from indexing.store import DocumentStore
@@ -58,15 +58,29 @@ def _expanded(
 
 
 def search_embeddings(
-    index: Index, queries: Sequence[Query], depth: int, threads: int = 1, progress: Progress = silent
+    index: Index,
+    queries: Sequence[Query],
+    depth: int,
+    threads: int = 1,
+    progress: Progress = silent,
+    faiss: str = "",
 ) -> Rankings:
-    """The dense ranking of every query's `dense_text`. `UserError` where the index has no embeddings."""
+    """The dense ranking of every query's `dense_text`. `UserError` where the index has no embeddings.
+
+    `faiss` sets search parameters of an index that is not exact, such as `nprobe=16`.
+    """
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it without --no-dense, or set retrieval.systems")
     with progress("Dense search", len(queries)) as tick:
-        vectors = embedder(index.embedding).embed([query.dense_text for query in queries], threads, tick)
+        dense = load_dense(index.dense, faiss)
+        vectors = embed_queries(index.embedding, [query.dense_text for query in queries], threads, tick)
+        if vectors.shape[1] != dense.d:
+            raise UserError(
+                f"{index.folder}: found vectors of {vectors.shape[1]} numbers from {index.embedding.model}, "
+                f"expected {dense.d}: the model has changed: build the index again"
+            )
         faiss_module().omp_set_num_threads(threads)
-        return search_dense(load_dense(index.dense), [query.id for query in queries], vectors, depth)
+        return search_dense(dense, [query.id for query in queries], vectors, depth)
 
 
 def search_all(
@@ -77,11 +91,12 @@ def search_all(
     threads: int = 1,
     progress: Progress = silent,
     feedback: str | None = None,
+    faiss: str = "",
 ) -> dict[str, Rankings]:
     """One batch of rankings for each named system (`bm25`, `dense`), searched in parallel."""
     searches: dict[str, Callable[..., Rankings]] = {
         "bm25": partial(search_bm25, feedback=feedback),
-        "dense": search_embeddings,
+        "dense": partial(search_embeddings, faiss=faiss),
     }
     with ThreadPoolExecutor(len(systems) or 1) as pool:
         jobs = {name: pool.submit(searches[name], index, queries, depth, threads, progress) for name in systems}

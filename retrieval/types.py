@@ -74,13 +74,31 @@ def ranked(
     scores: Sequence[NDArray[np.floating[Any]]],
     depth: int,
 ) -> Rankings:
-    """Rankings from the unordered hits of each query, cut at `depth`; a document occurs once a query."""
-    orders = [np.lexsort((d, -s))[:depth] for d, s in zip(docs, scores, strict=True)]
+    """Rankings from the unordered hits of each query, cut at `depth`; a document occurs once a query.
+
+    Hits whose scores descend already, as search engines give them, are only put in order where scores are equal.
+    """
+    if not docs:
+        return Rankings(tuple(query_ids), offsets_of([]), np.empty(0, np.int32), np.empty(0, np.float32))
+    ordered = [_in_order(d, s, depth) for d, s in zip(docs, scores, strict=True)]
     return Rankings(
         tuple(query_ids),
-        offsets_of([len(order) for order in orders]),
-        np.concatenate([d[o] for d, o in zip(docs, orders, strict=True)]).astype(np.int32)
-        if orders
-        else np.empty(0, np.int32),
-        np.concatenate([s[o] for s, o in zip(scores, orders, strict=True)]) if orders else np.empty(0, np.float32),
+        offsets_of([len(d) for d, _ in ordered]),
+        np.concatenate([d for d, _ in ordered]).astype(np.int32, copy=False),
+        np.concatenate([s for _, s in ordered]),
     )
+
+
+def _in_order(
+    docs: NDArray[np.integer[Any]], scores: NDArray[np.floating[Any]], depth: int
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]:
+    above, below = scores[:-1], scores[1:]
+    if not np.all(above >= below):
+        order = np.lexsort((docs, -scores))[:depth]
+        return docs[order], scores[order]
+    equal = above == below
+    if equal.any():
+        tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+        docs = docs.copy()
+        docs[tied] = docs[tied][np.lexsort((docs[tied], -scores[tied]))]
+    return docs[:depth], scores[:depth]

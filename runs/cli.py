@@ -40,20 +40,31 @@ def index(
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     segments: Annotated[Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents.")] = None,
     dense: Annotated[bool, typer.Option(help="Embed the documents for dense search.")] = True,
+    embedding: Annotated[str, typer.Option(help="The embedding model.")] = "all-MiniLM-L6-v2",
+    embedding_url: Annotated[
+        str | None, typer.Option(help="Its OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
+    ] = None,
+    embedding_window: Annotated[
+        int | None, typer.Option(min=1, help="Tokens that it takes.", show_default="asked of the endpoint")
+    ] = None,
+    query_prefix: Annotated[str, typer.Option(help="Put before what is asked, as the model wants it.")] = "",
+    passage_prefix: Annotated[str, typer.Option(help="Put before what is searched.")] = "",
+    faiss: Annotated[str, typer.Option(help="The FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is no document.")] = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Index a corpus: document store, BM25 index, embeddings.
+    """Index a corpus: document store, BM25 index, embeddings. Stopped at any moment, the same command goes on.
 
     A record that is no document is left out, reported with file and line, and counted.
 
     Example: keystone index corpus.jsonl.gz --out index
     """
     from indexing.build import build_index
+    from indexing.embed import Embedding
     from runs.screen import progress_bars
 
-    embedding = "all-MiniLM-L6-v2" if dense else None
+    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix) if dense else None
     told = itertools.count(1)
 
     def tell(error: BadRecord) -> None:
@@ -68,11 +79,15 @@ def index(
             out,
             format=format,
             segments=segments,
-            embedding=embedding,
+            embedding=model,
+            faiss=faiss,
             threads=threads,
             progress=progress,
             report=tell,
         )
+    if made.cut:
+        summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
+        typer.echo(summary, err=True)
     if made.left_out:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(made.left_out.items()))
         summary = f"{made.folder}: records left out of the corpus: {sum(made.left_out.values())} ({kinds})"

@@ -46,6 +46,8 @@ class Retrieval(Model):
     """Documents a query and system (`N_query`)."""
     feedback: Literal["none", "rm3", "rocchio"] = "none"
     """Pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
+    faiss: str = ""
+    """Search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
 
     @model_validator(mode="after")
     def _systems_differ(self) -> Self:

@@ -16,17 +16,7 @@ from indexing.errors import UserError
 from indexing.files import unicode_name
 from runs.measures import DEFAULT, FAMILIES, Measure
 from runs.names import match
-from runs.trec import (
-    Qrels,
-    Run,
-    bounds_of,
-    in_trec_eval_order,
-    read_qrels,
-    read_run,
-    run_of,
-    without_own,
-    write_run,
-)
+from runs.trec import Qrels, Run, bounds_of, in_trec_eval_order, read_qrels, read_run, run_of, without_own, write_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +59,14 @@ def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DE
 def _judgment_of_each(run: Run, qrels: Qrels) -> NDArray[np.int64]:
     """For each topic and rank the position of the document among the topic's judgments; -1 for one without.
 
-    int64[topics, longest ranking], at least one rank wide.
+    int64[topics, ranks], as wide as the deepest judged document asks, at least one rank.
     """
     _, found = match(qrels.docs, bounds_of(qrels.offsets), run.docs, bounds_of(run.offsets))
-    counts = np.diff(run.offsets)
-    topic = np.repeat(np.arange(len(counts)), counts)
-    places = np.full((len(counts), int(counts.max(initial=1))), -1)
-    rank = np.arange(len(found)) - run.offsets[topic]
-    places[topic, rank] = np.where(found < 0, -1, found - qrels.offsets[topic])
+    rows = np.flatnonzero(found >= 0)
+    topic = np.searchsorted(run.offsets, rows, side="right") - 1
+    rank = rows - run.offsets[topic]
+    places = np.full((len(run.query_ids), int(rank.max(initial=0)) + 1), -1)
+    places[topic, rank] = found[rows] - qrels.offsets[topic]
     return places
 
 

@@ -24,7 +24,7 @@ from generation.rules.answer import answer, gather
 from generation.rules.understand import understand
 from generation.types import Answer, Evidence, Sentence, Understanding
 from indexing.build import Index, open_index
-from indexing.embed import embedder
+from indexing.embed import Embedding, embed_passages, embed_queries
 from indexing.errors import UserError
 from indexing.files import json_lines, locked, sha256, written
 from indexing.segment_vectors import segment_vectors
@@ -148,10 +148,11 @@ def stages(job: Job) -> list[Stage]:
 
 def describe(job: Job) -> dict[str, Any]:
     """What the manifest says besides its artifacts: what was used, and who did the understanding and writing."""
-    packages = ("keystone-rag", "pyserini", "torch", "transformers", "numpy")
+    packages = ("keystone-rag", "pyserini", "torch", "tokenizers", "numpy")
+    embedding = asdict(job.index.embedding) if job.index.embedding else None
     return {
         "run_id": job.config.run_id,
-        "index": {"key": job.index.key, "documents": job.index.documents, "embedding": job.index.embedding},
+        "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding},
         "topics": {"sha256": sha256(job.config.topics), "number": len(job.topics)},
         "methods": {
             "queries": job.config.queries.method,
@@ -230,7 +231,9 @@ def rankings_of(job: Job, queries: Sequence[Query]) -> dict[str, Rankings]:
     """The rankings of the queries by each system."""
     settings = job.config.retrieval
     feedback = None if settings.feedback == "none" else settings.feedback
-    return search_all(job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback)
+    return search_all(
+        job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback, settings.faiss
+    )
 
 
 def fuse_each_query(job: Job) -> None:
@@ -277,7 +280,7 @@ def assign_segments(job: Job) -> None:
 def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
     """For each document of each topic, the id of its segment closest to the narrative."""
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
-    narratives = _model(job).embed([topic.narrative for topic in job.topics], job.threads)
+    narratives = embed_queries(_embedding(job), [topic.narrative for topic in job.topics], job.threads)
     found = []
     for i in range(len(ranking)):
         documents = job.store.get(ranking.of(i))
@@ -288,7 +291,7 @@ def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
 
 def write_answers(job: Job) -> None:
     """Stage `answers`: an extractive answer to each narrative from the first documents of its ranking."""
-    settings, model, words = job.config.answer, _model(job), words_of(job)
+    settings, embedding, words = job.config.answer, _embedding(job), words_of(job)
     ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics]).top(settings.documents)
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
     queries = read_queries(job)
@@ -298,12 +301,13 @@ def write_answers(job: Job) -> None:
         for i, topic in enumerate(job.topics):
             own = [query for query in queries if query.topic_id == topic.id]
             own = [query for query in own if not is_whole(query)] or own
-            asked = model.embed([query.dense_text for query in own], job.threads)
+            asked = embed_queries(embedding, [query.dense_text for query in own], job.threads)
             documents = job.store.get(ranking.of(i))
             segments = [vectors[row] for row in ranking.of(i).tolist()]
             spans = gather(documents, segments, asked)
             text_of = {document.id: document.text for document in documents}
-            said = model.embed([text_of[span.doc_id][span.start : span.end] for span in spans], job.threads)
+            sentences = [text_of[span.doc_id][span.start : span.end] for span in spans]
+            said = embed_passages(embedding, sentences, job.threads)
             made, used = answer(topic.id, own, asked, documents, segments, spans, said, words)
             answers.append(made)
             evidence += used
@@ -324,8 +328,9 @@ def write_submission(job: Job) -> None:
     write_rag(job.directory / track.answer_file, job.topics, answers, track, job.author)
 
 
-def _model(job: Job) -> Any:
-    return embedder(str(job.index.embedding))
+def _embedding(job: Job) -> Embedding:
+    assert job.index.embedding is not None  # `run` has looked
+    return job.index.embedding
 
 
 def _document_of(segment_id: str) -> str:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from indexing.embed import GRID, MiniLM, on_grid
+from indexing.embed import GRID, Embedding, embedder, on_grid
 from indexing.errors import UserError
+from indexing.minilm import BATCH, CHARACTERS, MiniLM, batches
 from tests.conftest import CORPUS
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -67,12 +68,38 @@ def test_the_same_bytes_on_any_number_of_threads(model: MiniLM, threads: int) ->
     assert model.embed(texts, threads=threads).tobytes() == model.embed(texts, threads=2).tobytes()
 
 
+def test_a_vector_does_not_depend_on_the_company_of_its_text(model: MiniLM) -> None:
+    texts = [text[:n] for _, text in CORPUS.values() for n in (0, 1, 9, 20, 60, 500)]
+    together = model.embed(texts)
+    assert all(
+        model.embed([text])[0].tobytes() == vector.tobytes() for text, vector in zip(texts, together, strict=True)
+    )
+
+
+@given(st.lists(st.integers(2, 256), max_size=200))
+def test_batches_hold_every_text_once_beside_texts_of_its_length(lengths: list[int]) -> None:
+    found = batches(lengths)
+    assert sorted(i for batch in found for i in batch) == list(range(len(lengths)))
+    assert all(len({lengths[i] for i in batch}) == 1 for batch in found)
+    assert all(len(batch) * lengths[batch[0]] <= BATCH for batch in found)
+
+
+def test_texts_beyond_the_window_are_told(model: MiniLM) -> None:
+    cut: list[int] = []
+    texts = ["bee " * 254, "bee " * 255, "short", " " * (CHARACTERS + 1)]
+    found = model.embed(texts, cut=cut.append)
+    assert cut == [1, 3]
+    assert found[0].tobytes() == found[1].tobytes()
+
+
 def test_no_text_gives_no_vector(model: MiniLM) -> None:
     assert model.embed([]).shape == (0, 384)
 
 
-def test_an_unknown_model_is_named_with_the_known_ones() -> None:
-    from indexing.embed import embedder
-
-    with pytest.raises(UserError, match=r"'other'.*all-MiniLM-L6-v2"):
-        embedder("other")
+@pytest.mark.parametrize(
+    "embedding",
+    [pytest.param(Embedding("other"), id="another model"), pytest.param(Embedding(window=9), id="another window")],
+)
+def test_a_model_without_a_url_is_the_local_one_as_it_is(embedding: Embedding) -> None:
+    with pytest.raises(UserError, match=r"without a URL, expected all-MiniLM-L6-v2"):
+        embedder(embedding)

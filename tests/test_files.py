@@ -10,17 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.errors import BadRecord, UserError
-from indexing.files import (
-    byte_lines,
-    digest,
-    json_lines,
-    lines,
-    open_binary,
-    read_bytes,
-    sha256,
-    written,
-    written_folder,
-)
+from indexing.files import byte_lines, digest, json_lines, lines, open_binary, read_bytes, sha256, written
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 JSON = st.recursive(
@@ -87,22 +77,6 @@ def test_a_file_whose_folder_is_not_there_is_a_user_error(tmp_path: Path, parent
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(UserError, match=r"out\.txt: cannot be written"), written(tmp_path / parent / "out.txt"):
         pass
-
-
-def test_a_written_folder_appears_only_when_the_block_ends(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "out"
-    with written_folder(path) as folder:
-        (folder / "a").write_text("x")
-        assert not path.exists()
-    assert [p.name for p in path.iterdir()] == ["a"]
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_an_error_in_the_block_leaves_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), written_folder(tmp_path / "out") as folder:  # noqa: PT012
-        (folder / "a").write_text("x")
-        raise RuntimeError
-    assert not list(tmp_path.iterdir())
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n\ufeff"))), ENDS)

