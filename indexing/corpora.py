@@ -185,6 +185,6 @@ def _with_segments(document: Document, spans: list[tuple[str, int, int]], report
         if end <= len(document.text):
             segments.append(Segment(name, Span(document.id, start, end)))
         else:
-            found = f"segment {name}: ends at {end}, but its document has {len(document.text)} characters"
-            report(BadRecord(found, "bad offsets"))
+            found = f"segment {name} ends at {end}, but its document has {len(document.text)} characters"
+            report(BadRecord(f"{document.place}: {found}", "bad offsets"))
     return replace(document, segments=tuple(segments))

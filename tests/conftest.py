@@ -69,6 +69,7 @@ def keystone(*arguments: str | Path, cwd: Path | None = None, **environment: str
         [sys.executable, "-m", "runs.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
         cwd=cwd,
         env={**os.environ, "NO_COLOR": "1", **environment},

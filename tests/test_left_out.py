@@ -177,7 +177,9 @@ def test_an_official_segment_beyond_its_document_is_left_out(tmp_path: Path) -> 
     errors: list[BadRecord] = []
     (document,) = read_corpus(tmp_path / "c.jsonl", segments=tmp_path / "s.jsonl", report=errors.append)
     assert [s.id for s in document.segments] == ["d#0"]
-    assert [error.kind for error in errors] == ["bad offsets"]
+    found = [(error.kind, str(error)) for error in errors]
+    message = f"{tmp_path}/c.jsonl:1: segment d#5 ends at 99, but its document has 9 characters"
+    assert found == [("bad offsets", message)]
 
 
 PIECES = [
