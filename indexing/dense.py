@@ -16,7 +16,6 @@ from indexing.errors import MissingPackage, UserError
 from indexing.types import Progress, silent
 from indexing.vectors import Shards
 
-FLAT = "Flat"
 SEED = 1234
 SAMPLE = 65_536
 A_CENTROID = 256

@@ -63,7 +63,7 @@ class Rankings:
         )
 
 
-def offsets_of(counts: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+def offsets_of(counts: Sequence[int] | NDArray[np.integer[Any] | np.bool_]) -> NDArray[np.int64]:
     """Where each of the runs of these lengths begins, and where the last one ends: int64[len(counts) + 1]."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 

@@ -10,7 +10,7 @@ from indexing.types import is_id
 from runs.check_answers import IDS, Names, as_text, forms_in
 from runs.rag import best_first, citable, fitting, form_of, is_number, metadata_of, named
 from runs.tracks import CitationForm, Track
-from runs.violations import Lines, Repair, shown
+from runs.violations import Lines, Repair, object_of, shown
 
 
 def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tuple[list[str], list[Repair]]:
@@ -20,7 +20,7 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
     for word. A file with both forms of citations gets the one that its track prefers. Lines that cannot be read
     stay as they are, and so do objects in which nothing is to be repaired.
     """
-    records = {number: _object(line) for number, line in content}
+    records = {number: object_of(line) for number, line in content}
     forms = {form for record in records.values() for form in _forms(record, track)}
     form = None if track.mixed else forms.pop() if len(forms) == 1 else track.citations[0]
     lines: list[str] = []
@@ -184,14 +184,6 @@ def _written(
         by_position = (own if own in track.citations else track.citations[0]) == "positions"
         written.append(raw if name is None else position[name] if by_position else name)
     return written
-
-
-def _object(line: str) -> dict[str, Any] | None:
-    try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    return record if isinstance(record, dict) else None
 
 
 def _forms(record: dict[str, Any] | None, track: Track) -> set[CitationForm]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.types import offsets_of
 from runs.kernels import THREADS, in_threads, kernel
 
 WORTH_A_THREAD = 50_000
@@ -42,9 +43,8 @@ class Names:
 def names_of(strings: Sequence[str]) -> Names:
     """Names from text."""
     encoded = [string.encode() for string in strings]
-    ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
-    starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
-    return Names(np.frombuffer(b"".join(encoded), np.uint8), starts, ends)
+    bounds = offsets_of([len(name) for name in encoded])
+    return Names(np.frombuffer(b"".join(encoded), np.uint8), bounds[:-1], bounds[1:])
 
 
 def whole(count: int) -> NDArray[np.int64]:

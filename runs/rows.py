@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from indexing.errors import UserError
 from indexing.files import read_bytes
+from retrieval.types import offsets_of
 from runs.kernels import THREADS, in_threads
 from runs.names import Names
 from runs.scan import LF, POWERS, QRELS, RUN, scan
@@ -105,7 +106,7 @@ def _read_piece(data: NDArray[np.uint8], first: int, last: int, columns: int) ->
 
 def _joined(data: NDArray[np.uint8], pieces: list[_Piece]) -> Rows:
     """The rows of all pieces, those of one query brought together."""
-    counts = np.cumsum([0] + [len(piece.values) for piece in pieces])
+    counts = offsets_of([len(piece.values) for piece in pieces])
     places = np.concatenate([piece.blocks[:, 1:] for piece in pieces]).tolist()
     names = [data[start:end].tobytes().decode() for start, end in places]
     new = [i for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
@@ -132,7 +133,7 @@ def _regrouped(rows: Rows) -> Rows:
     number = {name: i for i, name in enumerate(dict.fromkeys(rows.query_ids))}
     own = np.repeat([number[name] for name in rows.query_ids], np.diff(rows.offsets))
     order = np.argsort(own, kind="stable")
-    offsets = np.append(0, np.cumsum(np.bincount(own, minlength=len(number))))
+    offsets = offsets_of(np.bincount(own, minlength=len(number)))
     return Rows(tuple(number), offsets, rows.docs[order], rows.values[order], rows.tag)
 
 

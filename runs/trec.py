@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from indexing.errors import UserError
 from indexing.files import written
+from retrieval.types import offsets_of
 from runs.kernels import THREADS
 from runs.names import Names, match, names_of
 from runs.order import best_first
@@ -68,24 +69,22 @@ class Qrels:
 
 def run_of(tag: str, hits: Mapping[str, Sequence[tuple[str, float]]]) -> Run:
     """A run from the (document id, score) pairs of each query, best first."""
-    offsets = _offsets([len(own) for own in hits.values()])
+    offsets = offsets_of([len(own) for own in hits.values()])
     docs = names_of([doc_id for own in hits.values() for doc_id, _ in own])
     return Run(tag, tuple(hits), offsets, docs, np.array([score for own in hits.values() for _, score in own], float))
 
 
 def qrels_of(grades: Mapping[str, Mapping[str, int]]) -> Qrels:
     """Judgments from the grade of each judged document of each topic."""
-    offsets = _offsets([len(own) for own in grades.values()])
+    offsets = offsets_of([len(own) for own in grades.values()])
     docs = names_of([doc_id for own in grades.values() for doc_id in own])
     return _best_first(
         tuple(grades), offsets, docs, np.array([g for own in grades.values() for g in own.values()], int)
     )
 
 
-def write_run(path: Path, run: Run, depth: int | None = None) -> None:
-    """Write a run with ranks from 1, in the order given, at most `depth` rows a query; all of it or nothing."""
-    if depth is not None:
-        run = _cut(run, depth)
+def write_run(path: Path, run: Run) -> None:
+    """Write a run with ranks from 1, in the order given; all of it or nothing."""
     rooms = [np.empty(PART * ROOM, np.uint8) for _ in range(THREADS + 1)]
     ahead: deque[Future[memoryview]] = deque()
     with written(path) as out, ThreadPoolExecutor(THREADS) as pool:
@@ -115,7 +114,7 @@ def without_own(run: Run) -> Run:
         names_of(run.query_ids), np.stack([queries, queries + 1], axis=1), run.docs, bounds_of(run.offsets)
     )
     kept = found < 0
-    offsets = np.append(0, np.cumsum(kept))[run.offsets]
+    offsets = offsets_of(kept)[run.offsets]
     return Run(run.tag, run.query_ids, offsets, run.docs[kept], run.scores[kept])
 
 
@@ -138,7 +137,7 @@ def read_qrels(path: Path) -> Qrels:
     first = _first(rows)
     _refuse(path, rows, first, np.flatnonzero(rows.values != rows.values[first]), "has two grades")
     own = first == np.arange(len(first))
-    offsets = np.append(0, np.cumsum(own))[rows.offsets]
+    offsets = offsets_of(own)[rows.offsets]
     return _best_first(rows.query_ids, offsets, rows.docs[own], rows.values[own].astype(np.int64))
 
 
@@ -160,10 +159,6 @@ def _parts(run: Run) -> list[Run]:
     return parts
 
 
-def _offsets(counts: Sequence[int]) -> NDArray[np.int64]:
-    return np.append(0, np.cumsum(counts, dtype=np.int64))
-
-
 def _chosen(
     query_ids: Sequence[str], offsets: NDArray[np.int64], wanted: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -171,7 +166,7 @@ def _chosen(
     number = {query_id: i for i, query_id in enumerate(query_ids)}
     own = np.array([number.get(query_id, -1) for query_id in wanted], dtype=np.int64)
     counts = np.append(np.diff(offsets), 0)[own]
-    bounds = np.append(0, np.cumsum(counts))
+    bounds = offsets_of(counts)
     return bounds, np.arange(bounds[-1]) + np.repeat(offsets[own] - bounds[:-1], counts)
 
 
@@ -194,13 +189,6 @@ def _refuse(path: Path, rows: Rows, first: NDArray[np.int64], wrong: NDArray[np.
         raise UserError(
             f"{path}:{rows.line(row)}: document {doc_id} {fault} for {query_id}, see line {rows.line(int(first[row]))}"
         )
-
-
-def _cut(run: Run, depth: int) -> Run:
-    counts = np.diff(run.offsets)
-    kept = np.arange(run.offsets[-1]) - np.repeat(run.offsets[:-1], counts) < depth
-    offsets = np.append(0, np.cumsum(np.minimum(counts, depth)))
-    return Run(run.tag, run.query_ids, offsets, run.docs[kept], run.scores[kept])
 
 
 def _best_first(

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from indexing.errors import UserError
 from retrieval.types import Topic
 from runs.check_answers import check_answers
@@ -20,7 +18,7 @@ from runs.fix_run import fix_run
 from runs.rag import metadata_of
 from runs.rows import columns_of
 from runs.tracks import TRACKS, Track
-from runs.violations import Lines, Repair, Violation, read_lines, write_lines
+from runs.violations import Lines, Repair, Violation, object_of, read_lines, write_lines
 
 MARK = "\ufeff"
 """The byte order mark; inside a file it tells that files were put one after another."""
@@ -60,7 +58,7 @@ def track_of(path: Path) -> Track:
         if path.name.removesuffix(".gz").removesuffix(".zst") in (track.retrieval_file, track.answer_file):
             return track
     if _holds_answers(path, content):
-        record = next(filter(None, (_object(line) for _, line in content)), {})
+        record = next(filter(None, (object_of(line) for _, line in content)), {})
         fits = {name: _fit(record, track) for name, track in TRACKS.items()}
     else:
         ids = [columns_of(line)[2] for _, line in content if is_row(line)]
@@ -104,12 +102,4 @@ def _check(content: Lines, holds_answers: bool, track: Track, topics: Sequence[T
 
 def _holds_answers(path: Path, content: Lines) -> bool:
     objects = (line.lstrip() for _, line in content if line.lstrip().startswith("{"))
-    return ".jsonl" in path.suffixes or any(line.startswith('{"') or _object(line) is not None for line in objects)
-
-
-def _object(line: str) -> dict[str, Any] | None:
-    try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    return record if isinstance(record, dict) else None
+    return ".jsonl" in path.suffixes or any(line.startswith('{"') or object_of(line) is not None for line in objects)

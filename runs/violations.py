@@ -1,15 +1,15 @@
 """What is wrong in a submission file, and how the lines and values of any file are read and shown."""
 
 import codecs
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import Repr
 from typing import Any, Literal
 
-from indexing.errors import UserError
-from indexing.files import open_binary, written
+import orjson
+
+from indexing.files import read_bytes, written
 
 Lines = list[tuple[int, str]]
 """Lines with their numbers from 1. Bytes that are not UTF-8 are kept as surrogates (PEP 383)."""
@@ -55,12 +55,7 @@ def shown(value: Any) -> str:
 
 def read_lines(path: Path) -> Lines:
     """All lines of a file (.gz, .zst too), without their ends and without the byte order mark at its beginning."""
-    try:
-        with open_binary(path) as file:
-            data = file.read()
-    except (OSError, EOFError, zlib.error) as problem:
-        raise UserError(f"{path}: cannot be read: {problem}") from problem
-    found = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape").split("\n")
+    found = read_bytes(path).tobytes().removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape").split("\n")
     if found[-1] == "":
         found.pop()
     return [(number, line.rstrip("\r")) for number, line in enumerate(found, start=1)]
@@ -75,3 +70,12 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def is_utf8(line: str) -> bool:
     """Whether a line was UTF-8 in its file."""
     return line.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in line)
+
+
+def object_of(line: str) -> dict[str, Any] | None:
+    """The JSON object of a line; None where it holds none."""
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) else None

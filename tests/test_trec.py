@@ -309,8 +309,8 @@ def test_trec_eval_finds_the_order_that_was_written(
 
 
 def test_a_written_run_golden(tmp_path: Path) -> None:
-    hits = {"14": [("b", 0.5), ("a", 0.5), ("c", 0.25)], "2": [], "3": [("d", 12.0)]}
-    write_run(tmp_path / "run", run_of("tag", hits), depth=2)
+    hits = {"14": [("b", 0.5), ("a", 0.5)], "2": [], "3": [("d", 12.0)]}
+    write_run(tmp_path / "run", run_of("tag", hits))
     assert (tmp_path / "run").read_text() == "14 Q0 b 1 0.5 tag\n14 Q0 a 2 0.49999997 tag\n3 Q0 d 1 12 tag\n"
 
 
