@@ -326,7 +326,7 @@ def test_ten_thousand_wrong_files_have_a_defined_result(kind: str) -> None:
 
 
 COMMANDS: dict[str, list[list[str]]] = {
-    "corpus": [["index", "{folder}", "--out", "{out}/index", "--no-dense", "-q"]],
+    "corpus": [["index", which, "--out", "{out}/index", "--no-dense", "-q"] for which in ("{file}", "{folder}")],
     "topics": [["validate", "{valid}/run.trec", "--topics", "{file}", "--track", "ragtime", "--fix", "{out}/fixed"]],
     "run": [
         ["evaluate", "{valid}/run.trec", "{file}", "--qrels", "{valid}/qrels.txt", "--json", "{out}/json", "-q"],
