@@ -83,8 +83,9 @@ def read_rows(path: Path, columns: int) -> Rows:
 
 def _cuts(data: NDArray[np.uint8]) -> list[int]:
     """Where to cut the bytes, between lines."""
+    count = max(min(THREADS, len(data) // PIECE), 1)
     cuts = [0]
-    for place in range(PIECE, len(data) - PIECE, max(PIECE, len(data) // THREADS + 1)):
+    for place in (len(data) * piece // count for piece in range(1, count)):
         ends = np.flatnonzero(data[place : place + PIECE] == LF)
         cuts += [place + int(ends[0]) + 1] if ends.size else []
     return [*cuts, len(data)]
