@@ -22,13 +22,16 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)
-	$(INSTALL) '.[$(FAISS),dev,bench]'
+bench: .venv/.ready-bench
 	$(BIN)/python -m benchmarks
+
+.venv/.ready-bench: $(READY)
+	$(INSTALL) '.[$(FAISS),dev,bench]'
+	touch $@
 
 setup: $(READY)
 
-# The packages, a Java runtime where the machine has none, and ranx's kernels, compiled once for all runs.
+# The packages, a Java runtime where the machine has none, and the loops of evaluation, compiled once for all runs.
 # faiss-cpu and faiss-gpu write the same folder, so a change from one to the other begins by removing both.
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
@@ -42,4 +45,4 @@ $(READY): pyproject.toml
 	touch $@
 
 clean:
-	rm -rf .venv demo-out out
+	rm -rf .venv demo-out out benchmarks/out

@@ -84,7 +84,7 @@ class Endpoint:
     def embed(
         self,
         texts: Sequence[str],
-        threads: int = 0,  # noqa: ARG002
+        threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,
         cut: Cut = lambda _: None,
     ) -> Vectors:

@@ -50,11 +50,11 @@ class MiniLM:
     def embed(
         self,
         texts: Sequence[str],
-        threads: int = 0,
+        threads: int = 1,
         tick: Tick = lambda _: None,
         cut: Cut = lambda _: None,
     ) -> Vectors:
-        """Embed texts, each cut to 6,000 characters and 256 tokens; `threads` 0 means all cores."""
+        """Embed texts, each cut to 6,000 characters and 256 tokens."""
         result = np.zeros((len(texts), self.dimension), dtype=np.float32)
         encodings = self._tokenizer.encode_batch([text[:CHARACTERS] for text in texts])
         tokens = [encoding.ids for encoding in encodings]
@@ -66,7 +66,7 @@ class MiniLM:
             result[members] = on_grid(encode(self._weights, [tokens[i] for i in members]))
             tick(len(members))
 
-        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             list(pool.map(embed_batch, batches([len(own) for own in tokens])))
         return result
 

@@ -4,7 +4,6 @@ Each document's segments are embedded as one batch of their own, so a vector doe
 for it first. The cache (`segments.sqlite`) may be deleted at any time and shared by several processes.
 """
 
-import os
 import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,7 @@ CHUNK = 64
 
 
 def segment_vectors(
-    index: Index, rows: Sequence[int], threads: int = 0, progress: Progress = silent
+    index: Index, rows: Sequence[int], threads: int = 1, progress: Progress = silent
 ) -> dict[int, Vectors]:
     """For each document row the vectors of its segments (float32[segments, dimension])."""
     if index.embedding is None:
@@ -45,8 +44,7 @@ def segment_vectors(
                 found[row] = np.frombuffer(known[0], dtype=np.float32).reshape(-1, dimension)
             else:
                 missing.append(row)
-        workers = threads or os.cpu_count() or 1
-        with progress("Embedding segments", len(missing)) as tick, ThreadPoolExecutor(workers) as pool:
+        with progress("Embedding segments", len(missing)) as tick, ThreadPoolExecutor(threads) as pool:
             for start in range(0, len(missing), CHUNK):
                 chunk = missing[start : start + CHUNK]
                 made = dict(zip(chunk, pool.map(embed, chunk), strict=True))

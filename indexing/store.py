@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.files import unicode_name
-from indexing.types import Document, Progress, Segment, Span, silent
+from indexing.types import Document, Progress, Segment, Span, document_id, silent
 
 BATCH = 2**13
 """Ids that are handled at once."""
@@ -125,7 +125,7 @@ class DocumentStore:
 
     def segments(self, ids: Sequence[str]) -> list[Segment | None]:
         """Segments by id; None for one that is not in the store."""
-        rows = self.rows([name.rsplit("#", 1)[0] for name in ids])
+        rows = self.rows([document_id(name) for name in ids])
         known = {row: {s.id: s for s in self.get([row])[0].segments} for row in np.unique(rows[rows >= 0]).tolist()}
         return [known.get(row, {}).get(name) for row, name in zip(rows.tolist(), ids, strict=True)]
 

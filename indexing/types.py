@@ -13,6 +13,11 @@ def is_id(name: str) -> bool:
     return 0 < len(name) <= LONGEST_ID and name.isprintable() and " " not in name
 
 
+def document_id(segment_id: str) -> str:
+    """The id of the document that a segment is cut from: what stands before the last `#`."""
+    return segment_id.rsplit("#", 1)[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A stretch of a document's text, in characters: `Document.text[start:end]`."""

@@ -1,4 +1,4 @@
-"""The command line: `keystone index | run | fuse | validate | evaluate | demo | doctor`.
+"""The command line: `keystone index | run | fuse | validate | evaluate | tune | demo | doctor`.
 
 Heavy packages are imported inside the commands that need them. Exit codes: 0 done, 1 an error or an invalid
 submission, 2 wrong usage, and 130 as everywhere where it was interrupted.
@@ -156,7 +156,7 @@ def fuse(
 
 @app.command()
 def validate(
-    file: Annotated[Path, typer.Argument(help="A retrieval run or a JSONL answer file, .gz too.")],
+    file: Annotated[Path, typer.Argument(help="A retrieval run or a JSONL answer file (.gz, .zst too).")],
     topics: Annotated[Path, typer.Option(help="The track's topics.")],
     track: Annotated[
         str | None, typer.Option(help="The track whose rules apply.", show_default="what the file's form tells")

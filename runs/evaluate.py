@@ -1,6 +1,6 @@
 """Evaluation with ranx, on runs brought into trec_eval's order first, so that the numbers are trec_eval's.
 
-ranx orders by score and leaves ties to chance; it is given the ranks of `in_trec_eval_order` as scores.
+ranx's own runs are ordered by score, ties left to chance; its metrics are given lists that are in order already.
 """
 
 from collections.abc import Sequence

@@ -29,7 +29,7 @@ from indexing.errors import UserError
 from indexing.files import json_lines, locked, sha256, written
 from indexing.segment_vectors import segment_vectors
 from indexing.store import DocumentStore
-from indexing.types import Progress, silent
+from indexing.types import Progress, document_id, silent
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, Topic
 from runs.config import RunConfig
@@ -321,7 +321,7 @@ def write_submission(job: Job) -> None:
     answers, track = {}, job.track
     for _, record in json_lines(job.directory / ANSWERS):
         said = tuple(
-            Sentence(s["text"], tuple(c if track.segments else _document_of(c) for c in s["citations"]))
+            Sentence(s["text"], tuple(c if track.segments else document_id(c) for c in s["citations"]))
             for s in record["sentences"]
         )
         answers[record["topic_id"]] = Answer(record["topic_id"], said)
@@ -331,10 +331,6 @@ def write_submission(job: Job) -> None:
 def _embedding(job: Job) -> Embedding:
     assert job.index.embedding is not None  # `run` has looked
     return job.index.embedding
-
-
-def _document_of(segment_id: str) -> str:
-    return segment_id.rsplit("#", 1)[0]
 
 
 def _plain(model: Any) -> Any:

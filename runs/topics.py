@@ -54,6 +54,11 @@ def read_topics(path: Path) -> list[Topic]:
     return list(topics.values())
 
 
+def are_json(path: Path) -> bool:
+    """Whether a topics file is JSONL, whose objects can hold more than id and narrative."""
+    return _reader(path) is _json_topics
+
+
 def _reader(path: Path) -> Callable[[Path], Iterator[Found]]:
     for number, line in lines(path):
         match line.strip()[:1]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from indexing.errors import UserError
 from indexing.files import json_lines
-from runs.topics import ID_KEYS
+from runs.topics import ID_KEYS, are_json
 
 Holds = Literal["team", "run", "topic", "narrative", "type", "description"]
 """What a key of an answer's metadata holds."""
@@ -189,7 +189,7 @@ def with_limits(track: Track, topics: Path) -> Track:
 
     `UserError` with file and line for a limit that is not a whole number above 0.
     """
-    if track.topic_limit is None:
+    if track.topic_limit is None or not are_json(topics):
         return track
     limits = {}
     for number, record in json_lines(topics):

@@ -166,6 +166,8 @@ def test_limits_of_topics_come_from_their_file(tmp_path: Path) -> None:
     track = with_limits(TRACKS["ragtime"], path)
     assert [track.limit(topic) for topic in ("7", "8")] == [2000, None]
     assert with_limits(RAG25, path) is RAG25
+    (tmp_path / "topics.tsv").write_text("7\tx\n")
+    assert with_limits(TRACKS["ragtime"], tmp_path / "topics.tsv") is TRACKS["ragtime"]
     path.write_text('{"topic_id": 7, "title": "x", "limit": "long"}\n')
     with pytest.raises(UserError, match=r"topics\.jsonl:1: limit: expected a number above 0, found 'long'"):
         with_limits(track, path)

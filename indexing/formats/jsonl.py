@@ -8,7 +8,7 @@ from typing import Any
 
 from indexing.errors import BadRecord, Report, stop
 from indexing.files import json_lines
-from indexing.types import Document, Segment, Span, is_id
+from indexing.types import Document, Segment, Span, document_id, is_id
 
 ID_KEYS = ("docid", "_id", "id", "doc_id")
 TEXT_KEYS = ("text", "contents", "body")
@@ -29,8 +29,8 @@ def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterat
 
 def document_of(record: dict[str, Any], where: str) -> Document:
     """The document of one JSON object. `BadRecord` where it lacks a key or holds another type."""
-    document_id, text = _id(record, where), _string(record, _first_key(record, TEXT_KEYS, "text", where), where)
-    return Document(document_id, text, *_described(record, where), place=where)
+    name, text = _id(record, where), _string(record, _first_key(record, TEXT_KEYS, "text", where), where)
+    return Document(name, text, *_described(record, where), place=where)
 
 
 def read_segments(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
@@ -38,7 +38,7 @@ def read_segments(file: Path, _name: str = "", report: Report = stop) -> Iterato
 
     Segments of a document follow one another; where windows overlap, the common text is kept once.
     """
-    for doc_id, group in itertools.groupby(_segments(file, report), lambda item: _document_of(item[1])):
+    for doc_id, group in itertools.groupby(_segments(file, report), lambda item: document_id(item[1])):
         yield _joined(doc_id, list(group))
 
 
@@ -89,7 +89,7 @@ def segment_spans(files: Iterable[Path], report: Report = stop) -> Spans:
             where = f"{file}:{number}"
             try:
                 segment_id, (start, end) = _id(record, where), _offsets(record, where)
-                spans.setdefault(_document_of(segment_id), []).append((segment_id, start, end))
+                spans.setdefault(document_id(segment_id), []).append((segment_id, start, end))
             except BadRecord as error:
                 report(error)
     return spans
@@ -101,10 +101,6 @@ def _offsets(record: dict[str, Any], where: str) -> tuple[int, int]:
         found = f"found {reprlib.repr(start)} and {reprlib.repr(end)}"
         raise BadRecord(f"{where}: expected offsets start_char <= end_char, {found}", "bad offsets")
     return start, end
-
-
-def _document_of(segment_id: str) -> str:
-    return segment_id.rsplit("#", 1)[0]
 
 
 def _first_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: str) -> str:
