@@ -24,6 +24,7 @@ from generation.rules.answer import answer, gather
 from generation.rules.understand import understand
 from generation.types import Answer, Evidence, Sentence, Understanding
 from indexing.build import Index, open_index
+from indexing.dense import faiss_module
 from indexing.embed import Embedding, embed_passages, embed_queries
 from indexing.errors import UserError
 from indexing.files import json_lines, locked, sha256, written
@@ -159,7 +160,7 @@ def describe(job: Job) -> dict[str, Any]:
             "fusion": job.config.fusion.method,
             "answer": "none" if job.config.track == "none" else job.config.answer.method,
         },
-        "versions": {package: version(package) for package in packages},
+        "versions": {**{package: version(package) for package in packages}, "faiss": faiss_module().__version__},
     }
 
 
