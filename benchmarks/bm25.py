@@ -2,9 +2,11 @@
 
 import os
 import resource
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,7 @@ def rows() -> list[Row]:
         build_lucene((Document(f"{row:07d}", text) for row, text in enumerate(texts)), Path(folder, "lucene"))
         ours = LuceneSearcher(Path(folder, "lucene"))
         rankings = ours.search(ids, asked, DEPTH, THREADS)
-        ours.search(ids, asked, DEPTH, THREADS)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        memory = _memory(Path(folder), asked)
         peers: dict[str, Callable[[], Any]] = {
             "Pyserini": _pyserini(Path(folder, "lucene"), asked),
             "tantivy": _tantivy(texts, asked),
@@ -43,12 +44,28 @@ def rows() -> list[Row]:
     name = f"BM25 top {DEPTH}, {QUERIES} queries, {PASSAGES:,} passages"
     ranking = "same ranking" if same else "ANOTHER RANKING"
     bound = f"Lucene's scoring; {QUERIES / seconds['ours']:.0f} queries a second on {THREADS} threads; {ranking}"
+    beside_pyserini = faster(f"{name}: Pyserini", seconds["ours"], seconds["Pyserini"], 4.0, bound)
     return [
-        faster(f"{name}: Pyserini", seconds["ours"], seconds["Pyserini"], 4.0 if same else float("inf"), bound),
+        beside_pyserini if same else replace(beside_pyserini, ratio=0.0),
         faster(f"{name}: tantivy", seconds["ours"], seconds["tantivy"], None, "another analyzer, other rankings"),
         faster(f"{name}: bm25s", seconds["ours"], seconds["bm25s"], None, "scores every document in memory"),
-        faster(f"{name}: peak memory against 1 GB", memory / 1e9, 1.0, 1.0, "the JVM and the passages", "GB"),
+        faster(f"{name}: peak memory against 1 GB", memory / 1e9, 1.0, 1.0, "the JVM, in a process of its own", "GB"),
     ]
+
+
+def _memory(folder: Path, asked: list[str]) -> int:
+    """The peak bytes of a process that searches the index twice."""
+    (folder / "asked.txt").write_text("\n".join(asked))
+    done = subprocess.run([sys.executable, "-m", "benchmarks.bm25", folder], check=True, stdout=subprocess.PIPE)
+    return int(done.stdout)
+
+
+def _search_twice(folder: Path) -> None:
+    asked = (folder / "asked.txt").read_text().splitlines()
+    searcher = LuceneSearcher(folder / "lucene")
+    for _ in range(2):
+        searcher.search(asked, asked, DEPTH, THREADS)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
 
 
 def _pyserini(folder: Path, asked: list[str]) -> Callable[[], list[tuple[Any, Any]]]:
@@ -109,3 +126,7 @@ def _bm25s(texts: list[str], asked: list[str]) -> Callable[[], Any]:
         return index.retrieve(tokens, k=DEPTH, n_threads=THREADS, show_progress=False)
 
     return search
+
+
+if __name__ == "__main__":
+    _search_twice(Path(sys.argv[1]))
