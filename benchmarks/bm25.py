@@ -1,7 +1,6 @@
 """(c) BM25, strings in and integer-coded rankings out, beside Pyserini on the same index, tantivy and bm25s."""
 
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peak import peak_memory
 from benchmarks.table import Row, faster, take_turns
 from benchmarks.texts import passages, questions
 from indexing.lucene import build_lucene
@@ -65,7 +65,7 @@ def _search_twice(folder: Path) -> None:
     searcher = LuceneSearcher(folder / "lucene")
     for _ in range(2):
         searcher.search(asked, asked, DEPTH, THREADS)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+    print(peak_memory())
 
 
 def _pyserini(folder: Path, asked: list[str]) -> Callable[[], list[tuple[Any, Any]]]:

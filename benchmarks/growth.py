@@ -64,14 +64,11 @@ def _measure(texts: list[str], asked: list[str], folder: Path) -> tuple[float, f
     seconds, peaks = [], []
     for turn in range(REPEATS):
         out = folder / f"{len(texts)}.{turn}"
-        command: list[str | Path] = [sys.executable, "-m", "runs.cli", "index", corpus, "--out", out]
+        command: list[str | Path] = [sys.executable, "-m", "benchmarks.peak", "index", corpus, "--out", out]
         start = time.perf_counter()
-        process = subprocess.Popen([*command, "--no-dense", "--quiet"], stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
+        done = subprocess.run([*command, "--no-dense", "--quiet"], check=True, capture_output=True, text=True)
         seconds.append(time.perf_counter() - start)
-        peaks.append(used.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
-        if status:
-            raise RuntimeError(f"keystone index ended with status {status}")
+        peaks.append(int(done.stderr.split()[-1]))
     searcher, rates = LuceneSearcher(out / "lucene"), []
     for _ in range(REPEATS + 1):
         start = time.perf_counter()
