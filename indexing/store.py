@@ -4,7 +4,8 @@ A row is a document's position among all ids in ascending order, so that compari
 Files: `documents.jsonl` in the order of arrival; `ids.npy`, `offsets.npy` by row.
 """
 
-import mmap
+import os
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -91,14 +92,16 @@ def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report
 
 
 class DocumentStore:
-    """A store opened for reading; files are mapped into memory, not read."""
+    """A store opened for reading: ids and offsets are mapped into memory, documents are read when asked for."""
 
     def __init__(self, folder: Path) -> None:
         try:
             self._ids: NDArray[np.bytes_] = np.load(folder / "ids.npy", mmap_mode="r")
             self._offsets: NDArray[np.int64] = np.load(folder / "offsets.npy", mmap_mode="r")
-            with (folder / "documents.jsonl").open("rb") as file:
-                self._records = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._records = os.open(folder / "documents.jsonl", os.O_RDONLY)
+            weakref.finalize(self, os.close, self._records)
+            if not os.fstat(self._records).st_size:
+                raise ValueError("documents.jsonl is empty")
         except (OSError, ValueError) as error:
             raise UserError(f"{folder}: not a whole document store: build the index again: {error}") from error
 
@@ -121,7 +124,7 @@ class DocumentStore:
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
         spans = self._offsets[wanted].tolist()
-        return [_from_record(orjson.loads(self._records[start:end])) for start, end in spans]
+        return [_from_record(orjson.loads(os.pread(self._records, end - start, start))) for start, end in spans]
 
     def segments(self, ids: Sequence[str]) -> list[Segment | None]:
         """Segments by id; None for one that is not in the store."""
