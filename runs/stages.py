@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+import yaml
 
 from fusion.fuse import fuse
 from fusion.lists import of_topics
@@ -181,8 +182,6 @@ def words_of(job: Job) -> int:
 
 def write_config(job: Job) -> None:
     """Stage `config`: the resolved configuration."""
-    import yaml
-
     with written(job.directory / CONFIG) as out:
         out.write(yaml.safe_dump(_plain(job.config), sort_keys=False, allow_unicode=True).encode())
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -83,13 +84,8 @@ class _Scorer:
         asked = {topic.id for topic in job.topics}
         if not asked & set(qrels.query_ids):
             raise UserError(f"{config.topics}: none of its topics is judged")
-        key = digest(
-            [
-                config.queries.model_dump(exclude={"narrative_weight"}),
-                config.queries.narrative_weight > 0,
-                config.retrieval.model_dump(),
-            ]
-        )
+        behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight"}}
+        key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])
         if key != self._key:
             self._queries = [query for _, queries in queries_of(job) for query in queries]
             self._systems, self._key = rankings_of(job, self._queries), key

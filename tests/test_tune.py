@@ -42,6 +42,14 @@ def test_every_setting_is_measured_as_its_run_would_be(config: Path, tmp_path: P
         }, setting
 
 
+def test_other_topics_are_searched_for_anew(config: Path, topics: Path, tmp_path: Path) -> None:
+    swapped = tmp_path / "swapped.jsonl"
+    swapped.write_text(topics.read_text().replace('"id": "1"', '"id": "3"').replace('"id": "2"', '"id": "1"'))
+    found = tune(config, [], tmp_path / "qrels.txt", [f"topics=[{topics}, {swapped}]"], MEASURES, folds=2)
+    right, wrong = (trial.values["nDCG@5"].tolist() for trial in found.trials.values())
+    assert right[0] > wrong[0]
+
+
 @given(st.integers(1, 5), st.integers(2, 12), st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_a_fold_is_measured_with_what_is_best_on_the_others(trials: int, topics: int, folds: int, seed: int) -> None:
     table = np.random.default_rng(seed).random((trials, topics))
