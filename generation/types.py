@@ -1,8 +1,65 @@
-"""What is understood of a narrative, the evidence gathered for it, and the cited answer."""
+"""What is asked of a language model and what it answers, what is understood of a narrative, and the cited answer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from indexing.types import Span
+
+Message = tuple[str, str]
+"""A role (`system`, `user` or `assistant`) and what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One chat request. `purpose` names the step that asks, under which its usage is accounted."""
+
+    purpose: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    schema: Mapping[str, Any] | None = None
+    """The JSON schema that the reply must follow; None: prose."""
+    temperature: float = 0.0
+    top_logprobs: int = 0
+    """How many alternatives to ask for each token of the reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls have cost: numbers of calls and of tries after failures, tokens, and seconds waited for replies."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered. `finish` is `stop`, or `length` where it was cut at `max_tokens`."""
+
+    text: str
+    finish: str = "stop"
+    logprobs: tuple[Mapping[str, float], ...] = ()
+    """For each token the log-probabilities of its alternatives, where they were asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request has no usable reply after every try. What was asked for stays absent: no value stands in."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """A step that went on without what it had asked a model for."""
+
+    topic_id: str
+    step: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,148 @@
+"""What every language model looks like to the steps that ask it, and how their questions are asked together."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from generation.types import Failure, Reply, Request
+from indexing.errors import UserError
+from indexing.files import digest
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+_DECODER = json.JSONDecoder(strict=False)
+_FENCED = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
+_OPENING = re.compile(r"[\[{]")
+
+
+class Model(Protocol):
+    """Requests in, replies out. All calls of `complete` at one time share what the model can bear."""
+
+    name: str
+
+    def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
+        """Each request's number with its reply or failure, in the order in which they come.
+
+        `requests` is read as there is room for more, never as a whole. `UserError` where no request can be answered:
+        a wrong key, an unknown model, no endpoint that can be reached. `Waits` where replies are yet to be made.
+        """
+        ...
+
+
+class Waits(UserError):
+    """Replies are to be made elsewhere; the message names the file of requests that waits for them. Exit code 3."""
+
+
+class Unusable(ValueError):
+    """A reply that cannot be read as what was asked for; the message says why, so that the model can mend it."""
+
+
+def key_of(model: str, request: Request) -> str:
+    """The key of a request's content, with the model's name and without the purpose: 64 hexadecimal digits."""
+    return digest(
+        [model, request.messages, request.max_tokens, request.schema, request.temperature, request.top_logprobs]
+    )
+
+
+async def ask(
+    model: Model, asked: Iterable[tuple[Request, Callable[[Reply], T]]]
+) -> AsyncIterator[tuple[int, T | Failure]]:
+    """Each request's number with what its reader makes of the reply, or why there is nothing, in any order.
+
+    A reply that its reader refuses with `Unusable` is asked for once more: see `repair`. A second refusal is a
+    `Failure`.
+    """
+    waiting: dict[int, tuple[Request, Callable[[Reply], T]]] = {}
+    repairs: list[tuple[int, Request, Callable[[Reply], T]]] = []
+
+    def requests() -> Iterable[Request]:
+        for number, (request, read) in enumerate(asked):
+            waiting[number] = request, read
+            yield request
+
+    async for number, reply in model.complete(requests()):
+        request, read = waiting.pop(number)
+        try:
+            found = reply if isinstance(reply, Failure) else read(reply)
+        except Unusable as refusal:
+            assert isinstance(reply, Reply)
+            repairs.append((number, repair(request, reply, str(refusal)), read))
+        else:
+            yield number, found
+    async for place, reply in model.complete([request for _, request, _ in repairs]):
+        number, _, read = repairs[place]
+        try:
+            found = reply if isinstance(reply, Failure) else read(reply)
+        except Unusable as refusal:
+            found = Failure(str(refusal))
+        yield number, found
+
+
+def repair(request: Request, reply: Reply, why: str) -> Request:
+    """The one further request after a refused reply.
+
+    One that was cut at `max_tokens` is asked for with twice as many; of any other the model is shown what it said
+    and why that could not be read.
+    """
+    if reply.finish == "length":
+        return replace(request, max_tokens=2 * request.max_tokens)
+    wanted = f"That reply cannot be used: {why}. Reply once more to the request above, in exactly the form it asks for."
+    return replace(request, messages=(*request.messages, ("assistant", reply.text), ("user", wanted)))
+
+
+def read_json(reply: Reply) -> Any:
+    """The JSON value of a reply; `Unusable` if there is none, or if it was cut.
+
+    Taken are the reply as a whole, else the value in its code fence, else the first value that stands in its prose;
+    control characters within strings are let through.
+    """
+    if reply.finish == "length":
+        raise Unusable("it was cut before its end")
+    for text in (reply.text, *_FENCED.findall(reply.text)):
+        try:
+            return json.loads(text, strict=False)
+        except ValueError:
+            continue
+    for start in _OPENING.finditer(reply.text):
+        try:
+            return _DECODER.raw_decode(reply.text, start.start())[0]
+        except ValueError:
+            continue
+    raise Unusable("it holds no JSON")
+
+
+async def every(model: Model, asked: Sequence[tuple[Request, Callable[[Reply], T]]]) -> list[T | Failure]:
+    """What `ask` finds, in the order of the requests."""
+    found: dict[int, T | Failure] = {number: value async for number, value in ask(model, asked)}
+    return [found[number] for number in range(len(asked))]
+
+
+async def together(work: Iterable[Callable[[], Awaitable[S]]], at_once: int = 64) -> list[S]:
+    """The results of coroutines run at most `at_once` together, in the order given.
+
+    The first error ends all of them, but for `Waits`: what the others ask is to be in the same file, so it is raised
+    when they are done.
+    """
+    room = asyncio.Semaphore(at_once)
+    waits: list[Waits] = []
+
+    async def one(start: Callable[[], Awaitable[S]]) -> S | None:
+        async with room:
+            try:
+                return await start()
+            except Waits as error:
+                waits.append(error)
+                return None
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(start)) for start in work]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    if waits:
+        raise waits[-1]
+    return [task.result() for task in tasks]  # type: ignore[misc]
