@@ -1,0 +1,56 @@
+"""Which stretches of a document are graded: whole documents can be longer than a model's window (specification 6)."""
+
+import numpy as np
+
+from generation.tokens import clip, tokens
+from indexing.embed import Vectors
+from indexing.types import Document
+
+TOP = 3
+LIMIT = 2000
+GAP = "\n[...]\n"
+
+
+def passage(document: Document, cosines: Vectors, top: int | None = TOP, limit: int | None = LIMIT) -> str:
+    """The document's best segments in their order, under `limit` tokens, its title before them.
+
+    `cosines` is float[s] for one query or float[q, s] for several: the similarity of every segment of the document.
+    Each query's best segment is taken first, then each one's second best, up to its `top`; ties go to the closer, then
+    to the earlier segment, and one that does not fit any more is left out. Segments that overlap or touch are merged,
+    so no text is repeated; gaps are marked. `top` None is the whole text, `limit` None however long it is.
+    """
+    spans = [(0, len(document.text))] if top is None or not document.segments else _best(document, cosines, top, limit)
+    text = _told(document, spans)
+    return text if limit is None else clip(text, limit)
+
+
+def _best(document: Document, cosines: Vectors, top: int, limit: int | None) -> list[tuple[int, int]]:
+    rows = np.atleast_2d(cosines)
+    if rows.shape[1] != len(document.segments):
+        raise ValueError(f"{rows.shape[1]} cosines for {len(document.segments)} segments of {document.id}")
+    places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
+    likely = np.flatnonzero(places < top).tolist()
+    order = sorted(likely, key=lambda segment: (places[segment], -rows[:, segment].max(), segment))
+    chosen: list[tuple[int, int]] = []
+    for segment in order:
+        span = document.segments[segment].span
+        more = merged([*chosen, (span.start, span.end)])
+        if not chosen or limit is None or tokens(_told(document, more)) <= limit:
+            chosen = more
+    return chosen
+
+
+def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretches in order, those that overlap or touch made one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _told(document: Document, spans: list[tuple[int, int]]) -> str:
+    text = GAP.join(document.text[start:end] for start, end in spans)
+    return f"{document.title}\n{text}" if document.title else text

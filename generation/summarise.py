@@ -1,0 +1,85 @@
+"""Summaries that stand in for long documents when they are embedded, never as text to cite (paper, section 2.2)."""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from generation.delimit import block
+from generation.model import Model, Unusable, ask
+from generation.prompts import summarise as prompt
+from generation.tokens import clip, tokens
+from generation.types import Failure, Fallback, Reply, Request
+from indexing.types import Document
+
+LONG = 8000
+"""Tokens above which a document is summarised, and below which its summary stays."""
+
+SHORTEST = 256
+"""Tokens that the summary of a part may have, however many parts there are."""
+
+
+def is_long(document: Document) -> bool:
+    """Whether a document has to be summarised before it is embedded."""
+    return tokens(document.contents) > LONG
+
+
+async def summarise(model: Model, documents: Iterable[Document], window: int) -> tuple[dict[str, str], list[Fallback]]:
+    """The summaries of the long ones among `documents`, by document id, each of at most 8,000 tokens.
+
+    A document that does not fit half of the model's `window` (in tokens) is summarised in parts, and so are the
+    parts' summaries together until they are short enough. A part without a usable summary is represented by its
+    beginning, which is a `Fallback` whose `topic_id` is the document's.
+    """
+    texts = {document.id: document.contents for document in documents if is_long(document)}
+    fallbacks: list[Fallback] = []
+    waiting = list(texts)
+    while waiting:
+        work = [(id, part, limit) for id in waiting for part, limit in parts(texts[id], window)]
+        asked = ((summary(id, part, limit), partial(read_summary, limit=limit)) for id, part, limit in work)
+        found = {number: value async for number, value in ask(model, asked)}
+        summaries: dict[str, list[str]] = {id: [] for id in waiting}
+        for number, (id, part, limit) in enumerate(work):
+            value = found[number]
+            if isinstance(value, Failure):
+                fallbacks.append(Fallback(id, "summarise", f"{value.reason}: its first {limit} tokens are used"))
+                value = clip(part, limit)
+            summaries[id].append(value)
+        texts |= {id: "\n".join(said) for id, said in summaries.items()}
+        waiting = [id for id in waiting if tokens(texts[id]) > LONG]
+    return texts, fallbacks
+
+
+def parts(text: str, window: int) -> list[tuple[str, int]]:
+    """A text cut into even parts of at most half a window, each with the tokens that its summary may have.
+
+    A summary has at most a quarter of the window, so that there is room where the estimate of tokens is too low, and
+    at most three quarters of its part, so that summaries of summaries come to an end.
+    """
+    count = -(-tokens(text) // (window // 2))
+    limit = min(window // 4, max(SHORTEST, LONG // count - 1))
+    return [(part, max(1, min(limit, tokens(part) * 3 // 4))) for part in _cut(text, -(-len(text) // count))]
+
+
+def _cut(text: str, size: int) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = start + size
+        space = text.rfind(" ", start + size // 2, end) if end < len(text) else -1
+        end = end if space < 0 else space + 1
+        yield text[start:end]
+        start = end
+
+
+def summary(document_id: str, part: str, limit: int) -> Request:
+    """Asks for a summary that stays under three quarters of its limit, so that few are too long."""
+    target = max(1, limit * 3 // 4)
+    user = prompt.USER.format(
+        document=block(document_id, part), target_tokens=target, target_words=max(1, target * 3 // 4)
+    )
+    return Request("summarise", (("system", prompt.SYSTEM), ("user", user)), limit)
+
+
+def read_summary(reply: Reply, limit: int) -> str:
+    """The summary; one that is too long, or was cut, lacks its end. `Unusable` if it is empty."""
+    if not reply.text.strip():
+        raise Unusable("it is empty")
+    return clip(reply.text.strip(), limit)

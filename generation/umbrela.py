@@ -1,0 +1,187 @@
+"""UMBRELA: a model grades how well passages answer queries, 0 to 3 (paper, section 3.2.1; Upadhyay et al., 2024)."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from generation.delimit import block, neutral
+from generation.model import Model, Unusable, ask
+from generation.prompts import umbrela as prompt
+from generation.types import Failure, Reply, Request
+
+Mode = Literal["pointwise", "grid"]
+
+Pair = tuple[int, int]
+"""The numbers of a query and of a document."""
+
+_BEGUN = re.compile(r'\{\s*"')
+_GRADES = {"0": 0, "1": 1, "2": 2, "3": 3}
+_FINAL = re.compile(r"final[ _]score\W{0,8}([0-3])(?![\d./])", re.IGNORECASE)
+
+
+async def grade_pairs(
+    model: Model,
+    queries: Sequence[str],
+    passages: Callable[[int, Sequence[int]], str],
+    pairs: Sequence[Pair],
+    mode: Mode,
+    expected: bool = False,
+) -> dict[Pair, float | Failure]:
+    """The grade of every pair, or why it has none.
+
+    `passages` gives what of a document is graded for these queries: one at a time in `pointwise`, where it is best the
+    same text for all of them, so that servers compute it once; all that are paired with the document in `grid`, which
+    asks for them in one call. `expected` gives means over the probabilities of the four grades (see
+    `expected_grade`) instead of whole grades. Requests are made as the model takes them.
+    """
+    groups = grouped(pairs, mode)
+
+    def asked() -> Iterator[tuple[Request, Callable[[Reply], list[float]]]]:
+        for document, chosen in groups:
+            texts = [queries[query] for query in chosen]
+            request = grading(texts, passages(document, chosen), mode, expected)
+            yield request, partial(read_grades, names=names_of(len(chosen), mode), expected=expected)
+
+    grades: dict[Pair, float | Failure] = {}
+    async for number, found in ask(model, asked()):
+        document, chosen = groups[number]
+        values: Sequence[float | Failure] = [found] * len(chosen) if isinstance(found, Failure) else found
+        grades |= {(query, document): value for query, value in zip(chosen, values, strict=True)}
+    return {pair: grades[pair] for pair in pairs}
+
+
+def grouped(pairs: Iterable[Pair], mode: Mode) -> list[tuple[int, tuple[int, ...]]]:
+    """Which queries are asked together of which document, in the order of requests.
+
+    The pairs of a document stand together, as what they share is then computed once; documents come in the order of
+    their first pairs, queries in their own.
+    """
+    queries: dict[int, set[int]] = {}
+    for query, document in pairs:
+        queries.setdefault(document, set()).add(query)
+    if mode == "grid":
+        return [(document, tuple(sorted(chosen))) for document, chosen in queries.items()]
+    return [(document, (query,)) for document, chosen in queries.items() for query in sorted(chosen)]
+
+
+def names_of(queries: int, mode: Mode) -> list[str]:
+    """The keys of a reply: `grade` for one pair, the queries' numbers from 1 in a grid."""
+    return [str(number) for number in range(1, queries + 1)] if mode == "grid" else ["grade"]
+
+
+def grading(queries: Sequence[str], passage: str, mode: Mode, expected: bool = False) -> Request:
+    """Asks for the grades of a passage: for one query (`pointwise`), or for several, numbered (`grid`)."""
+    names = names_of(len(queries), mode)
+    data = block("passage", passage)
+    texts = [neutral(" ".join(query.split())) for query in queries]
+    if mode == "grid":
+        listed = "\n".join(f"{name}. {text}" for name, text in zip(names, texts, strict=True))
+        system, user = prompt.GRID, prompt.QUERIES.format(passage=data, queries=listed)
+    else:
+        system, user = prompt.POINTWISE, prompt.QUERY.format(passage=data, query=texts[0])
+    return Request(
+        "umbrela",
+        (("system", system), ("user", user)),
+        prompt.max_tokens(len(names)),
+        prompt.schema(names),
+        top_logprobs=prompt.ALTERNATIVES if expected else 0,
+    )
+
+
+def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> list[float]:
+    """The grade under each name; `Unusable` unless there is exactly one reading.
+
+    Taken is the only JSON object that holds all grades, or one grade in prose as `final score: 2` or as the digit
+    alone. With `expected` a grade is the mean over the server's probabilities, where it gave them.
+    """
+    found = _objects(reply.text)
+    if reply.finish == "length" and not _whole(reply.text):
+        raise Unusable("it was cut before its end")
+    readings = {grades for value in found if (grades := _grades_in(value, names))}
+    if not found and len(names) == 1:
+        readings = {
+            (_GRADES[digit],) for digit in _FINAL.findall(reply.text) or [reply.text.strip()] if digit in _GRADES
+        }
+    if len(readings) != 1:
+        held = "different grades" if readings else "no grade from 0 to 3"
+        raise Unusable(f"it holds {held} under {', '.join(names)}")
+    grades = readings.pop()
+    if not expected:
+        return [float(grade) for grade in grades]
+    return [expected_grade(reply, name, grade) for name, grade in zip(names, grades, strict=True)]
+
+
+def expected_grade(reply: Reply, name: str, grade: int) -> float:
+    """The mean of 0 to 3 under the probabilities that the reply's token for this name's grade could have been each.
+
+    Probabilities are taken relative to the four's sum; what else the token could have been does not count. The grade
+    itself where there are no probabilities, or where the token cannot be told.
+    """
+    places = [match.start(1) for match in re.finditer(rf'"{name}"\s*:\s*"?([0-3])', reply.text)]
+    found = _token_at(reply, places[0]) if len(places) == 1 else None
+    if found is None:
+        return float(grade)
+    before, alternatives, after = found
+    logs = [alternatives.get(f"{before}{digit}{after}", -math.inf) for digit in _GRADES]
+    highest = max(logs)
+    weights = [math.exp(log - highest) for log in logs]
+    return sum(number * weight for number, weight in enumerate(weights)) / sum(weights)
+
+
+def _token_at(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str] | None:
+    """The token that holds a character of the text, as what stands before and after it, with its alternatives."""
+    start = 0
+    for alternatives in reply.logprobs:
+        fitting = [token for token in alternatives if token and reply.text.startswith(token, start)]
+        if not fitting:
+            return None
+        token = max(fitting, key=alternatives.__getitem__)
+        if place < start + len(token):
+            return token[: place - start], alternatives, token[place - start + 1 :]
+        start += len(token)
+    return None
+
+
+def _objects(text: str) -> list[Any]:
+    """The JSON objects that stand in a text, one after another; `Unusable` if one is broken or repeats a key."""
+    found = []
+    at = text.find("{")
+    while at >= 0:
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+            found.append(value)
+        except (ValueError, RecursionError):
+            if _BEGUN.match(text, at):
+                raise Unusable("its JSON is broken") from None
+            end = at + 1
+        at = text.find("{", end)
+    return found
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(members)) < len(members):
+        raise ValueError("a key is repeated")
+    return dict(members)
+
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)
+
+
+def _whole(text: str) -> bool:
+    try:
+        json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _grades_in(value: Any, names: Sequence[str]) -> tuple[int, ...] | None:
+    grades = tuple(grade for name in names if (grade := _grade(value.get(name))) is not None)
+    return grades if len(grades) == len(names) else None
+
+
+def _grade(value: object) -> int | None:
+    return _GRADES.get(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
