@@ -108,7 +108,7 @@ def run(
 
     Example: keystone run run.yaml --set retrieval.depth=500
     """
-    from runs.config import read_config
+    from runs.config_file import read_config
 
     settings = read_config(config, set)
 

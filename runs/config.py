@@ -1,13 +1,11 @@
-"""What a run is: one YAML file, read by strict models. An unknown key or an impossible value is an error."""
+"""What a run is: strict models, in which an unknown key or an impossible value is an error."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
 from fusion.methods import METHODS, impossible
-from indexing.errors import UserError
 from runs.tracks import TRACKS
 
 AnyPath = Annotated[Path, Strict(False)]
@@ -22,12 +20,12 @@ class Model(BaseModel):
 class Queries(Model):
     """Which queries a narrative makes."""
 
-    method: Literal["rules", "narrative"] = "rules"
-    """`rules`: decomposition, topic and variants without a model; `narrative`: the narrative as one query."""
+    method: Literal["rules", "model", "narrative"] = "rules"
+    """Who decomposes, extracts the topic and expands it: `rules` or the language `model`; `narrative`: one query."""
     facets: Literal["sentences", "clauses"] = "sentences"
     """What `rules` takes for a question: each sentence as it is, or clauses made into questions, as in the paper."""
     topic: Literal["lead", "phrase", "none"] = "lead"
-    """What follows each question as its topic: the narrative's first sentence, a phrase of it (paper), or nothing."""
+    """What follows each question as its topic, by `rules`: the narrative's first sentence, a phrase, or nothing."""
     dense_topic: bool = False
     """Whether the embedding model gets the topic too, as in the paper, or BM25 alone."""
     variants: int = Field(default=0, ge=0, le=50)
@@ -82,14 +80,79 @@ class Fusion(Model):
         return self
 
 
-class Answer(Model):
-    """How the answer is made from the first documents of the ranking."""
+class Grading(Model):
+    """UMBRELA grades of documents for the queries, and what they select."""
 
-    method: Literal["rules"] = "rules"
-    """`rules`: sentences of the documents, chosen for coverage."""
+    method: Literal["none", "pointwise", "grid"] = "none"
+    """`pointwise`: a query and a document a call; `grid`: a document and all its topic's queries a call."""
+    pool: int = Field(default=20, ge=1, le=100_000)
+    """Graded are the first so many of each query's hybrid ranking (R_i), for all queries of their topic."""
+    select: Literal["parasol", "coverage"] = "parasol"
+    """`parasol`: the first by Parasol score; `coverage`: a set, chosen greedily for what it adds to all queries."""
     documents: int = Field(default=20, ge=1, le=100_000)
+    """How many are selected; by coverage at most so many."""
+    bounds: bool = True
+    """Whether pairs that cannot change the selection are left ungraded (Parasol alone)."""
+    expected: bool = False
+    """Whether a grade is its expectation under the model's probabilities of 0 to 3, where the model gives them."""
+    segments: int = Field(default=3, ge=1, le=1000)
+    """A document's best segments for the query, which are what is graded."""
+    tokens: int = Field(default=2000, ge=50, le=1_000_000)
+    """At most so many tokens of them."""
+
+
+class Answer(Model):
+    """How the answer is made from the selected documents, or from the first of the ranking."""
+
+    method: Literal["rules", "retrieval", "answers", "none"] = "rules"
+    """`rules`: sentences of the documents, chosen for coverage; by the model: `retrieval`-level fusion, one answer from
+    all documents, or `answers`, answer-level fusion of one answer a query; `none`: rankings alone are submitted."""
+    documents: int = Field(default=20, ge=1, le=100_000)
+    """Documents a topic; with `answers`, a query."""
     words: int | None = Field(default=None, ge=1, le=100_000)
     """At most so many words; None: as many as the track has for our answers."""
+    prompt_with: Literal["query", "narrative"] = "query"
+    """What a sub-answer is asked: its query (the paper's ideal) or the narrative (what it did)."""
+    synthesis: Literal["select_edit", "edit", "resynthesise"] = "select_edit"
+    """How sub-answers become one: chosen for coverage and edited, all edited (paper), or written anew (its ideal)."""
+
+
+class Prices(Model):
+    """US dollars for a million tokens."""
+
+    prompt: float = Field(ge=0)
+    cached: float | None = Field(default=None, ge=0)
+    completion: float = Field(ge=0)
+
+
+class LanguageModel(Model):
+    """The language model, and how it is reached. Secrets are never here: see `key_env` and `key_file`."""
+
+    backend: Literal["endpoints", "vllm", "batch", "replay"] = "endpoints"
+    """`endpoints`: OpenAI-compatible servers; `vllm`: its engine in this process; `batch`: files of requests and
+    replies; `replay`: recorded replies alone."""
+    name: str = Field(min_length=1)
+    urls: list[str] = ["https://api.openai.com/v1"]
+    """Base URLs that serve the model, the least loaded asked first."""
+    key_env: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key."""
+    key_file: AnyPath | None = None
+    """A file of mode 600 that holds the key, where the environment does not."""
+    window: int = Field(default=32_768, ge=512)
+    """Tokens that the model takes, its reply included."""
+    concurrency: int = Field(default=256, ge=1, le=100_000)
+    """Calls in flight at an endpoint, at most."""
+    call_seconds: float = Field(default=300, gt=0)
+    """How long a call may take."""
+    run_seconds: float | None = Field(default=None, gt=0)
+    """How long a run may take; what was answered by then is kept."""
+    patience_seconds: float = Field(default=600, ge=0)
+    """How long to wait for an endpoint when none can be reached."""
+    cache: AnyPath | None = None
+    """The file of replies; None: `replies.sqlite` in `out`."""
+    replies: AnyPath | None = None
+    """Recorded replies, for `replay`."""
+    prices: Prices | None = None
 
 
 class RunConfig(Model):
@@ -108,7 +171,10 @@ class RunConfig(Model):
     queries: Queries = Queries()
     retrieval: Retrieval = Retrieval()
     fusion: Fusion = Fusion()
+    grading: Grading = Grading()
     answer: Answer = Answer()
+    model: LanguageModel | None = None
+    """The language model; None: nothing asks one."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -123,7 +189,7 @@ class RunConfig(Model):
                 f"fusion.method: found {self.fusion.method!r}, which compares queries, with queries.method "
                 "'narrative', which makes one; expected another"
             )
-        if not fusion.weighted and self.queries.method == "rules" and self.queries.narrative_weight not in (0, 1):
+        if not fusion.weighted and self.queries.method != "narrative" and self.queries.narrative_weight not in (0, 1):
             raise ValueError(
                 f"queries.narrative_weight: found {self.queries.narrative_weight:g} with fusion.method "
                 f"{self.fusion.method!r}, which counts all queries alike; expected 0 or 1"
@@ -133,99 +199,24 @@ class RunConfig(Model):
                 f"fusion.depth: found {self.fusion.depth}, above retrieval.depth "
                 f"{self.retrieval.depth}; expected at most that"
             )
-        if self.track != "none" and self.answer.documents > self.fusion.depth:
-            raise ValueError(
-                f"answer.documents: found {self.answer.documents}, above fusion.depth "
-                f"{self.fusion.depth}; expected at most that"
-            )
+        if self.track != "none" and self.answer.method in ("rules", "retrieval"):
+            key, depth = ("fusion.depth", self.fusion.depth)
+            if self.grading.method != "none":
+                key, depth = ("grading.documents", self.grading.documents)
+            if self.answer.documents > depth:
+                raise ValueError(
+                    f"answer.documents: found {self.answer.documents}, above {key} {depth}; expected at most that"
+                )
+        if self.model is None and (key := self.asks()):
+            raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
 
 
-def read_config(path: Path, overrides: list[str] | None = None) -> RunConfig:
-    """The run that a YAML file describes, with `key.key=value` overrides (values in YAML) laid over it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        values = _loaded(text)
-        _check_repeated(path, yaml.compose(text))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: expected keys and values, found {type(values).__name__}")
-    for override in overrides or []:
-        _lay_over(values, override)
-    try:
-        return RunConfig.model_validate(values)
-    except ValidationError as error:
-        set_keys = {override.partition("=")[0] for override in overrides or []}
-        raise UserError("\n".join(_explain(item, path, set_keys) for item in error.errors())) from error
-
-
-def _loaded(text: str) -> Any:
-    """The value of plain YAML, which can be shown in a message.
-
-    `YAMLError` for aliases, which can make a value without end, and for tags, with which the library's errors are of
-    any kind; `ValueError` for a number that Python does not print.
-    """
-    for event in yaml.parse(text, yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
-            line = event.start_mark.line + 1 if event.start_mark else 0
-            raise yaml.YAMLError(f"found an alias or a tag in line {line}, expected plain values")
-    value = yaml.safe_load(text)
-    repr(value)
-    return value
-
-
-def _check_repeated(path: Path, node: yaml.Node | None) -> None:
-    """YAML keeps the last of two equal keys and says nothing; a configuration must not."""
-    if not isinstance(node, yaml.MappingNode):
-        return
-    seen: set[str] = set()
-    for key, value in node.value:
-        if key.value in seen:
-            raise UserError(f"{path}:{key.start_mark.line + 1}: the key {key.value} occurs more than once")
-        seen.add(key.value)
-        _check_repeated(path, value)
-
-
-def _lay_over(values: dict[str, Any], override: str) -> None:
-    dotted, equals, text = override.partition("=")
-    *parents, last = dotted.split(".")
-    if not equals or not all((*parents, last)):
-        raise UserError(f"--set {override}: expected KEY=VALUE, such as retrieval.depth=500")
-    try:
-        value = _loaded(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"--set {override}: the value is not YAML") from error
-    for parent in parents:
-        inner = values.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            raise UserError(f"--set {override}: {parent} is a value, not a part with keys")
-        values = inner
-    values[last] = value
-
-
-def _explain(item: Any, path: Path, set_keys: set[str]) -> str:
-    location = ".".join(str(part) for part in item["loc"])
-    where = "--set " if location in set_keys else f"{path}: "
-    match item["type"]:
-        case "extra_forbidden":
-            known = sorted(_model_at(item["loc"][:-1]).model_fields)
-            return f"{where}{location}: unknown key (value {item['input']!r}); expected one of {', '.join(known)}"
-        case "missing":
-            return f"{where}{location}: missing; expected a value"
-        case "value_error":
-            return where + ".".join(filter(None, [location, str(item["ctx"]["error"])]))
-        case _:
-            return f"{where}{location}: found {item['input']!r}; {item['msg'][0].lower()}{item['msg'][1:]}"
-
-
-def _model_at(location: tuple[str | int, ...]) -> type[BaseModel]:
-    model: type[BaseModel] = RunConfig
-    for part in location:
-        annotation = model.model_fields[str(part)].annotation
-        assert isinstance(annotation, type)
-        assert issubclass(annotation, BaseModel)
-        model = annotation
-    return model
+    def asks(self) -> str:
+        """The first setting that needs a language model, with its value; empty if none does."""
+        needed = {
+            "queries.method": (self.queries.method, ("model",)),
+            "grading.method": (self.grading.method, ("pointwise", "grid")),
+            "answer.method": (self.answer.method, ("retrieval", "answers")),
+        }
+        return next((f"{key}: {value}" for key, (value, models) in needed.items() if value in models), "")

@@ -51,34 +51,6 @@ ANSWERS = "answers.jsonl"
 CONFIG = "config.yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A run about to be made: its configuration and what it names, opened."""
-
-    config: RunConfig
-    index: Index
-    store: DocumentStore
-    topics: list[Topic]
-    threads: int = 1
-    progress: Progress = silent
-
-    @property
-    def directory(self) -> Path:
-        """Where all artifacts go."""
-        return self.config.out / self.config.run_id
-
-    @property
-    def track(self) -> Track:
-        """The rules of the run's track."""
-        return with_limits(TRACKS[self.config.track], self.config.topics)
-
-    @property
-    def author(self) -> Author:
-        """Who submits."""
-        config = self.config
-        return Author(config.team_id, config.run_id, config.run_desc or described(config))
-
-
 def run(
     config: RunConfig,
     threads: int = 1,
@@ -96,12 +68,6 @@ def run(
     with locked(job.directory):
         perform(job.directory, stages(job), describe(job), announce, progress)
     return job.directory
-
-
-def open_job(config: RunConfig, threads: int = 1, progress: Progress = silent) -> Job:
-    """What a configuration names, opened. `UserError` for an index or topics that are not there."""
-    index = open_index(config.index)
-    return Job(config, index, DocumentStore(index.store), read_topics(config.topics), threads, progress)
 
 
 def stages(job: Job) -> list[Stage]:
@@ -163,21 +129,6 @@ def describe(job: Job) -> dict[str, Any]:
         },
         "versions": {**{package: version(package) for package in packages}, "faiss": faiss_module().__version__},
     }
-
-
-def described(config: RunConfig) -> str:
-    """A run in one line: what each part of it does, with its settings."""
-    parts = []
-    for part in ("queries", "retrieval", "fusion", "answer"):
-        settings = _plain(getattr(config, part)).items()
-        values = ", ".join(f"{key} {'+'.join(v) if isinstance(v, list) else v}" for key, v in settings if v is not None)
-        parts.append(f"{part}: {values}")
-    return f"Keystone, from whole narratives to cited answers; {'; '.join(parts)}"
-
-
-def words_of(job: Job) -> int:
-    """The words that an answer has at most."""
-    return job.config.answer.words or job.track.words
 
 
 def write_config(job: Job) -> None:

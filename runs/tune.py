@@ -15,7 +15,8 @@ from indexing.errors import UserError
 from indexing.files import digest
 from indexing.types import Progress, silent
 from retrieval.types import Query, Rankings
-from runs.config import RunConfig, read_config
+from runs.config import RunConfig
+from runs.config_file import read_config
 from runs.evaluate import Evaluation, evaluate
 from runs.measures import Measure
 from runs.stages import Job, narrative_rankings, open_job, queries_of, rankings_of, run_from

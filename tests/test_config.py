@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from runs.config import Answer, Fusion, Queries, Retrieval, RunConfig, read_config
+from runs.config import Answer, Fusion, Queries, Retrieval, RunConfig
+from runs.config_file import read_config
 
 MINIMAL = "run_id: r1\nindex: some/index\ntopics: topics.jsonl\n"
 

@@ -23,7 +23,8 @@ from indexing.files import unicode_name
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, is_id
-from runs.config import RunConfig, read_config
+from runs.config import RunConfig
+from runs.config_file import read_config
 from runs.evaluate import evaluate_files
 from runs.fuse import fuse_files
 from runs.rag import read_rag

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from indexing.build import Index
 from indexing.errors import UserError
-from runs.config import read_config
+from runs.config_file import read_config
 from runs.evaluate import Evaluation, evaluate_files
 from runs.measures import parse_measure
 from runs.stages import NARRATIVE, run

@@ -1,0 +1,152 @@
+"""The answer to one topic: by rules, from all its documents at once, or from an answer to each of its queries."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusion.segments import closest
+from generation.answer import AnswerTask, answered
+from generation.cite import check
+from generation.model import Model
+from generation.passages import best_spans, told
+from generation.rules.answer import answer as chosen_by_rules
+from generation.rules.answer import gather
+from generation.sentences import Passage, Words
+from generation.sub_answers import SubTask, sub_answered
+from generation.synthesise import SynthesisTask, edit, joined, resynthesise, select_edit
+from generation.types import Answer, Evidence, Fallback, Sentence
+from indexing.embed import Vectors, embed_passages, embed_queries
+from indexing.segment_vectors import segment_vectors
+from indexing.types import Document, Span
+from retrieval.types import Query, Rankings, Topic
+from runs.job import Job
+from runs.material import Material, gathered
+from runs.pipeline import asked_of
+
+LOW = 0.75
+"""The share of an answer's words that it should have at least: 300 of 400 in the paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a topic, citing segments; what it was made from; and where the model gave nothing."""
+
+    answer: Answer
+    evidence: list[Evidence]
+    fallbacks: list[Fallback]
+
+
+async def answer_topic(
+    job: Job, model: Model | None, topic: Topic, queries: Sequence[Query], hybrid: Rankings, selected: Sequence[int]
+) -> Answered:
+    """Answer a topic from the selected documents (rows of the store, best first), or each query from its own.
+
+    Where the model gives nothing, sentences are chosen by rules, which is recorded.
+    """
+    settings = job.config.answer
+    places = asked_of(topic.id, queries)
+    lists = [list(selected[: settings.documents])]
+    if settings.method == "answers":
+        lists = [hybrid.of(place)[: settings.documents].tolist() for place in places]
+    rows = list(dict.fromkeys(row for own in lists for row in own))
+    material = await asyncio.to_thread(gathered, job, rows, [queries[place] for place in places])
+    if settings.method == "rules" or model is None:
+        return await asyncio.to_thread(by_rules, job, topic, material)
+    shown: list[Evidence] = []
+    words = (int(job.words * LOW), job.words)
+    if settings.method == "retrieval":
+        passages = passages_of(job, material, lists[0], slice(None), shown)
+        (made,), fallbacks = await answered(model, [AnswerTask(topic.id, topic.narrative, passages, words)])
+    else:
+        each = [passages_of(job, material, own, slice(n, n + 1), shown) for n, own in enumerate(lists)]
+        made, fallbacks = await from_each(job, model, topic, material, each, words)
+    if made is None:
+        chosen = await asyncio.to_thread(by_rules, job, topic, material)
+        return replace(chosen, fallbacks=[*fallbacks, Fallback(topic.id, "answer", "its sentences are chosen by rules")])
+    answer, far = await asyncio.to_thread(with_segments, job, made, material)
+    return Answered(answer, shown, [*fallbacks, *far])
+
+
+def by_rules(job: Job, topic: Topic, material: Material) -> Answered:
+    """Sentences of the documents, chosen for coverage of the queries."""
+    documents, segments = list(material.documents.values()), [material.segments[row] for row in material.documents]
+    spans = gather(documents, segments, material.asked)
+    text_of = {document.id: document.text for document in documents}
+    said = embed_passages(job.embedding, [text_of[s.doc_id][s.start : s.end] for s in spans], job.threads)
+    made, evidence = chosen_by_rules(
+        topic.id, material.queries, material.asked, documents, segments, spans, said, job.words
+    )
+    return Answered(made, evidence, [])
+
+
+def passages_of(
+    job: Job, material: Material, rows: Sequence[int], asked: slice, shown: list[Evidence]
+) -> tuple[Passage, ...]:
+    """What the model is shown of the documents in these rows: of each the whole, or its best segments for what is asked.
+
+    All of them together take half of the model's window. What is shown is noted as evidence.
+    """
+    assert job.config.model is not None
+    limit = job.config.model.window // 2 // max(len(rows), 1)
+    passages = []
+    for row in rows:
+        document, cosines = material.documents[row], material.asked[asked] @ material.segments[row].T
+        spans = best_spans(document, cosines, limit)
+        text = told(document, spans)
+        passages.append(Passage(document.id, "", text))
+        query = material.queries[asked][int(cosines.max(axis=1).argmax())]
+        shown += [
+            Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
+            for start, end in spans
+        ]
+    return tuple(passages)
+
+
+async def from_each(
+    job: Job, model: Model, topic: Topic, material: Material, passages: Sequence[tuple[Passage, ...]], words: Words
+) -> tuple[Answer | None, list[Fallback]]:
+    """Answer-level fusion: an answer to each query from its own documents, and one from these (paper, section 3.3)."""
+    settings = job.config.answer
+    asked = [
+        SubTask(topic.id, topic.narrative, query.question, own)
+        for query, own in zip(material.queries, passages, strict=True)
+    ]
+    sub_answers, fallbacks = await sub_answered(model, asked, settings.prompt_with)
+    task = SynthesisTask(topic.id, topic.narrative, tuple(one.query for one in asked), tuple(sub_answers), words)
+    if settings.synthesis == "edit":
+        (made,), missed = await edit(model, [task])
+    elif settings.synthesis == "resynthesise":
+        by_id = {passage.doc_id: passage for own in passages for passage in own}
+        (made,), missed = await resynthesise(model, [task], [list(by_id.values())])
+    else:
+        texts = [sentence.text for sentence in joined(task)]
+        said = await asyncio.to_thread(embed_passages, job.embedding, texts, job.threads)
+        (made,), missed = await select_edit(model, [task], [material.asked], [said])
+    return made, [*fallbacks, *missed]
+
+
+def with_segments(job: Job, answer: Answer, material: Material) -> tuple[Answer, list[Fallback]]:
+    """The answer with each cited document's segment that is closest to the sentence (paper, section 3.4).
+
+    A citation of a document that says nothing near the sentence is dropped, which is recorded.
+    """
+    vectors = embed_passages(job.embedding, [sentence.text for sentence in answer.sentences], job.threads)
+    own = {document.id: (document, material.segments[row]) for row, document in material.documents.items()}
+    sentences, dropped = check(answer.sentences, vectors, {doc_id: segments for doc_id, (_, segments) in own.items()})
+
+    def segment(doc_id: str, vector: NDArray[np.float32]) -> str:
+        document, segments = own[doc_id]
+        return document.segments[int(closest(vector[None], segments)[0][0])].id
+
+    cited = tuple(
+        Sentence(sentence.text, tuple(segment(doc_id, vector) for doc_id in sentence.citations))
+        for sentence, vector in zip(sentences, vectors, strict=True)
+    )
+    far = [
+        Fallback(answer.topic_id, "check", f"sentence {place} does not cite {doc_id}: cosine {cosine:.2f}")
+        for place, doc_id, cosine in dropped
+    ]
+    return Answer(answer.topic_id, cited), far

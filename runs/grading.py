@@ -1,0 +1,103 @@
+"""UMBRELA grades for one topic, and the documents that they select: by Parasol with bounds, or a covering set."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusion.coverage import covering
+from fusion.parasol import find_top
+from generation.model import Model
+from generation.passages import passage
+from generation.types import Failure, Fallback
+from generation.umbrela import Pair, grade_pairs
+from retrieval.types import Query, Rankings, Topic
+from runs.job import Job
+from runs.material import Material, gathered
+from runs.pipeline import asked_of, narrative_rankings, part
+
+WAVE = 32
+"""Calls that one topic makes at a time, beside those of other topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """The grades of a topic's candidates, and what they select.
+
+    `rows` are the candidates, best first by the fusion over queries; `grades` float64[queries, candidates] has NaN
+    where a pair was not asked for or failed; `selected` are places in `rows`, with `scores` beside them.
+    """
+
+    topic_id: str
+    queries: list[Query]
+    rows: list[int]
+    grades: NDArray[np.float64]
+    asked: int
+    selected: list[int]
+    scores: list[float]
+    fallbacks: list[Fallback]
+
+
+async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Query], hybrid: Rankings) -> Graded:
+    """Grade a topic's candidates for its queries and select among them.
+
+    A pair that the model gave no grade for adds nothing to any score, and is recorded.
+    """
+    settings = job.config.grading
+    rows = candidates(job, topic, queries, hybrid)
+    material = await asyncio.to_thread(gathered, job, rows, [queries[n] for n in asked_of(topic.id, queries)])
+    texts = await asyncio.to_thread(passages, job, material)
+    fallbacks: list[Fallback] = []
+
+    async def grades(pairs: Sequence[Pair]) -> list[float]:
+        questions = [query.question for query in material.queries]
+        found = await grade_pairs(
+            model, questions, lambda place, _: texts[place], pairs, settings.method, settings.expected
+        )
+        for (query, place), grade in found.items():
+            if isinstance(grade, Failure):
+                named = f"{material.queries[query].id} and {material.documents[rows[place]].id}"
+                fallbacks.append(Fallback(topic.id, "umbrela", f"no grade for {named}: {grade.reason}"))
+        return [float("nan") if isinstance(grade := found[pair], Failure) else grade for pair in pairs]
+
+    bounded = settings.bounds and settings.select == "parasol" and job.config.model.backend != "batch"
+    search = find_top(
+        len(material.queries), len(rows), settings.documents, WAVE if bounded else None, settings.method == "grid"
+    )
+    sent = None
+    while True:
+        try:
+            places = search.send(sent)
+        except StopIteration as end:
+            top = end.value
+            break
+        sent = np.array(await grades(list(zip(*(numbers.tolist() for numbers in places), strict=True))))
+    selected, scores = top.documents.tolist(), top.scores.tolist()
+    if settings.select == "coverage":
+        selected, scores = covering(top.grades, settings.documents)
+    return Graded(topic.id, material.queries, rows, top.grades, top.judged, selected, scores, fallbacks)
+
+
+def candidates(job: Job, topic: Topic, queries: Sequence[Query], hybrid: Rankings) -> list[int]:
+    """The union of the first documents of each query (R_i; paper, section 3.1), in the order of their fusion."""
+    places = asked_of(topic.id, queries)
+    first = part(hybrid, places).top(job.config.grading.pool)
+    if not len(first.docs):
+        return []
+    own = [queries[place] for place in places]
+    found: list[int] = narrative_rankings(replace(job, topics=[topic]), own, first, len(first.docs)).docs.tolist()
+    return found
+
+
+def passages(job: Job, material: Material) -> list[str]:
+    """What of each document is graded: its best segments for the queries.
+
+    All queries are shown the same, so that a server computes a document once.
+    """
+    settings = job.config.grading
+    return [
+        passage(document, material.asked @ material.segments[row].T, settings.segments, settings.tokens)
+        for row, document in material.documents.items()
+    ]

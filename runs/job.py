@@ -1,0 +1,77 @@
+"""A run about to be made: its configuration and all that it names, opened."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexing.build import Index, open_index
+from indexing.embed import Embedding
+from indexing.errors import UserError
+from indexing.store import DocumentStore
+from indexing.types import Progress, silent
+from retrieval.types import Topic
+from runs.config import RunConfig
+from runs.rag import Author
+from runs.topics import read_topics
+from runs.tracks import TRACKS, Track, with_limits
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every step of a run is given; `topics` may be a part of the configuration's."""
+
+    config: RunConfig
+    index: Index
+    store: DocumentStore
+    topics: list[Topic]
+    threads: int = 1
+    progress: Progress = silent
+
+    @property
+    def directory(self) -> Path:
+        """Where all artifacts go."""
+        return self.config.out / self.config.run_id
+
+    @property
+    def track(self) -> Track:
+        """The rules of the run's track."""
+        return with_limits(TRACKS[self.config.track], self.config.topics)
+
+    @property
+    def words(self) -> int:
+        """The words that an answer has at most."""
+        return self.config.answer.words or self.track.words
+
+    @property
+    def author(self) -> Author:
+        """Who submits."""
+        config = self.config
+        return Author(config.team_id, config.run_id, config.run_desc or described(config))
+
+    @property
+    def embedding(self) -> Embedding:
+        """The model of the index. `UserError` where it has none."""
+        if self.index.embedding is None:
+            raise UserError(
+                f"{self.index.folder}: has no embeddings, which segments, grades and answers need: "
+                "build the index with them, or set track: none and grading.method: none"
+            )
+        return self.index.embedding
+
+
+def open_job(config: RunConfig, threads: int = 1, progress: Progress = silent) -> Job:
+    """What a configuration names, opened. `UserError` for an index or topics that are not there."""
+    index = open_index(config.index)
+    job = Job(config, index, DocumentStore(index.store), read_topics(config.topics), threads, progress)
+    if config.track != "none" or config.grading.method != "none":
+        _ = job.embedding
+    return job
+
+
+def described(config: RunConfig) -> str:
+    """A run in one line: what each part of it does, with its settings."""
+    parts = []
+    for part in ("queries", "retrieval", "fusion", "grading", "answer"):
+        settings = getattr(config, part).model_dump(mode="json").items()
+        values = ", ".join(f"{key} {'+'.join(v) if isinstance(v, list) else v}" for key, v in settings if v is not None)
+        parts.append(f"{part}: {values}")
+    return f"Keystone, from whole narratives to cited answers; {'; '.join(parts)}"

@@ -1,0 +1,1 @@
+"""The runs of the paper, and our own best, as configurations."""
