@@ -1,0 +1,113 @@
+"""Parasol with bounds: the share of grading calls saved at equal output, by waves, on simulated grades.
+
+`quality`: each document has a quality drawn from Beta(0.6, 2.5), a grade is three trials of it. `independent`: each
+grade is drawn by itself, most of them low. `aspects`: queries differ too, in how seldom they are answered.
+Peers are a plain order (each query in turn for all documents that may still be among the first k) in the same waves,
+and hindsight: the fewest pairs that can show the top k to somebody who knows all grades.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from statistics import mean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.table import Row, faster, take_turns
+from fusion.parasol import BEST, Pairs, Top, find_top, parasol
+
+Grades = NDArray[np.float64]
+Policy = Callable[[Grades, int, int], int]
+"""Grades (float64[queries, documents]), k and wave to the number of calls."""
+
+NARRATIVES, QUERIES = 105, 8
+SIZES = ((100, 20), (100, 5), (150, 20), (150, 5))
+WAVES = (1, 16, 64)
+MODEL_CALL = 0.05
+"""Seconds: a short one."""
+
+
+def quality(random: np.random.Generator, documents: int) -> Grades:
+    """Documents that differ in quality."""
+    return random.binomial(3, random.beta(0.6, 2.5, documents), (QUERIES, documents)).astype(np.float64)
+
+
+def independent(random: np.random.Generator, documents: int) -> Grades:
+    """Low grades without a pattern."""
+    return random.choice(4, (QUERIES, documents), p=[0.55, 0.25, 0.15, 0.05]).astype(np.float64)
+
+
+def aspects(random: np.random.Generator, documents: int) -> Grades:
+    """Documents that differ in quality and queries that differ in difficulty."""
+    logits = random.normal(-1.8, 1.2, documents) + random.normal(0, 1.2, (QUERIES, 1))
+    logits = logits + random.normal(0, 0.7, (QUERIES, documents))
+    return random.binomial(3, 1 / (1 + np.exp(-logits))).astype(np.float64)
+
+
+def ours(grades: Grades, k: int, wave: int, grid: bool = False) -> int:
+    """The calls of `find_top`: pairs, or with `grid` documents."""
+    search = find_top(*grades.shape, k, wave, grid)
+    try:
+        pairs: Pairs = next(search)
+        while True:
+            pairs = search.send(grades[pairs])
+    except StopIteration as stop:
+        top: Top = stop.value
+    scores = parasol(grades)
+    assert top.documents.tolist() == np.argsort(-scores, kind="stable")[:k].tolist()
+    assert top.scores.tolist() == scores[top.documents].tolist()
+    return int(np.count_nonzero(top.asked.any(axis=0))) if grid else top.judged
+
+
+def plain(grades: Grades, k: int, wave: int) -> int:
+    """The calls of query after query, each for all documents whose bound does not yet exclude them."""
+    asked = np.zeros(grades.shape, dtype=np.bool_)
+    while True:
+        lower, upper = parasol(np.where(asked, grades, 0)), parasol(np.where(asked, grades, BEST))
+        kth = np.argsort(-lower, kind="stable")[k - 1]
+        out = (upper < lower[kth]) | ((upper == lower[kth]) & (np.arange(len(lower)) > kth))
+        queries, documents = np.nonzero(~asked & ~out)
+        if not len(queries):
+            return int(np.count_nonzero(asked))
+        asked[queries[:wave], documents[:wave]] = True
+
+
+def hindsight(grades: Grades, k: int, _wave: int) -> int:
+    """The calls of somebody who knows all grades: the top k whole, each other document by its lowest grades first."""
+    scores = parasol(grades)
+    kth = np.argsort(-scores, kind="stable")[k - 1]
+    falling = [parasol(np.where(np.arange(QUERIES)[:, None] < n, np.sort(grades, axis=0), BEST)) for n in range(QUERIES)]
+    above = [(b > scores[kth]) | ((b == scores[kth]) & (np.arange(len(b)) <= kth)) for b in falling]
+    return int(np.count_nonzero(above))
+
+
+def rows() -> list[Row]:
+    """The rows of the table."""
+    found = []
+    for simulate in (quality, independent, aspects):
+        for documents, k in SIZES:
+            tables = [simulate(np.random.default_rng(seed), documents) for seed in range(NARRATIVES)]
+            name = f"Parasol, {simulate.__name__}, top {k} of {documents} x {QUERIES}"
+
+            def saved(policy: Policy, wave: int, tables: list[Grades] = tables, k: int = k) -> float:
+                return 100 * (1 - mean(policy(table, k, wave) / table.size for table in tables))
+
+            def row(what: str, mine: float, other: float, target: float | None, bound: str, name: str = name) -> Row:
+                return Row(f"{name}: {what}", mine, other, "% saved", mine / other, target, bound)
+
+            shares = {wave: saved(ours, wave) for wave in WAVES}
+            found += [
+                row(f"waves of {wave}, plain order", share, saved(plain, wave), 1, "bounds of [g, g + r log 4]")
+                for wave, share in shares.items()
+            ]
+            found.append(row("waves of 1, hindsight", shares[1], saved(hindsight, 1), None, "not knowing the grades"))
+    table = quality(np.random.default_rng(0), 100)
+    grid = 100 * (1 - ours(table, 20, 16, grid=True) / table.shape[1])
+    found.append(Row("Parasol by grid, top 20 of 100 x 8: documents", grid, 0, "% saved", 1, None, "see docs/parasol.md"))
+    calls = {wave: partial(ours, table, 20, wave) for wave in WAVES}
+    seconds = take_turns({str(wave): job for wave, job in calls.items()}, repeats=3)
+    return found + [
+        faster(f"Parasol, waves of {wave}: time a pair, against a model call", seconds[str(wave)] / job(), MODEL_CALL,
+               None, "numpy calls on small arrays")
+        for wave, job in calls.items()
+    ]  # fmt: skip

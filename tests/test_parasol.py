@@ -1,0 +1,136 @@
+"""Parasol: the score, and the top k by bounds, which is that of judging everything."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fusion.parasol import Pairs, Top, find_top, next_wave, parasol
+
+NAN = math.nan
+Grades = NDArray[np.float64]
+
+GRADE = st.one_of(st.sampled_from([0.0, 1.0, 2.0, 3.0, NAN]), st.floats(0, 3))
+WHOLE = st.sampled_from([0.0, 1.0, 2.0, 3.0])
+
+
+def tables(grade: st.SearchStrategy[float]) -> st.SearchStrategy[Grades]:
+    def table(shape: tuple[int, int]) -> st.SearchStrategy[Grades]:
+        return st.lists(grade, min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]).map(
+            lambda values: np.array(values, dtype=np.float64).reshape(shape)
+        )
+
+    return st.tuples(st.integers(0, 5), st.integers(0, 9)).flatmap(table)
+
+
+def found(grades: Grades, k: int, wave: int | None, grid: bool = False) -> tuple[Top, list[Pairs]]:
+    """The top k, asking a table for grades, and the waves."""
+    search, waves = find_top(*grades.shape, k, wave, grid), list[Pairs]()
+    try:
+        pairs = next(search)
+        while True:
+            waves.append(pairs)
+            pairs = search.send(grades[pairs])
+    except StopIteration as stop:
+        top: Top = stop.value
+        return top, waves
+
+
+@given(
+    st.one_of(tables(GRADE), tables(WHOLE)),
+    st.integers(1, 11),
+    st.one_of(st.none(), st.integers(1, 12)),
+    st.booleans(),
+)
+def test_the_top_is_that_of_judging_everything(grades: Grades, k: int, wave: int | None, grid: bool) -> None:
+    top, waves = found(grades, k, wave, grid)
+    scores = parasol(grades)
+    best = sorted(range(len(scores)), key=lambda d: (-scores[d], d))[:k]
+    assert top.documents.tolist() == best
+    assert top.scores.tolist() == scores[best].tolist()
+    assert top.asked[:, best].all()
+
+    asked = [(d, q) for queries, documents in waves for q, d in zip(queries.tolist(), documents.tolist(), strict=True)]
+    assert len(asked) == len(set(asked)) == top.judged
+    np.testing.assert_array_equal(top.grades, np.where(top.asked, grades, NAN))
+    for queries, documents in waves:
+        own = list(zip(documents.tolist(), queries.tolist(), strict=True))
+        assert own == sorted(own)
+        assert own
+        if wave is not None:
+            assert len(set(documents.tolist()) if grid else own) <= wave
+        if grid:
+            assert len(own) == len(set(documents.tolist())) * len(grades)
+    if wave is None:
+        assert len(waves) == (grades.size > 0)
+
+
+@given(tables(WHOLE), st.integers(1, 6))
+def test_one_at_a_time_asks_nothing_that_can_be_done_without(grades: Grades, k: int) -> None:
+    """Each pair asked is of a document that fewer than k others can be shown to be above, whatever else is asked."""
+    _, waves = found(grades, k, 1)
+    known = np.full(grades.shape, NAN)
+    for (query,), (document,) in waves:
+        upper = parasol(np.where(np.isnan(known), 3.0, known))
+        above = (upper > upper[document]) | ((upper == upper[document]) & (np.arange(len(upper)) < document))
+        assert np.count_nonzero(above) < k
+        known[query, document] = grades[query, document]
+
+
+@pytest.mark.parametrize(
+    ("grades", "scores"),
+    [
+        pytest.param([[3.0], [1.0], [0.0]], [math.log(8)], id="natural logarithms of the grades and one"),
+        pytest.param([[2.0, NAN], [NAN, NAN]], [math.log(3), 0.0], id="an absent grade adds nothing"),
+        pytest.param([[0.5]], [math.log(1.5)], id="expected grades between the whole ones"),
+        pytest.param(np.empty((0, 2)), [0.0, 0.0], id="no query"),
+        pytest.param(np.empty((2, 0)), [], id="no document"),
+    ],
+)
+def test_score(grades: Grades, scores: list[float]) -> None:
+    assert parasol(np.array(grades)).tolist() == pytest.approx(scores, abs=1e-11)
+
+
+@given(st.lists(WHOLE, min_size=1, max_size=40).flatmap(lambda own: st.tuples(st.just(own), st.permutations(own))))
+def test_the_order_of_the_queries_does_not_change_a_score(columns: tuple[list[float], list[float]]) -> None:
+    one, other = parasol(np.array(columns).T)
+    assert one == other
+
+
+def test_two_of_grade_one_tie_with_one_of_grade_three() -> None:
+    one, other = parasol(np.array([[1.0, 3.0], [1.0, 0.0], [2.0, 2.0]]))
+    assert one == other
+
+
+def test_documents_that_cannot_reach_the_top_are_left_alone() -> None:
+    grades = np.zeros((4, 50))
+    grades[:, 7] = 3.0
+    top, _ = found(grades, 1, 1)
+    assert top.documents.tolist() == [7]
+    assert top.judged <= 50 + 3
+
+
+def test_queries_that_promise_least_are_asked_first() -> None:
+    """Once the second query has been seen to give nothing, documents not yet asked about are asked about it."""
+    grades, asked = np.full((2, 6), NAN), np.zeros((2, 6), dtype=np.bool_)
+    grades[:, :3], asked[:, :3] = [[3.0], [0.0]], True
+    queries, documents = next_wave(grades, asked, 1, 3)
+    assert (queries.tolist(), documents.tolist()) == ([1, 1, 1], [3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        pytest.param(lambda: found(np.array([[3.5]]), 1, 1), "found 3.5, expected 0 to 3", id="too high"),
+        pytest.param(lambda: found(np.array([[-1.0]]), 1, 1), "found -1, expected 0 to 3", id="too low"),
+        pytest.param(lambda: found(np.array([[1.0]]), 0, 1), "expected at least 1", id="no k"),
+        pytest.param(lambda: found(np.array([[1.0]]), 1, 0), "expected at least 1", id="no wave"),
+    ],
+)
+def test_what_has_no_bounds_is_refused(run: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run()
