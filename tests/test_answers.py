@@ -91,6 +91,9 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
         pytest.param('{"sentences": []}', None, id="another key"),
         pytest.param("Bees dance [0].", None, id="prose"),
         pytest.param("", None, id="nothing"),
+        pytest.param("[" * 100_000, None, id="nested deeply"),
+        pytest.param('Well: {"answer":' * 5_000, None, id="nested deeply in prose"),
+        pytest.param(told(("A.", [0])).replace("0", "9" * 5_000), None, id="a number of 5,000 digits"),
     ],
 )
 def test_an_answer_is_read_or_refused(reply: str, sentences: list[tuple[str, tuple[str, ...]]] | None) -> None:
