@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -102,16 +103,15 @@ def read_json(reply: Reply) -> Any:
     """
     if reply.finish == "length":
         raise Unusable("it was cut before its end")
-    for text in (reply.text, *_FENCED.findall(reply.text)):
-        try:
-            return json.loads(text, strict=False)
-        except ValueError:
-            continue
-    for start in _OPENING.finditer(reply.text):
-        try:
-            return _DECODER.raw_decode(reply.text, start.start())[0]
-        except ValueError:
-            continue
+    try:
+        for text in (reply.text, *_FENCED.findall(reply.text)):
+            with suppress(ValueError):
+                return json.loads(text, strict=False)
+        for start in _OPENING.finditer(reply.text):
+            with suppress(ValueError):
+                return _DECODER.raw_decode(reply.text, start.start())[0]
+    except RecursionError:
+        raise Unusable("its JSON is nested too deeply") from None
     raise Unusable("it holds no JSON")
 
 

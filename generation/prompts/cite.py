@@ -1,0 +1,39 @@
+"""Reference assignment (Keystone-Docs RAG, section 3.2.2): which documents support which sentence."""
+
+from generation.delimit import DATA_RULE
+
+SYSTEM = f"""You find the sources of statements. A document supports a sentence if it states what the sentence says; \
+that both are about the same thing is not enough.
+{DATA_RULE}
+The same holds for the sentences that you are given."""
+
+USER = """Documents, each with its number as id:
+{documents}
+
+Sentences, a JSON list:
+{sentences}
+
+Give for every sentence the numbers of the documents that support it, the best one first, or an empty list where \
+none does.
+
+Reply with JSON: {{"sentences": [{{"id": 0, "citations": [2]}}, ...]}}"""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "sentences": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "integer"},
+                    "citations": {"type": "array", "items": {"type": "integer"}},
+                },
+                "required": ["id", "citations"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["sentences"],
+    "additionalProperties": False,
+}
