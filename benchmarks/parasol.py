@@ -76,7 +76,9 @@ def hindsight(grades: Grades, k: int, _wave: int) -> int:
     """The calls of somebody who knows all grades: the top k whole, each other document by its lowest grades first."""
     scores = parasol(grades)
     kth = np.argsort(-scores, kind="stable")[k - 1]
-    falling = [parasol(np.where(np.arange(QUERIES)[:, None] < n, np.sort(grades, axis=0), BEST)) for n in range(QUERIES)]
+    falling = [
+        parasol(np.where(np.arange(QUERIES)[:, None] < n, np.sort(grades, axis=0), BEST)) for n in range(QUERIES)
+    ]
     above = [(b > scores[kth]) | ((b == scores[kth]) & (np.arange(len(b)) <= kth)) for b in falling]
     return int(np.count_nonzero(above))
 
@@ -103,7 +105,9 @@ def rows() -> list[Row]:
             found.append(row("waves of 1, hindsight", shares[1], saved(hindsight, 1), None, "not knowing the grades"))
     table = quality(np.random.default_rng(0), 100)
     grid = 100 * (1 - ours(table, 20, 16, grid=True) / table.shape[1])
-    found.append(Row("Parasol by grid, top 20 of 100 x 8: documents", grid, 0, "% saved", 1, None, "see docs/parasol.md"))
+    found.append(
+        Row("Parasol by grid, top 20 of 100 x 8: documents", grid, 0, "% saved", 1, None, "see docs/parasol.md")
+    )
     calls = {wave: partial(ours, table, 20, wave) for wave in WAVES}
     seconds = take_turns({str(wave): job for wave, job in calls.items()}, repeats=3)
     return found + [

@@ -19,23 +19,24 @@ def passage(document: Document, cosines: Vectors, top: int | None = TOP, limit: 
     to the earlier segment, and one that does not fit any more is left out. Segments that overlap or touch are merged,
     so no text is repeated; gaps are marked. `top` None is the whole text, `limit` None however long it is.
     """
-    spans = [(0, len(document.text))] if top is None or not document.segments else _best(document, cosines, top, limit)
-    text = _told(document, spans)
+    whole = top is None or not document.segments
+    text = told(document, [(0, len(document.text))] if whole else best_spans(document, cosines, top, limit))
     return text if limit is None else clip(text, limit)
 
 
-def _best(document: Document, cosines: Vectors, top: int, limit: int | None) -> list[tuple[int, int]]:
+def best_spans(document: Document, cosines: Vectors, top: int | None, limit: int | None) -> list[tuple[int, int]]:
+    """The stretches of the text that `passage` shows, in order."""
     rows = np.atleast_2d(cosines)
     if rows.shape[1] != len(document.segments):
         raise ValueError(f"{rows.shape[1]} cosines for {len(document.segments)} segments of {document.id}")
     places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
-    likely = np.flatnonzero(places < top).tolist()
+    likely = np.flatnonzero(places < (len(document.segments) if top is None else top)).tolist()
     order = sorted(likely, key=lambda segment: (places[segment], -rows[:, segment].max(), segment))
     chosen: list[tuple[int, int]] = []
     for segment in order:
         span = document.segments[segment].span
         more = merged([*chosen, (span.start, span.end)])
-        if not chosen or limit is None or tokens(_told(document, more)) <= limit:
+        if not chosen or limit is None or tokens(told(document, more)) <= limit:
             chosen = more
     return chosen
 
@@ -51,6 +52,7 @@ def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _told(document: Document, spans: list[tuple[int, int]]) -> str:
+def told(document: Document, spans: list[tuple[int, int]]) -> str:
+    """The title and the stretches of the text, with gaps marked."""
     text = GAP.join(document.text[start:end] for start, end in spans)
     return f"{document.title}\n{text}" if document.title else text

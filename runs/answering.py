@@ -17,10 +17,10 @@ from generation.rules.answer import gather
 from generation.sentences import Passage, Words
 from generation.sub_answers import SubTask, sub_answered
 from generation.synthesise import SynthesisTask, edit, joined, resynthesise, select_edit
+from generation.tokens import tokens
 from generation.types import Answer, Evidence, Fallback, Sentence
-from indexing.embed import Vectors, embed_passages, embed_queries
-from indexing.segment_vectors import segment_vectors
-from indexing.types import Document, Span
+from indexing.embed import embed_passages
+from indexing.types import Span
 from retrieval.types import Query, Rankings, Topic
 from runs.job import Job
 from runs.material import Material, gathered
@@ -65,7 +65,9 @@ async def answer_topic(
         made, fallbacks = await from_each(job, model, topic, material, each, words)
     if made is None:
         chosen = await asyncio.to_thread(by_rules, job, topic, material)
-        return replace(chosen, fallbacks=[*fallbacks, Fallback(topic.id, "answer", "its sentences are chosen by rules")])
+        return replace(
+            chosen, fallbacks=[*fallbacks, Fallback(topic.id, "answer", "its sentences are chosen by rules")]
+        )
     answer, far = await asyncio.to_thread(with_segments, job, made, material)
     return Answered(answer, shown, [*fallbacks, *far])
 
@@ -85,16 +87,18 @@ def by_rules(job: Job, topic: Topic, material: Material) -> Answered:
 def passages_of(
     job: Job, material: Material, rows: Sequence[int], asked: slice, shown: list[Evidence]
 ) -> tuple[Passage, ...]:
-    """What the model is shown of the documents in these rows: of each the whole, or its best segments for what is asked.
+    """What the model is shown of the documents in these rows: each whole, or its best segments for what is asked.
 
-    All of them together take half of the model's window. What is shown is noted as evidence.
+    Together they take half of the model's window. What is shown is noted as evidence.
     """
     assert job.config.model is not None
     limit = job.config.model.window // 2 // max(len(rows), 1)
     passages = []
     for row in rows:
         document, cosines = material.documents[row], material.asked[asked] @ material.segments[row].T
-        spans = best_spans(document, cosines, limit)
+        spans = [(0, len(document.text))]
+        if tokens(told(document, spans)) > limit:
+            spans = best_spans(document, cosines, None, limit)
         text = told(document, spans)
         passages.append(Passage(document.id, "", text))
         query = material.queries[asked][int(cosines.max(axis=1).argmax())]

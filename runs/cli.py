@@ -99,18 +99,25 @@ def index(
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="The YAML file that describes the run.")],
+    config: Annotated[Path | None, typer.Argument(help="The YAML file that describes the run.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A run of the paper, or keystone, under the file: see docs/keystone.md.")
+    ] = None,
     set: Annotated[list[str] | None, typer.Option(help="KEY=VALUE laid over the file; may be repeated.")] = None,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Make a run, or finish an interrupted one: queries, rankings, answers, submission files.
+    """Make a run, or finish an interrupted one: queries, rankings, grades, answers, submission files.
+
+    Exit code 3: requests were written that wait for replies (model.backend: batch).
 
     Example: keystone run run.yaml --set retrieval.depth=500
     """
     from runs.config_file import read_config
 
-    settings = read_config(config, set)
+    if config is None and preset is None:
+        raise UserError("found neither a YAML file nor --preset, expected one of them or both")
+    settings = read_config(config, set, preset)
 
     from runs import stages
     from runs.screen import progress_bars

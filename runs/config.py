@@ -211,7 +211,6 @@ class RunConfig(Model):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
 
-
     def asks(self) -> str:
         """The first setting that needs a language model, with its value; empty if none does."""
         needed = {

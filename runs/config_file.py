@@ -10,7 +10,9 @@ from pydantic import BaseModel, ValidationError
 from indexing.errors import UserError
 from runs.config import RunConfig
 
-PRESETS = tuple(sorted(path.name.removesuffix(".yaml") for path in files("runs.presets").iterdir() if path.name.endswith(".yaml")))
+PRESETS = tuple(
+    sorted(path.name.removesuffix(".yaml") for path in files("runs.presets").iterdir() if path.name.endswith(".yaml"))
+)
 """The runs of the paper by their names, and our own best, `keystone`."""
 
 

@@ -1,18 +1,18 @@
 """UMBRELA grades for one topic, and the documents that they select: by Parasol with bounds, or a covering set."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusion.coverage import covering
-from fusion.parasol import find_top
+from fusion.parasol import Floats, Pairs, Top, find_top
 from generation.model import Model
 from generation.passages import passage
 from generation.types import Failure, Fallback
-from generation.umbrela import Pair, grade_pairs
+from generation.umbrela import Mode, Pair, grade_pairs
 from retrieval.types import Query, Rankings, Topic
 from runs.job import Job
 from runs.material import Material, gathered
@@ -46,6 +46,7 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
     A pair that the model gave no grade for adds nothing to any score, and is recorded.
     """
     settings = job.config.grading
+    mode: Mode = "grid" if settings.method == "grid" else "pointwise"
     rows = candidates(job, topic, queries, hybrid)
     material = await asyncio.to_thread(gathered, job, rows, [queries[n] for n in asked_of(topic.id, queries)])
     texts = await asyncio.to_thread(passages, job, material)
@@ -54,7 +55,7 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
     async def grades(pairs: Sequence[Pair]) -> list[float]:
         questions = [query.question for query in material.queries]
         found = await grade_pairs(
-            model, questions, lambda place, _: texts[place], pairs, settings.method, settings.expected
+            model, questions, lambda place, _: texts[place], pairs, mode, settings.expected
         )
         for (query, place), grade in found.items():
             if isinstance(grade, Failure):
@@ -62,22 +63,30 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
                 fallbacks.append(Fallback(topic.id, "umbrela", f"no grade for {named}: {grade.reason}"))
         return [float("nan") if isinstance(grade := found[pair], Failure) else grade for pair in pairs]
 
-    bounded = settings.bounds and settings.select == "parasol" and job.config.model.backend != "batch"
+    at_once = job.config.model is not None and job.config.model.backend == "batch"
+    bounded = settings.bounds and settings.select == "parasol" and not at_once
     search = find_top(
-        len(material.queries), len(rows), settings.documents, WAVE if bounded else None, settings.method == "grid"
+        len(material.queries), len(rows), settings.documents, WAVE if bounded else None, mode == "grid"
     )
-    sent = None
-    while True:
-        try:
-            places = search.send(sent)
-        except StopIteration as end:
-            top = end.value
-            break
-        sent = np.array(await grades(list(zip(*(numbers.tolist() for numbers in places), strict=True))))
+    top = await _answered(search, grades)
     selected, scores = top.documents.tolist(), top.scores.tolist()
     if settings.select == "coverage":
         selected, scores = covering(top.grades, settings.documents)
     return Graded(topic.id, material.queries, rows, top.grades, top.judged, selected, scores, fallbacks)
+
+
+async def _answered(
+    search: Generator[Pairs, Floats, Top], grades: Callable[[Sequence[Pair]], Awaitable[list[float]]]
+) -> Top:
+    """What a search finds when each of its waves is graded."""
+    try:
+        queries, documents = next(search)
+        while True:
+            found = await grades(list(zip(queries.tolist(), documents.tolist(), strict=True)))
+            queries, documents = search.send(np.array(found))
+    except StopIteration as end:
+        top: Top = end.value
+        return top
 
 
 def candidates(job: Job, topic: Topic, queries: Sequence[Query], hybrid: Rankings) -> list[int]:

@@ -1,23 +1,100 @@
-"""The language model that a configuration names, opened once a run and only if something asks it."""
+"""The language model that a configuration names: opened when first asked, closed when the run ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import orjson
 
-from generation.client import ModelSettings, open_model
+from generation.client import ModelSettings, OpenModel, open_model
 from generation.model import Model
+from generation.types import Usage
+from generation.usage import Prices, add, report
 from indexing.files import written
 from runs.config import RunConfig
 
 T = TypeVar("T")
+
 USAGE = "usage.json"
+REPLIES = "replies.sqlite"
+BATCH = "batch"
 
 
 class Ask(Protocol):
-    """Runs an asynchronous function of the model to its end; the model is None where the configuration has none."""
+    """Runs what asks the model to its end; it is given None where the configuration has no model."""
 
-    def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T: ...
+    def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
+        """The result of `work`."""
+        ...
+
+
+@contextmanager
+def asking(config: RunConfig, folder: Path) -> Iterator[Ask]:
+    """The model of a run; what its calls have cost is added to `usage.json` in the run's folder.
+
+    An interrupt leaves everything as it is: each reply is on disk before anybody sees it.
+    """
+    model: OpenModel | None = None
+    stack = AsyncExitStack()
+    runner = asyncio.Runner()
+
+    def ask(work: Callable[[Model | None], Awaitable[T]]) -> T:
+        async def asked() -> T:
+            nonlocal model
+            if model is None and config.model is not None:
+                model = await stack.enter_async_context(open_model(settings_of(config)))
+            return await work(model)
+
+        return runner.run(asked())
+
+    try:
+        yield ask
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        _account(model, folder, config)
+        runner.run(stack.__aexit__(type(error), error, error.__traceback__))
+        raise
+    _account(model, folder, config)
+    runner.run(stack.aclose())
+    runner.close()
+
+
+def _account(model: OpenModel | None, folder: Path, config: RunConfig) -> None:
+    """Add what the calls have cost to the run's account."""
+    if model is None or not model.usage:
+        return
+    known: dict[str, Usage] = {}
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        rows = orjson.loads((folder / USAGE).read_bytes())["purposes"]
+        known = {name: Usage(**{field.name: row[field.name] for field in fields(Usage)}) for name, row in rows.items()}
+    for purpose, usage in model.usage.items():
+        known[purpose] = add(known.get(purpose, Usage()), usage)
+    prices = settings_of(config).prices
+    told = {"model": model.name, "purposes": report(known, prices), "notes": model.notes}
+    with written(folder / USAGE) as out:
+        out.write(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def settings_of(config: RunConfig) -> ModelSettings:
+    """The configuration's model, with its files beside the run directories."""
+    model = config.model
+    assert model is not None
+    return ModelSettings(
+        name=model.name,
+        backend=model.backend,
+        urls=tuple(model.urls),
+        key_env=model.key_env,
+        key_file=model.key_file,
+        concurrency=model.concurrency,
+        call_seconds=model.call_seconds,
+        run_seconds=model.run_seconds,
+        patience_seconds=model.patience_seconds,
+        cache=model.cache or config.out / REPLIES,
+        folder=config.out / BATCH,
+        recorded=model.replies,
+        prices=None if model.prices is None else Prices(**model.prices.model_dump()),
+    )

@@ -62,9 +62,7 @@ def rankings_of(job: Job, queries: Sequence[Query]) -> dict[str, Rankings]:
     )
 
 
-def narrative_rankings(
-    job: Job, queries: Sequence[Query], hybrid: Rankings, depth: int | None = None
-) -> Rankings:
+def narrative_rankings(job: Job, queries: Sequence[Query], hybrid: Rankings, depth: int | None = None) -> Rankings:
     """One ranking a topic from the hybrid rankings of its queries, `fusion.depth` deep where nothing else is said."""
     settings, topics = job.config.fusion, [topic.id for topic in job.topics]
     weight = 1 if job.config.queries.method == "narrative" else job.config.queries.narrative_weight

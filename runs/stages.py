@@ -1,12 +1,13 @@
-"""The stages of a run, in order: queries, search, two-stage fusion, segments, answers, submission files.
+"""The stages of a run, in order: queries, search, two-stage fusion, grades, segments, answers, submission files.
 
 Each reads its inputs from the run directory and writes its artifacts there, so that a run that was interrupted
 and one that was not see the same values.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,40 +16,41 @@ import numpy as np
 import orjson
 import yaml
 
-from fusion.fuse import fuse
-from fusion.lists import of_topics
-from fusion.methods import METHODS
 from fusion.rrf import fuse_systems
 from fusion.segments import closest
-from generation.queries import compose, is_whole, whole
-from generation.rules.answer import answer, gather
-from generation.rules.understand import understand
-from generation.types import Answer, Evidence, Sentence, Understanding
-from indexing.build import Index, open_index
+from generation.model import Model, together
+from generation.types import Answer, Sentence
 from indexing.dense import faiss_module
-from indexing.embed import Embedding, embed_passages, embed_queries
+from indexing.embed import embed_queries
 from indexing.errors import UserError
 from indexing.files import json_lines, locked, sha256, written
 from indexing.segment_vectors import segment_vectors
-from indexing.store import DocumentStore
 from indexing.types import Progress, document_id, silent
-from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, Topic
+from runs.answering import Answered, answer_topic
 from runs.config import RunConfig
 from runs.directory import Stage, perform
+from runs.grade_files import keystone_rankings, read_selected, records, write_qrels
+from runs.grading import Graded, grade_topic
+from runs.job import Job, open_job
+from runs.models import Ask, asking
 from runs.names import names_of
-from runs.rag import Author, write_rag
+from runs.pipeline import narrative_rankings, rankings_of, understood
+from runs.rag import write_rag
 from runs.render import strictly_decreasing
-from runs.topics import read_topics
-from runs.tracks import TRACKS, Track, with_limits
 from runs.trec import Run, read_run, run_of, write_run
 
 QUERIES = "queries.jsonl"
 HYBRID = "hybrid.trec"
 NARRATIVE = "narrative.trec"
+GRADES = "grades.jsonl"
+QRELS = "grades.qrels"
+KEYSTONE = "keystone.trec"
 EVIDENCE = "evidence.jsonl"
 ANSWERS = "answers.jsonl"
 CONFIG = "config.yaml"
+AT_ONCE = 64
+"""Topics that ask the model at one time."""
 
 
 def run(
@@ -59,26 +61,23 @@ def run(
 ) -> Path:
     """Make a run, or finish one that was interrupted; returns its directory."""
     job = open_job(config, threads, progress)
-    index = job.index
-    if config.track != "none" and index.embedding is None:
-        raise UserError(
-            f"{config.index}: has no embeddings, which the segments of track {config.track!r} need: "
-            "build the index with them, or set track: none"
-        )
-    with locked(job.directory):
-        perform(job.directory, stages(job), describe(job), announce, progress)
+    with locked(job.directory), asking(config, job.directory) as ask:
+        perform(job.directory, stages(job, ask), describe(job), announce, progress)
     return job.directory
 
 
-def stages(job: Job) -> list[Stage]:
+def stages(job: Job, ask: Ask) -> list[Stage]:
     """The stages that a configuration asks for, in order."""
     config, index = job.config, job.index.key
     systems = tuple(f"{system}.trec" for system in config.retrieval.systems)
     named = {"run_id": config.run_id, "index": index}
     topics = [[topic.id, topic.narrative] for topic in job.topics]
+    model = config.model and config.model.name
     found = [
         Stage("config", (CONFIG,), (), _plain(config), lambda: write_config(job)),
-        Stage("queries", (QUERIES,), (), [topics, index, _plain(config.queries)], lambda: write_queries(job)),
+        Stage(
+            "queries", (QUERIES,), (), [topics, index, _plain(config.queries), model], lambda: write_queries(job, ask)
+        ),
         Stage("search", systems, (QUERIES,), [named, _plain(config.retrieval)], lambda: search(job)),
         Stage("hybrid", (HYBRID,), systems, [named, config.fusion.k], lambda: fuse_each_query(job)),
         Stage(
@@ -89,20 +88,40 @@ def stages(job: Job) -> list[Stage]:
             lambda: fuse_each_narrative(job),
         ),
     ]
+    ranking = NARRATIVE
+    if config.grading.method != "none":
+        ranking = KEYSTONE
+        found.append(
+            Stage(
+                "grades",
+                (GRADES, QRELS, KEYSTONE),
+                (QUERIES, HYBRID, NARRATIVE),
+                [named, _plain(config.grading), model, config.track],
+                lambda: write_grades(job, ask),
+            )
+        )
     if config.track == "none":
         return found
     track = asdict(job.track)
+    found.append(
+        Stage(
+            "segments",
+            (job.track.retrieval_file,),
+            (ranking,),
+            [named, topics, track],
+            lambda: assign_segments(job, ranking),
+        )
+    )
+    if config.answer.method == "none":
+        return found
     return [
         *found,
         Stage(
-            "segments", (job.track.retrieval_file,), (NARRATIVE,), [named, topics, track], lambda: assign_segments(job)
-        ),
-        Stage(
             "answers",
             (EVIDENCE, ANSWERS),
-            (QUERIES, NARRATIVE),
-            [index, _plain(config.answer), words_of(job)],
-            lambda: write_answers(job),
+            (QUERIES, HYBRID, ranking, *((GRADES,) if ranking == KEYSTONE else ())),
+            [index, _plain(config.answer), job.words, model],
+            lambda: write_answers(job, ask),
         ),
         Stage(
             "submission",
@@ -118,15 +137,18 @@ def describe(job: Job) -> dict[str, Any]:
     """What the manifest says besides its artifacts: what was used, and who did the understanding and writing."""
     packages = ("keystone-rag", "pyserini", "torch", "tokenizers", "numpy")
     embedding = asdict(job.index.embedding) if job.index.embedding else None
+    config = job.config
     return {
-        "run_id": job.config.run_id,
+        "run_id": config.run_id,
         "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding},
-        "topics": {"sha256": sha256(job.config.topics), "number": len(job.topics)},
+        "topics": {"sha256": sha256(config.topics), "number": len(job.topics)},
         "methods": {
-            "queries": job.config.queries.method,
-            "fusion": job.config.fusion.method,
-            "answer": "none" if job.config.track == "none" else job.config.answer.method,
+            "queries": config.queries.method,
+            "fusion": config.fusion.method,
+            "grading": config.grading.method,
+            "answer": "none" if config.track == "none" else config.answer.method,
         },
+        "model": config.model.name if config.model and config.asks() else None,
         "versions": {**{package: version(package) for package in packages}, "faiss": faiss_module().__version__},
     }
 
@@ -137,34 +159,23 @@ def write_config(job: Job) -> None:
         out.write(yaml.safe_dump(_plain(job.config), sort_keys=False, allow_unicode=True).encode())
 
 
-def write_queries(job: Job) -> None:
+def write_queries(job: Job, ask: Ask) -> None:
     """Stage `queries`: the questions, topic and variants of each narrative, and the queries that they make."""
-    method = job.config.queries.method
-    made = queries_of(job)
-    records = [{"method": method, **asdict(found), "queries": list(map(asdict, queries))} for found, queries in made]
-    ids = Counter(query.id for _, queries in made for query in queries)
+    made = ask(lambda model: understood(job, model))
+    records = [
+        {
+            "method": job.config.queries.method,
+            **asdict(one.understanding),
+            "queries": list(map(asdict, one.queries)),
+            "fallbacks": list(map(asdict, one.fallbacks)),
+        }
+        for one in made
+    ]
+    ids = Counter(query.id for one in made for query in one.queries)
     repeated, times = ids.most_common(1)[0]
     if times > 1:
         raise UserError(f"{job.config.topics}: topic ids give the query id {repeated!r} twice: rename a topic")
     _write_json_lines(job.directory / QUERIES, records)
-
-
-def queries_of(job: Job) -> list[tuple[Understanding, list[Query]]]:
-    """For each topic what is understood of it and the queries that this makes."""
-    settings = job.config.queries
-    if settings.method == "narrative":
-        return [(Understanding(topic.id, ()), [whole(topic)]) for topic in job.topics]
-    understood = understand(job.topics, job.index, settings.facets, settings.topic, settings.variants, job.threads)
-    return [
-        (
-            found,
-            [
-                *([whole(topic)] if settings.narrative_weight > 0 else []),
-                *compose(found, settings.question_weight, settings.dense_topic),
-            ],
-        )
-        for topic, found in zip(job.topics, understood, strict=True)
-    ]
 
 
 def read_queries(job: Job) -> list[Query]:
@@ -176,15 +187,6 @@ def search(job: Job) -> None:
     """Stage `search`: every query to every system, in one batch and in parallel."""
     for system, rankings in rankings_of(job, read_queries(job)).items():
         _write_rankings(job, f"{system}.trec", rankings)
-
-
-def rankings_of(job: Job, queries: Sequence[Query]) -> dict[str, Rankings]:
-    """The rankings of the queries by each system."""
-    settings = job.config.retrieval
-    feedback = None if settings.feedback == "none" else settings.feedback
-    return search_all(
-        job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback, settings.faiss
-    )
 
 
 def fuse_each_query(job: Job) -> None:
@@ -201,22 +203,31 @@ def fuse_each_narrative(job: Job) -> None:
     _write_rankings(job, NARRATIVE, narrative_rankings(job, queries, hybrid))
 
 
-def narrative_rankings(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Rankings:
-    """One ranking a topic from the hybrid rankings of its queries."""
-    settings, topics = job.config.fusion, [topic.id for topic in job.topics]
-    weight = job.config.queries.narrative_weight if job.config.queries.method == "rules" else 1
-    heavy = [weight if is_whole(query) else 1 for query in queries]
-    members, weights = of_topics([query.topic_id for query in queries], topics, heavy)
-    parameters = dict(settings.parameters)
-    if "k" in METHODS[settings.method].parameters:
-        parameters["k"] = settings.k_narrative
-    return fuse([hybrid], members, topics, settings.method, settings.depth, weights, settings.norm, parameters)
+def write_grades(job: Job, ask: Ask) -> None:
+    """Stage `grades`: UMBRELA grades, and the ranking in which what they select comes first."""
+    queries = read_queries(job)
+    hybrid = _read_rankings(job, HYBRID, [query.id for query in queries])
+
+    async def grade(model: Model | None) -> list[Graded]:
+        assert model is not None  # the configuration has been checked
+        return await together(
+            [partial(grade_topic, job, model, topic, queries, hybrid) for topic in job.topics], AT_ONCE
+        )
+
+    graded = ask(grade)
+    assert job.config.model is not None
+    told = list(records(graded, job.store, job.config.model.name))
+    _write_json_lines(job.directory / GRADES, told)
+    write_qrels(job.directory / QRELS, told)
+    narrative = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
+    alone = job.config.grading.select == "coverage" and job.config.track != "none" and job.track.rows is None
+    _write_rankings(job, KEYSTONE, keystone_rankings(graded, narrative, alone))
 
 
-def assign_segments(job: Job) -> None:
+def assign_segments(job: Job, ranked: str) -> None:
     """Stage `segments`: the ranking that is submitted, of documents or of their segments, as the track has it."""
     track = job.track
-    ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
+    ranking = _read_rankings(job, ranked, [topic.id for topic in job.topics])
     ranking = ranking if track.rows is None else ranking.top(track.rows)
     if track.segments:
         names = closest_segments(job, ranking)
@@ -231,7 +242,7 @@ def assign_segments(job: Job) -> None:
 def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
     """For each document of each topic, the id of its segment closest to the narrative."""
     vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
-    narratives = embed_queries(_embedding(job), [topic.narrative for topic in job.topics], job.threads)
+    narratives = embed_queries(job.embedding, [topic.narrative for topic in job.topics], job.threads)
     found = []
     for i in range(len(ranking)):
         documents = job.store.get(ranking.of(i))
@@ -240,31 +251,27 @@ def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
     return found
 
 
-def write_answers(job: Job) -> None:
-    """Stage `answers`: an extractive answer to each narrative from the first documents of its ranking."""
-    settings, embedding, words = job.config.answer, _embedding(job), words_of(job)
-    ranking = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics]).top(settings.documents)
-    vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
+def write_answers(job: Job, ask: Ask) -> None:
+    """Stage `answers`: a cited answer to each narrative, and what it was made from."""
     queries = read_queries(job)
-    answers: list[Answer] = []
-    evidence: list[Evidence] = []
+    hybrid = _read_rankings(job, HYBRID, [query.id for query in queries])
+    if job.config.grading.method != "none":
+        selected = read_selected(job.directory / GRADES, job.store)
+    else:
+        narrative = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
+        selected = {topic.id: narrative.of(i).tolist() for i, topic in enumerate(job.topics)}
     with job.progress("Answering", len(job.topics)) as tick:
-        for i, topic in enumerate(job.topics):
-            own = [query for query in queries if query.topic_id == topic.id]
-            own = [query for query in own if not is_whole(query)] or own
-            asked = embed_queries(embedding, [query.dense_text for query in own], job.threads)
-            documents = job.store.get(ranking.of(i))
-            segments = [vectors[row] for row in ranking.of(i).tolist()]
-            spans = gather(documents, segments, asked)
-            text_of = {document.id: document.text for document in documents}
-            sentences = [text_of[span.doc_id][span.start : span.end] for span in spans]
-            said = embed_passages(embedding, sentences, job.threads)
-            made, used = answer(topic.id, own, asked, documents, segments, spans, said, words)
-            answers.append(made)
-            evidence += used
+
+        async def one(model: Model | None, topic: Topic) -> Answered:
+            answered = await answer_topic(job, model, topic, queries, hybrid, selected[topic.id])
             tick(1)
-    _write_json_lines(job.directory / EVIDENCE, map(asdict, evidence))
-    _write_json_lines(job.directory / ANSWERS, map(asdict, answers))
+            return answered
+
+        made = ask(lambda model: together([partial(one, model, topic) for topic in job.topics], AT_ONCE))
+    _write_json_lines(job.directory / EVIDENCE, (asdict(item) for one in made for item in one.evidence))
+    _write_json_lines(
+        job.directory / ANSWERS, ({**asdict(one.answer), "fallbacks": list(map(asdict, one.fallbacks))} for one in made)
+    )
 
 
 def write_submission(job: Job) -> None:
@@ -277,11 +284,6 @@ def write_submission(job: Job) -> None:
         )
         answers[record["topic_id"]] = Answer(record["topic_id"], said)
     write_rag(job.directory / track.answer_file, job.topics, answers, track, job.author)
-
-
-def _embedding(job: Job) -> Embedding:
-    assert job.index.embedding is not None  # `run` has looked
-    return job.index.embedding
 
 
 def _plain(model: Any) -> Any:

@@ -19,7 +19,10 @@ from runs.config import RunConfig
 from runs.config_file import read_config
 from runs.evaluate import Evaluation, evaluate
 from runs.measures import Measure
-from runs.stages import Job, narrative_rankings, open_job, queries_of, rankings_of, run_from
+from runs.job import Job, open_job
+from runs.models import asking
+from runs.pipeline import narrative_rankings, rankings_of, understood
+from runs.stages import run_from
 from runs.trec import Qrels, read_qrels, without_own
 
 GRID = (
@@ -88,7 +91,8 @@ class _Scorer:
         behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight"}}
         key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])
         if key != self._key:
-            self._queries = [query for _, queries in queries_of(job) for query in queries]
+            with asking(config, job.directory) as ask:
+                self._queries = [query for one in ask(lambda model: understood(job, model)) for query in one.queries]
             self._systems, self._key = rankings_of(job, self._queries), key
         hybrid = fuse_systems(list(self._systems.values()), config.fusion.k, config.retrieval.depth)
         run = run_from(job, narrative_rankings(job, self._queries, hybrid))
