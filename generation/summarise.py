@@ -1,6 +1,6 @@
 """Summaries that stand in for long documents when they are embedded, never as text to cite (paper, section 2.2)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 
 from generation.delimit import block
@@ -15,6 +15,10 @@ LONG = 8000
 
 SHORTEST = 256
 """Tokens that the summary of a part may have, however many parts there are."""
+
+
+WORD = 100
+"""Characters by which a part may end early, so that it ends with a word."""
 
 
 def is_long(document: Document) -> bool:
@@ -49,7 +53,7 @@ async def summarise(model: Model, documents: Iterable[Document], window: int) ->
 
 
 def parts(text: str, window: int) -> list[tuple[str, int]]:
-    """A text cut into even parts of at most half a window, each with the tokens that its summary may have.
+    """A text cut into even parts of about half a window at most, each with the tokens that its summary may have.
 
     A summary has at most a quarter of the window, so that there is room where the estimate of tokens is too low, and
     at most three quarters of its part, so that summaries of summaries come to an end.
@@ -59,14 +63,9 @@ def parts(text: str, window: int) -> list[tuple[str, int]]:
     return [(part, max(1, min(limit, tokens(part) * 3 // 4))) for part in _cut(text, -(-len(text) // count))]
 
 
-def _cut(text: str, size: int) -> Iterator[str]:
-    start = 0
-    while start < len(text):
-        end = start + size
-        space = text.rfind(" ", start + size // 2, end) if end < len(text) else -1
-        end = end if space < 0 else space + 1
-        yield text[start:end]
-        start = end
+def _cut(text: str, size: int) -> list[str]:
+    cuts = [text.rfind(" ", at - min(WORD, size // 2), at) + 1 or at for at in range(size, len(text), size)]
+    return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
 def summary(document_id: str, part: str, limit: int) -> Request:

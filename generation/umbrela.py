@@ -127,6 +127,8 @@ def expected_grade(reply: Reply, name: str, grade: int) -> float:
     before, alternatives, after = found
     logs = [alternatives.get(f"{before}{digit}{after}", -math.inf) for digit in _GRADES]
     highest = max(logs)
+    if not math.isfinite(highest):
+        return float(grade)
     weights = [math.exp(log - highest) for log in logs]
     return sum(number * weight for number, weight in enumerate(weights)) / sum(weights)
 

@@ -1,7 +1,7 @@
 """The command line: `keystone index | run | fuse | validate | evaluate | tune | demo | doctor`.
 
 Heavy packages are imported inside the commands that need them. Exit codes: 0 done, 1 an error or an invalid
-submission, 2 wrong usage, and 130 as everywhere where it was interrupted.
+submission, 2 wrong usage, 3 replies are awaited, and 130 as everywhere where it was interrupted.
 """
 
 import itertools
@@ -310,8 +310,13 @@ def doctor() -> None:
 def main() -> None:
     """Run the command line; an error that a user can cause is one message, not a traceback."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from generation.model import Waits
+
     try:
         app()
+    except Waits as waits:
+        typer.echo(waits, err=True)
+        sys.exit(3)
     except UserError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)

@@ -1,0 +1,89 @@
+"""What of a document is graded: its best segments, in order, without repetition, under the limit."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generation.passages import GAP, merged, passage
+from generation.tokens import tokens
+from indexing.segments import segmented
+from indexing.types import Document, Segment, Span
+
+TEXT = "".join(f"{letter * 9} " for letter in "abcdefgh")
+
+
+def _document(*spans: tuple[int, int], title: str = "") -> Document:
+    return Document(
+        "d", TEXT, title, segments=tuple(Segment(f"d#{i}", Span("d", *span)) for i, span in enumerate(spans))
+    )
+
+
+APART = _document((0, 10), (20, 30), (40, 50), (60, 70))
+SLIDING = _document((0, 20), (10, 30), (20, 40), (30, 50), (40, 60))
+
+
+@pytest.mark.parametrize(
+    ("document", "cosines", "top", "limit", "expected"),
+    [
+        pytest.param(APART, [0.1, 0.9, 0.5, 0.8], 1, 2000, [(20, 30)], id="the best one"),
+        pytest.param(APART, [0.1, 0.9, 0.5, 0.8], 3, 2000, [(20, 30), (40, 50), (60, 70)], id="in document order"),
+        pytest.param(APART, [0.1, 0.1, 0.1, 0.1], 2, 2000, [(0, 10), (20, 30)], id="ties go to the earlier"),
+        pytest.param(SLIDING, [0.1, 0.9, 0.8, 0.1, 0.1], 2, 2000, [(10, 40)], id="overlapping ones are merged"),
+        pytest.param(SLIDING, [0.9, 0.1, 0.8, 0.1, 0.1], 2, 2000, [(0, 40)], id="touching ones are merged"),
+        pytest.param(SLIDING, [0.9, 0.5, 0.1, 0.1, 0.8], 3, 9, [(0, 30)], id="what does not fit is left out"),
+        pytest.param(APART, [0.1, 0.9, 0.5, 0.8], 3, 2, [(20, 28)], id="the best is cut if it alone is too long"),
+        pytest.param(
+            APART, [[0.9, 0, 0, 0.1], [0, 0, 0.8, 0.1]], 1, 2000, [(0, 10), (40, 50)], id="best of each query"
+        ),
+        pytest.param(APART, [[0.9, 0.8, 0, 0], [0, 0, 0.1, 0.05]], 2, 7, [(0, 10), (40, 50)], id="all queries' first"),
+        pytest.param(APART, [0.1, 0.9, 0.5, 0.8], None, 2000, [(0, 80)], id="the whole document"),
+        pytest.param(APART, [0.1, 0.9, 0.5, 0.8], None, 5, [(0, 20)], id="the document's beginning"),
+        pytest.param(APART, [0.1, 0.9, 0.5, 0.8], 1, None, [(20, 30)], id="without a limit"),
+        pytest.param(_document(), [], 3, 2000, [(0, 80)], id="a document without segments"),
+    ],
+)
+def test_the_best_segments_are_told(
+    document: Document, cosines: object, top: int | None, limit: int | None, expected: list[tuple[int, int]]
+) -> None:
+    told = passage(document, np.array(cosines, np.float32), top, limit)
+    assert told == GAP.join(TEXT[start:end] for start, end in expected)
+
+
+def test_the_title_comes_first() -> None:
+    assert passage(_document((0, 10), title="A title"), np.ones(1, np.float32)) == f"A title\n{TEXT[:10]}"
+
+
+def test_cosines_of_another_document_are_an_error() -> None:
+    with pytest.raises(ValueError, match="3 cosines for 4 segments of d"):
+        passage(APART, np.ones(3, np.float32))
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)).map(lambda pair: (pair[0], sum(pair)))))
+def test_merged_spans_cover_the_same_characters_once(spans: list[tuple[int, int]]) -> None:
+    found = merged(spans)
+    assert {at for span in spans for at in range(*span)} == {at for span in found for at in range(*span)}
+    assert all(end < start for (_, end), (start, _) in pairwise(found))
+
+
+@given(st.data(), st.integers(1, 40), st.integers(1, 4), st.integers(1, 5), st.integers(1, 300))
+def test_passages_keep_the_limit_and_hold_the_best_segment(
+    data: st.DataObject, sentences: int, queries: int, top: int, limit: int
+) -> None:
+    document = segmented(Document("d", " ".join(f"Sentence number {i:02} says this." for i in range(sentences))))
+    shape = queries, len(document.segments)
+    values = data.draw(
+        st.lists(st.sampled_from([-1, 0, 0.5, 1]), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1])
+    )
+    cosines = np.array(values, np.float32).reshape(shape)
+    told = passage(document, cosines, top, limit)
+    assert tokens(told) <= limit
+    assert all(piece in document.text for piece in told.split(GAP))
+    numbers = [word for word in told.split() if word.isdigit() and len(word) == 2]
+    assert numbers == sorted(set(numbers))
+    if queries == 1:
+        best = document.segment_text(document.segments[int(cosines[0].argmax())])
+        assert best in told or told in best
+    assert passage(document, np.vstack([cosines, cosines]), top, limit) == told
