@@ -1,11 +1,16 @@
 """Errors that a user can cause. Anything else is a bug and keeps its traceback."""
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 
 class UserError(Exception):
-    """What was found, where, and what would be right; printed without traceback, exit code 1."""
+    """What was found, where, and what would be right; printed without traceback, exit code 1.
+
+    With `waits` it is no error: something has to be done elsewhere before the same command goes on; exit code 3.
+    """
+
+    waits: ClassVar[bool] = False
 
 
 class MissingPackage(UserError):

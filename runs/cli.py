@@ -29,6 +29,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars; on
 Threads = Annotated[int, typer.Option(min=1, help="Threads to use.", show_default="all cores")]
 CORES = os.cpu_count() or 1
 FORMATS = "folder, ir_datasets, jsonl, pyserini, segments, trec or wikitext."
+INTERRUPTED = 130
 TOLD = 5
 """Records left out that are reported one by one."""
 
@@ -310,16 +311,17 @@ def doctor() -> None:
 def main() -> None:
     """Run the command line; an error that a user can cause is one message, not a traceback."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from generation.model import Waits
-
     try:
         app()
-    except Waits as waits:
-        typer.echo(waits, err=True)
-        sys.exit(3)
     except UserError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        typer.echo(f"{error}" if error.waits else f"error: {error}", err=True)
+        sys.exit(3 if error.waits else 1)
+    except SystemExit as error:
+        if error.code == INTERRUPTED:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)  # at once: threads that still compute are not waited for
+        raise
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.coverage import covering
+from fusion.coverage import choose
 from fusion.parasol import Floats, Pairs, Top, find_top
 from generation.model import Model
 from generation.passages import passage
@@ -54,9 +54,7 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
 
     async def grades(pairs: Sequence[Pair]) -> list[float]:
         questions = [query.question for query in material.queries]
-        found = await grade_pairs(
-            model, questions, lambda place, _: texts[place], pairs, mode, settings.expected
-        )
+        found = await grade_pairs(model, questions, lambda place, _: texts[place], pairs, mode, settings.expected)
         for (query, place), grade in found.items():
             if isinstance(grade, Failure):
                 named = f"{material.queries[query].id} and {material.documents[rows[place]].id}"
@@ -65,13 +63,12 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
 
     at_once = job.config.model is not None and job.config.model.backend == "batch"
     bounded = settings.bounds and settings.select == "parasol" and not at_once
-    search = find_top(
-        len(material.queries), len(rows), settings.documents, WAVE if bounded else None, mode == "grid"
-    )
+    search = find_top(len(material.queries), len(rows), settings.documents, WAVE if bounded else None, mode == "grid")
     top = await _answered(search, grades)
     selected, scores = top.documents.tolist(), top.scores.tolist()
     if settings.select == "coverage":
-        selected, scores = covering(top.grades, settings.documents)
+        selected = choose(np.nan_to_num(top.grades), [1] * len(rows), settings.documents)
+        scores = [float(len(selected) - place) for place in range(len(selected))]
     return Graded(topic.id, material.queries, rows, top.grades, top.judged, selected, scores, fallbacks)
 
 

@@ -18,8 +18,8 @@ from retrieval.types import Query, Rankings
 from runs.config import RunConfig
 from runs.config_file import read_config
 from runs.evaluate import Evaluation, evaluate
-from runs.measures import Measure
 from runs.job import Job, open_job
+from runs.measures import Measure
 from runs.models import asking
 from runs.pipeline import narrative_rankings, rankings_of, understood
 from runs.stages import run_from

@@ -1,0 +1,78 @@
+"""A model by rule for the chat server of the tests: it does each step as literally as it can, from the prompt alone."""
+
+import json
+import re
+from typing import Any
+
+from generation.prompts import answer, cite, decompose, edit, expand, resynthesise, shorten, sub_answer, topic, umbrela
+
+_DOCUMENT = re.compile(r'<document id="([^"]*)">\n(.*?)\n</document>', re.DOTALL)
+_SENTENCE = re.compile(r"[^.?!]+[.?!]")
+_WORD = re.compile(r"[a-z]{3,}")
+
+
+def say(body: dict[str, Any]) -> str:
+    """The reply to the body of a chat request: JSON, as its step's schema wants it."""
+    system, user = (body["messages"][place]["content"] for place in (0, 1))
+    return json.dumps(_STEPS[system](user))
+
+
+def _decompose(user: str) -> Any:
+    return {"questions": [sentence.strip() for sentence in _SENTENCE.findall(user.partition("\n")[2])]}
+
+
+def _topic(user: str) -> Any:
+    return {"topic": max(_WORD.findall(user.partition("\n")[2].lower()), key=len)}
+
+
+def _expand(user: str) -> Any:
+    phrase, wanted = re.findall(r"Phrase: (.*)\nVariants wanted: exactly (\d+)", user)[0]
+    return {"variants": [f"{phrase} {'abcdefghijklmnopqrstuvwxyz'[n]} kind" for n in range(int(wanted))]}
+
+
+def _overlap(query: str, text: str) -> int:
+    asked = set(_WORD.findall(query.lower()))
+    return min(3, len(asked & set(_WORD.findall(text.lower()))) // 2)
+
+
+def _grade(user: str) -> Any:
+    return {"grade": _overlap(user.rpartition("Query: ")[2], _DOCUMENT.findall(user)[0][1])}
+
+
+def _grid(user: str) -> Any:
+    passage = _DOCUMENT.findall(user)[0][1]
+    queries = re.findall(r"(?m)^(\d+)\. (.*)$", user.rpartition("Queries:\n")[2])
+    return {number: _overlap(query, passage) for number, query in queries}
+
+
+def _answer(user: str) -> Any:
+    documents = [(int(n), _SENTENCE.findall(text.replace("\n", " "))) for n, text in _DOCUMENT.findall(user)]
+    return {"answer": [{"text": sentences[0].strip(), "citations": [n]} for n, sentences in documents if sentences]}
+
+
+def _sentences(user: str) -> Any:
+    found = json.loads(re.findall(r"(?s)(\[\{.*\}\])", user)[0])
+    return {"sentences": [{"id": item["id"], "text": item["text"]} for item in found]}
+
+
+def _cite(user: str) -> Any:
+    return {"sentences": [{"id": item["id"], "citations": [0]} for item in _sentences(user)["sentences"]]}
+
+
+def _resynthesise(user: str) -> Any:
+    return {"sentences": [_SENTENCE.findall(text)[0].strip() for _, text in _DOCUMENT.findall(user)]}
+
+
+_STEPS = {
+    decompose.SYSTEM: _decompose,
+    topic.SYSTEM: _topic,
+    expand.SYSTEM: _expand,
+    umbrela.POINTWISE: _grade,
+    umbrela.GRID: _grid,
+    answer.SYSTEM: _answer,
+    sub_answer.SYSTEM: _answer,
+    edit.SYSTEM: _sentences,
+    shorten.SYSTEM: _sentences,
+    cite.SYSTEM: _cite,
+    resynthesise.SYSTEM: _resynthesise,
+}
