@@ -36,11 +36,12 @@ def perform(
     description: dict[str, Any],
     announce: Callable[[Stage, bool], None],
     progress: Progress = silent,
+    conclude: Callable[[], dict[str, Any]] = dict,
 ) -> None:
     """Bring a run directory to what its stages describe, making only what is missing.
 
     `description` goes into the manifest beside the artifacts, and its `versions` into every key; `announce` is
-    told of each stage and whether it is reused. A failing stage leaves all earlier artifacts in place.
+    told of each stage and whether it is reused, `conclude` says what the manifest adds in the end. A failing stage leaves all earlier artifacts in place.
     `UserError` for a folder that holds files but was never a run directory.
     """
     if not (directory / MANIFEST).exists() and any(not _is_partial(path) for path in directory.iterdir()):
@@ -61,7 +62,7 @@ def perform(
                 stage.make()
             for name in stage.artifacts:
                 valid[name] = {"key": keys[name], "sha256": sha256(directory / name)}
-    _write_manifest(directory, description, {name: valid[name] for name in keys})
+    _write_manifest(directory, {**description, **conclude()}, {name: valid[name] for name in keys})
 
 
 def _is_partial(path: Path) -> bool:

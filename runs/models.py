@@ -70,6 +70,7 @@ def _account(model: OpenModel | None, folder: Path, config: RunConfig) -> None:
     known: dict[str, Usage] = {}
     with suppress(OSError, ValueError, TypeError, KeyError):
         rows = orjson.loads((folder / USAGE).read_bytes())["purposes"]
+        rows.pop("total")
         known = {name: Usage(**{field.name: row[field.name] for field in fields(Usage)}) for name, row in rows.items()}
     for purpose, usage in model.usage.items():
         known[purpose] = add(known.get(purpose, Usage()), usage)

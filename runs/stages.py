@@ -62,7 +62,7 @@ def run(
     """Make a run, or finish one that was interrupted; returns its directory."""
     job = open_job(config, threads, progress)
     with locked(job.directory), asking(config, job.directory) as ask:
-        perform(job.directory, stages(job, ask), describe(job), announce, progress)
+        perform(job.directory, stages(job, ask), describe(job), announce, progress, lambda: fallbacks(job))
     return job.directory
 
 
@@ -151,6 +151,15 @@ def describe(job: Job) -> dict[str, Any]:
         "model": config.model.name if config.model and config.asks() else None,
         "versions": {**{package: version(package) for package in packages}, "faiss": faiss_module().__version__},
     }
+
+
+def fallbacks(job: Job) -> dict[str, Any]:
+    """Every step that went on without what it had asked the model for, as the artifacts tell."""
+    if job.config.model is None:
+        return {}
+    artifacts = [job.directory / name for name in (QUERIES, GRADES, ANSWERS)]
+    told = [record["fallbacks"] for path in artifacts if path.exists() for _, record in json_lines(path)]
+    return {"fallbacks": [fallback for found in told for fallback in found]}
 
 
 def write_config(job: Job) -> None:

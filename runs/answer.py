@@ -1,0 +1,101 @@
+"""Batch answering: any number of narratives over an index, each answer written as soon as it is made."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from fusion.rrf import fuse_systems
+from generation.model import Model, together
+from indexing.errors import UserError
+from indexing.files import byte_lines
+from retrieval.types import Query, Rankings, Topic
+from runs.answering import answer_topic
+from runs.grading import grade_topic
+from runs.job import Job
+from runs.models import Ask
+from runs.pipeline import narrative_rankings, part, rankings_of, understood
+from runs.rag import rag_record
+from runs.submission import submitted
+
+AT_ONCE = 64
+"""Topics under way at one time."""
+
+
+def answer_topics(job: Job, ask: Ask, write: Callable[[bytes], None]) -> None:
+    """Answer the job's topics and `write` each one's line of the track's answer file when it is done, in any order."""
+
+    async def work(model: Model | None) -> None:
+        searches = Searches(job)
+        with job.progress("Answering", len(job.topics)) as tick:
+
+            async def one(topic: Topic) -> None:
+                record = await answer_one(job, model, searches, topic)
+                write(orjson.dumps(record) + b"\n")
+                tick(1)
+
+            await together([partial(one, topic) for topic in job.topics], AT_ONCE)
+
+    ask(work)
+
+
+async def answer_one(job: Job, model: Model | None, searches: "Searches", topic: Topic) -> dict[str, Any]:
+    """One topic from narrative to its record of the track's answer file."""
+    one = replace(job, topics=[topic])
+    (found,) = await understood(one, model)
+    hybrid = await searches.hybrid(found.queries)
+    if model is not None and job.config.grading.method != "none":
+        graded = await grade_topic(one, model, topic, found.queries, hybrid)
+        selected = [graded.rows[place] for place in graded.selected]
+    else:
+        selected = narrative_rankings(one, found.queries, hybrid).of(0).tolist()
+    answered = await answer_topic(one, model, topic, found.queries, hybrid, selected)
+    return rag_record(topic, submitted(answered.answer, job.track), job.track, job.author)
+
+
+class Searches:
+    """Searches of topics that come one by one: all that wait are searched as one batch."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._waiting: list[tuple[Sequence[Query], asyncio.Future[Rankings]]] = []
+        self._running: asyncio.Task[None] | None = None
+
+    async def hybrid(self, queries: Sequence[Query]) -> Rankings:
+        """The hybrid ranking of each query."""
+        found = asyncio.get_running_loop().create_future()
+        self._waiting.append((queries, found))
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._search())
+        return await found
+
+    async def _search(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            queries = [query for own, _ in batch for query in own]
+            try:
+                hybrid = await asyncio.to_thread(self._rankings, queries)
+            except Exception as error:
+                for _, found in batch:
+                    found.set_exception(error)
+                continue
+            place = 0
+            for own, found in batch:
+                found.set_result(part(hybrid, range(place, place + len(own))))
+                place += len(own)
+
+    def _rankings(self, queries: Sequence[Query]) -> Rankings:
+        config = self._job.config
+        return fuse_systems(list(rankings_of(self._job, queries).values()), config.fusion.k, config.retrieval.depth)
+
+
+def answered_already(path: Path, key: str) -> set[str]:
+    """The topics that a file of answers holds; a last line that was cut off is removed from it.
+
+    `UserError` with file and line for a line that is no answer.
+    """
+    ...
