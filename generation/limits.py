@@ -14,7 +14,7 @@ GAIN = 1.1
 """How much faster an endpoint must answer for a doubled limit to be worth keeping."""
 HOLD = 4
 """Rounds for which the limit rests before it is doubled again."""
-BACKOFF, LONGEST_BACKOFF = 0.25, 10.0
+BACKOFF = 0.25
 
 
 class Limit:
@@ -76,9 +76,9 @@ class Limit:
         self._since, self._answers, self._full = at, 0, False
 
 
-def backoff(tries: int) -> float:
+def backoff(tries: int, longest: float) -> float:
     """Seconds to wait before a further try, after so many: anything below a bound that doubles (full jitter)."""
-    return random.uniform(0, min(LONGEST_BACKOFF, BACKOFF * 2.0**tries))
+    return random.uniform(0, min(longest, BACKOFF * 2.0**tries))
 
 
 def retry_after(value: str | None, now: datetime | None = None) -> float | None:

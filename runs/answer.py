@@ -1,10 +1,14 @@
 """Batch answering: any number of narratives over an index, each answer written as soon as it is made."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import orjson
@@ -12,18 +16,56 @@ import orjson
 from fusion.rrf import fuse_systems
 from generation.model import Model, together
 from indexing.errors import UserError
-from indexing.files import byte_lines
+from indexing.types import Progress, silent
 from retrieval.types import Query, Rankings, Topic
 from runs.answering import answer_topic
+from runs.config import RunConfig
+from runs.config_file import read_config
 from runs.grading import grade_topic
-from runs.job import Job
-from runs.models import Ask
+from runs.job import Job, open_job
+from runs.models import Ask, asking
 from runs.pipeline import narrative_rankings, part, rankings_of, understood
-from runs.rag import rag_record
-from runs.submission import submitted
+from runs.rag import rag_record, read_rag, submitted
+from runs.tracks import Track
 
+NAME = "keystone"
+"""The run id of answers where nothing else is said."""
 AT_ONCE = 64
 """Topics under way at one time."""
+
+
+@contextmanager
+def named(topics: Path) -> Iterator[Path]:
+    """The file of topics; what comes through a pipe (`-`) is put into one first."""
+    if topics != Path("-"):
+        yield topics
+        return
+    with NamedTemporaryFile(suffix=".jsonl") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        yield Path(file.name)
+
+
+def settings(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
+    """The configuration of a run that answers these topics over this index."""
+    fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
+    return read_config(config, [f"run_id={NAME}"] * (config is preset is None) + overrides + fixed, preset)
+
+
+def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent) -> None:
+    """Answer the configuration's topics to a file, from where an earlier try left it, or to standard output."""
+    if config.track == "none" or config.answer.method == "none":
+        raise UserError("found track: none or answer.method: none, expected answers to be asked for")
+    job = open_job(config, threads, progress)
+    done = set() if out is None else answered_already(out, job.track)
+    left = replace(job, topics=[topic for topic in job.topics if topic.id not in done])
+    with asking(config, config.out) as ask, nullcontext(sys.stdout.buffer) if out is None else out.open("ab") as file:
+
+        def write(line: bytes) -> None:
+            file.write(line)
+            file.flush()
+
+        answer_topics(left, ask, write)
 
 
 def answer_topics(job: Job, ask: Ask, write: Callable[[bytes], None]) -> None:
@@ -93,9 +135,16 @@ class Searches:
         return fuse_systems(list(rankings_of(self._job, queries).values()), config.fusion.k, config.retrieval.depth)
 
 
-def answered_already(path: Path, key: str) -> set[str]:
-    """The topics that a file of answers holds; a last line that was cut off is removed from it.
+def answered_already(path: Path, track: Track) -> set[str]:
+    """The ids of the topics whose answers a file holds; a last line that was cut off is removed from it.
 
-    `UserError` with file and line for a line that is no answer.
+    `UserError` with file and line for a line that is no answer of the track.
     """
-    ...
+    if not path.exists():
+        return set()
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if len(whole) < len(content):
+        with path.open("r+b") as file:
+            file.truncate(len(whole))
+    return {submitted.answer.topic_id for submitted in read_rag(path, track)} if whole else set()

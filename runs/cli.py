@@ -1,4 +1,4 @@
-"""The command line: `keystone index | run | fuse | validate | evaluate | tune | demo | doctor`.
+"""The command line: `keystone index | run | answer | fuse | validate | evaluate | tune | demo | doctor`.
 
 Heavy packages are imported inside the commands that need them. Exit codes: 0 done, 1 an error or an invalid
 submission, 2 wrong usage, 3 replies are awaited, and 130 as everywhere where it was interrupted.
@@ -130,6 +130,36 @@ def run(
     with progress_bars(quiet) as progress:
         directory = stages.run(settings, threads, progress, announce)
     typer.echo(directory)
+
+
+@app.command()
+def answer(
+    config: Annotated[
+        Path | None, typer.Argument(help="A YAML file as for run; its index and topics are not used.")
+    ] = None,
+    topics: Annotated[Path, typer.Option(help="Narratives, in any form of topics; - reads them from a pipe.")] = Path(
+        "-"
+    ),
+    index: Annotated[Path, typer.Option(help="The index to answer from.")] = Path("index"),
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write, or to go on with.", show_default="standard output")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="As for run.")] = None,
+    set: Annotated[list[str] | None, typer.Option(help="KEY=VALUE laid over the file; may be repeated.")] = None,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
+) -> None:
+    """Answer narratives, each as soon as it can be: one line of the track's answer file a topic, in any order.
+
+    Stopped at any moment, the same command goes on: topics that the file answers are not asked again.
+
+    Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
+    """
+    from runs import answer as answering
+    from runs.screen import progress_bars
+
+    with progress_bars(quiet) as progress, answering.named(topics) as file:
+        answering.answer_file(answering.settings(config, set or [], preset, file, index), out, threads, progress)
 
 
 @app.command()

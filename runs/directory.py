@@ -40,9 +40,9 @@ def perform(
 ) -> None:
     """Bring a run directory to what its stages describe, making only what is missing.
 
-    `description` goes into the manifest beside the artifacts, and its `versions` into every key; `announce` is
-    told of each stage and whether it is reused, `conclude` says what the manifest adds in the end. A failing stage leaves all earlier artifacts in place.
-    `UserError` for a folder that holds files but was never a run directory.
+    `description` goes into the manifest beside the artifacts, and its `versions` into every key; `conclude` says
+    what else goes there in the end; `announce` is told of each stage and whether it is reused. A failing stage
+    leaves all earlier artifacts in place. `UserError` for a folder that holds files but was never a run directory.
     """
     if not (directory / MANIFEST).exists() and any(not _is_partial(path) for path in directory.iterdir()):
         raise UserError(f"{directory}: holds files but no {MANIFEST}: not a run directory: change out or run_id")

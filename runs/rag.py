@@ -1,7 +1,7 @@
 """Answer files of every track: one JSON object a topic, written from answers and read into them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import orjson
 from generation.types import Answer, Sentence
 from indexing.errors import UserError
 from indexing.files import json_lines, written
+from indexing.types import document_id
 from retrieval.types import Topic
 from runs.tracks import CitationForm, Holds, Track
 
@@ -101,6 +102,14 @@ def fitting(texts: Sequence[str], topic_id: str, track: Track) -> int:
         if limit is not None and total > limit:
             return number
     return len(texts)
+
+
+def submitted(answer: Answer, track: Track) -> Answer:
+    """The answer as the track has it: documents stand for their segments unless it cites segments."""
+    if track.segments:
+        return answer
+    cited = (replace(s, citations=tuple(map(document_id, s.citations))) for s in answer.sentences)
+    return replace(answer, sentences=tuple(cited))
 
 
 def rag_record(topic: Topic, answer: Answer, track: Track, author: Author) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from indexing.embed import embed_queries
 from indexing.errors import UserError
 from indexing.files import json_lines, locked, sha256, written
 from indexing.segment_vectors import segment_vectors
-from indexing.types import Progress, document_id, silent
+from indexing.types import Progress, silent
 from retrieval.types import Query, Rankings, Topic
 from runs.answering import Answered, answer_topic
 from runs.config import RunConfig
@@ -36,7 +36,7 @@ from runs.job import Job, open_job
 from runs.models import Ask, asking
 from runs.names import names_of
 from runs.pipeline import narrative_rankings, rankings_of, understood
-from runs.rag import write_rag
+from runs.rag import submitted, write_rag
 from runs.render import strictly_decreasing
 from runs.trec import Run, read_run, run_of, write_run
 
@@ -284,15 +284,12 @@ def write_answers(job: Job, ask: Ask) -> None:
 
 
 def write_submission(job: Job) -> None:
-    """Stage `submission`: the track's answer file, in which documents stand for their segments if the track has it."""
-    answers, track = {}, job.track
+    """Stage `submission`: the track's answer file."""
+    answers = {}
     for _, record in json_lines(job.directory / ANSWERS):
-        said = tuple(
-            Sentence(s["text"], tuple(c if track.segments else document_id(c) for c in s["citations"]))
-            for s in record["sentences"]
-        )
-        answers[record["topic_id"]] = Answer(record["topic_id"], said)
-    write_rag(job.directory / track.answer_file, job.topics, answers, track, job.author)
+        said = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
+        answers[record["topic_id"]] = submitted(Answer(record["topic_id"], said), job.track)
+    write_rag(job.directory / job.track.answer_file, job.topics, answers, job.track, job.author)
 
 
 def _plain(model: Any) -> Any:
