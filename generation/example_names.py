@@ -13,6 +13,7 @@ _CUE = re.compile(
 _END = re.compile(rf"[;:)]|\b(?:{'|'.join(INTERROGATIVES)})\b", re.IGNORECASE)
 _CAPITALISED = r"[^\W\d_a-z][\w'\u2019.&-]*\w"
 _NAME = re.compile(rf"\b{_CAPITALISED}(?:\s+(?:(?:of|the|de|van|von|for)\s+)*{_CAPITALISED})*")
+_POSSESSIVE = re.compile(r"['\u2019]s$")
 _PRONOUN = re.compile(r"I['\u2019](?:m|d|ll|ve)")
 
 
@@ -26,5 +27,6 @@ def example_names(narrative: str) -> tuple[str, ...]:
         for cue in _CUE.finditer(narrative, start, end):
             for name in _NAME.findall(_END.split(narrative[cue.end() : end], maxsplit=1)[0]):
                 if not _PRONOUN.fullmatch(name):
+                    name = _POSSESSIVE.sub("", name)
                     found.setdefault(name.casefold(), name)
     return tuple(found.values())

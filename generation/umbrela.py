@@ -130,7 +130,7 @@ def expected_grade(reply: Reply, name: str, grade: int) -> float:
     if not math.isfinite(highest):
         return float(grade)
     weights = [math.exp(log - highest) for log in logs]
-    return sum(number * weight for number, weight in enumerate(weights)) / sum(weights)
+    return min(3.0, sum(number * weight for number, weight in enumerate(weights)) / sum(weights))
 
 
 def _token_at(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str] | None:

@@ -101,6 +101,12 @@ def test_a_repair_adds_to_the_variants_that_were_right() -> None:
     assert not fallbacks
 
 
+def test_variants_beyond_those_wanted_are_left_out() -> None:
+    (understood,), fallbacks, _ = _understood(expand=[{"variants": [*VARIANTS["variants"], "one more"]}])
+    assert understood.variants == tuple(VARIANTS["variants"])
+    assert not fallbacks
+
+
 def test_without_a_topic_or_wanted_variants_nothing_is_asked() -> None:
     model = Scripted(by_purpose(expand=[VARIANTS]))
     topics = [Topic("1", NARRATIVE)]
@@ -180,6 +186,7 @@ def test_fitting_variants_keep_every_rule(variants: list[str], phrase: str, name
     [
         pytest.param(NARRATIVE, ("Amish", "Silicon Valley"), id="like"),
         pytest.param("Firms such as Bank of America and IBM. Is Paris one?", ("Bank of America", "IBM"), id="sentence"),
+        pytest.param("Cities, especially Rome's, and I'm sure of it.", ("Rome",), id="possessive, and no pronoun"),
         pytest.param("I would like to learn how NASA works.", (), id="like as a verb"),
         pytest.param("Rivers (e.g. the Nile) in Egypt, and why Cairo grew.", ("Nile",), id="until the bracket"),
         pytest.param("Events like the Olympics and how Tokyo held them.", ("Olympics",), id="until a question"),
