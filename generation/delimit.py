@@ -27,8 +27,9 @@ def neutral(text: str) -> str:
 def block(id: str | int, text: str, title: str = "") -> str:
     """One document between its delimiters, the title as its first line, without a newline at the end.
 
-    It holds exactly one `<document` and one `</document>`. The id is escaped as in XML, so that different ids stay
-    different.
+    It holds exactly one `<document` and one `</document>`. The id is escaped as in XML, all but ASCII too, so that
+    different ids stay different.
     """
     contents = neutral(f"{title}\n{text}" if title else text)
-    return f'<document id="{escape(str(id))}">\n{contents}\n</document>'
+    name = escape(str(id)).encode("ascii", "xmlcharrefreplace").decode()
+    return f'<document id="{name}">\n{contents}\n</document>'

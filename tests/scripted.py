@@ -1,21 +1,38 @@
-"""A model that answers by a function."""
+"""A model that says what a function of the request says: for tests of what is asked and of how replies are read."""
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
 
 from generation.types import Failure, Reply, Request
 
+Said = str | Reply | Failure
+
 
 class Scripted:
-    """A `Model` whose replies a function makes; `asked` holds every request. Replies come in reverse order."""
+    """Replies as its function does, the last request's first; keeps the requests in the order they were made."""
 
-    def __init__(self, reply: Callable[[Request], str | Reply | Failure], name: str = "scripted") -> None:
-        self.name = name
-        self.asked: list[Request] = []
-        self._reply = reply
+    name = "scripted"
+
+    def __init__(self, say: Callable[[Request], Said]) -> None:
+        self.say = say
+        self.requests: list[Request] = []
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
         asked = list(requests)
-        self.asked += asked
-        for number, request in reversed(list(enumerate(asked))):
-            said = self._reply(request)
+        self.requests += asked
+        for number in reversed(range(len(asked))):
+            said = self.say(asked[number])
             yield number, Reply(said) if isinstance(said, str) else said
+
+
+def by_purpose(**replies: Any) -> Callable[[Request], Said]:
+    """For every purpose its replies as JSON, one after another, the last one ever after; strings stay as they are."""
+    left = {purpose: list(said) for purpose, said in replies.items()}
+
+    def say(request: Request) -> Said:
+        said = left[request.purpose]
+        value = said.pop(0) if len(said) > 1 else said[0]
+        return value if isinstance(value, str | Reply | Failure) else json.dumps(value)
+
+    return say
