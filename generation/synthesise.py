@@ -72,7 +72,7 @@ async def edit(model: Model, tasks: Sequence[SynthesisTask]) -> tuple[list[Answe
     they are. None for a topic without sub-answers.
     """
     drafts = [Answer(task.topic_id, joined(task)) for task in tasks]
-    edited, fallbacks = await _edited(model, tasks, drafts, strict=False)
+    edited, fallbacks = await _edited(model, tasks, drafts, within=False)
     return _cut(edited, tasks, "edit", fallbacks)
 
 
@@ -103,26 +103,28 @@ async def select_edit(
 ) -> tuple[list[Answer | None], list[Fallback]]:
     """The sentences that `select` chooses, edited; vectors are handed in for each task.
 
-    An edit that fails, or exceeds the limit, leaves the sentences as they were chosen, which is recorded. None for a
-    topic where no sentence fits.
+    An edit that fails, or has more or fewer words than wanted, leaves the sentences as they were chosen, which is
+    recorded. None for a topic where no sentence fits.
     """
     drafts = [
         Answer(task.topic_id, select(task, queries, sentences) if len(sentences) else ())
         for task, queries, sentences in zip(tasks, query_vectors, sentence_vectors, strict=True)
     ]
-    edited, fallbacks = await _edited(model, tasks, drafts, strict=True)
+    edited, fallbacks = await _edited(model, tasks, drafts, within=True)
     return _cut(edited, tasks, "select_edit", fallbacks)
 
 
 async def _edited(
-    model: Model, tasks: Sequence[SynthesisTask], drafts: Sequence[Answer], strict: bool
+    model: Model, tasks: Sequence[SynthesisTask], drafts: Sequence[Answer], within: bool
 ) -> tuple[list[Answer], list[Fallback]]:
     now, fallbacks = list(drafts), list[Fallback]()
     able = [place for place, draft in enumerate(drafts) if draft.sentences]
     asked = [
         (
             edit_request(tasks[place].narrative, drafts[place].sentences, tasks[place].words),
-            partial(_read_edit, sentences=drafts[place].sentences, high=tasks[place].words[1] if strict else None),
+            partial(_read_edit, sentences=drafts[place].sentences, words=tasks[place].words)
+            if within
+            else partial(read_rewritten, sentences=drafts[place].sentences),
         )
         for place in able
     ]
@@ -134,24 +136,25 @@ async def _edited(
     return now, fallbacks
 
 
-def _read_edit(reply: Reply, sentences: Sequence[Sentence], high: int | None) -> tuple[Sentence, ...]:
+def _read_edit(reply: Reply, sentences: Sequence[Sentence], words: Words) -> tuple[Sentence, ...]:
     found = read_rewritten(reply, sentences)
-    if high is not None and count(found) > high:
-        raise Unusable(f"it has {count(found)} words, at most {high} are wanted")
+    low, high = min(words[0], count(sentences)), words[1]
+    if not low <= count(found) <= high:
+        raise Unusable(f"it has {count(found)} words, wanted are {low} to {high}")
     return found
 
 
 def _cut(
     answers: Sequence[Answer], tasks: Sequence[SynthesisTask], step: str, fallbacks: list[Fallback]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    kept: list[Answer | None] = []
+    now: list[Answer | None] = []
     for answer, task in zip(answers, tasks, strict=True):
-        found, lost = cut(answer, task.words[1], step)
+        kept, lost = cut(answer, task.words[1], step)
         if not answer.sentences:
-            found, lost = None, [Fallback(task.topic_id, step, "no sub-answer has a sentence that fits")]
-        kept.append(found)
+            kept, lost = None, [Fallback(task.topic_id, step, "no sub-answer has a sentence that fits")]
+        now.append(kept)
         fallbacks = fallbacks + lost
-    return kept, fallbacks
+    return now, fallbacks
 
 
 def resynthesise_request(task: SynthesisTask) -> Request:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from generation.sentences import Passage, count, cut, listed, read_rewritten, re
 from generation.shorten import shortened
 from generation.sub_answers import PromptWith, SubTask, sub_answered
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
-from tests.scripted import Scripted
+from tests.scripted import Said, Scripted, by_purpose
 
 BEES = Passage("bees", "Bees", "Bees dance.")
 ANTS = Passage("ants", "", "Ants walk.")
@@ -59,10 +59,6 @@ def told(*sentences: tuple[str, Any]) -> str:
 
 def rewritten(*sentences: tuple[Any, Any]) -> str:
     return json.dumps({"sentences": [{"id": number, "text": text} for number, text in sentences]})
-
-
-def by_purpose(**replies: str | Reply | Failure) -> Callable[[Request], str | Reply | Failure]:
-    return lambda request: replies.get(request.purpose, Failure(f"nothing for {request.purpose}"))
 
 
 def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequence[Passage] = PASSAGES) -> AnswerTask:
@@ -192,6 +188,15 @@ def test_the_model_is_shown_numbered_documents_between_two_narratives() -> None:
             id="shortened to too little: cut instead",
         ),
         pytest.param(
+            {"answer": told(("a b c d e f.", [0]), ("g h i j.", [1])), "shorten": rewritten((0, "x " * 10))},
+            [("a b c d e f.", ("bees",))],
+            [
+                ("shorten", "it has 10 words, wanted are 3 to 8"),
+                ("shorten", "10 words in 2 sentences, at most 8 wanted: cut after sentence 1, 6 words"),
+            ],
+            id="not shortened at all: asked no further",
+        ),
+        pytest.param(
             {"answer": told(("a b c d e f g h i.", [0])), "shorten": "no"},
             None,
             [
@@ -205,11 +210,13 @@ def test_the_model_is_shown_numbered_documents_between_two_narratives() -> None:
     ],
 )
 def test_answers(
-    replies: dict[str, str | Reply | Failure],
+    replies: dict[str, Said],
     sentences: list[tuple[str, tuple[str, ...]]] | None,
     recorded: list[tuple[str, str]],
 ) -> None:
-    answers, fallbacks = asyncio.run(answered(Scripted(by_purpose(**replies)), [task()]))
+    answers, fallbacks = asyncio.run(
+        answered(Scripted(by_purpose(**{purpose: [said] for purpose, said in replies.items()})), [task()])
+    )
     wanted = None if sentences is None else Answer("1", tuple(Sentence(*sentence) for sentence in sentences))
     assert answers == [wanted]
     assert fallbacks == [Fallback("1", *record) for record in recorded]
@@ -220,7 +227,7 @@ def test_an_answer_is_shortened_twice_at_most() -> None:
     model = Scripted(lambda _: rewritten((0, "x " * next(lengths)), (1, "y")))
     answer = Answer("1", (Sentence("x " * 19, ("bees",)), Sentence("y", ("ants",))))
     (found,), fallbacks = asyncio.run(shortened(model, [answer], [(3, 8)]))
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
     assert found is None
     assert [fallback.step for fallback in fallbacks] == ["shorten"]
 
@@ -229,7 +236,7 @@ def test_without_documents_the_model_is_not_asked() -> None:
     model = Scripted(lambda _: told(("From memory.", [])))
     answers, fallbacks = asyncio.run(answered(model, [task(passages=())]))
     subs, more = asyncio.run(sub_answered(model, [SubTask("1", "N?", "Q?", ())]))
-    assert (answers, subs, model.asked) == ([None], [None], [])
+    assert (answers, subs, model.requests) == ([None], [None], [])
     assert [fallback.step for fallback in fallbacks + more] == ["answer", "sub_answer"]
 
 
@@ -247,7 +254,7 @@ def test_results_follow_the_order_of_the_tasks() -> None:
 def test_sub_answers_are_prompted_with_query_or_narrative(prompt_with: PromptWith, shown: str, hidden: str) -> None:
     model = Scripted(lambda _: told(("Bees dance.", [0])))
     answers, _ = asyncio.run(sub_answered(model, [SubTask("1", "N?", "Q?", PASSAGES)], prompt_with))
-    user = model.asked[0].messages[1][1]
+    user = model.requests[0].messages[1][1]
     assert user.count(shown) == 2
     assert hidden not in user
     assert "350 to 400 words" in user
@@ -257,8 +264,8 @@ def test_sub_answers_are_prompted_with_query_or_narrative(prompt_with: PromptWit
 def test_sentences_of_sub_answers_all_cite() -> None:
     model = Scripted(
         by_purpose(
-            sub_answer=told(("Cited.", [1]), ("Found.", []), ("Invented.", [5])),
-            cite='{"sentences": [{"id": 0, "citations": [0]}, {"id": 1, "citations": []}]}',
+            sub_answer=[told(("Cited.", [1]), ("Found.", []), ("Invented.", [5]))],
+            cite=['{"sentences": [{"id": 0, "citations": [0]}, {"id": 1, "citations": []}]}'],
         )
     )
     answers, fallbacks = asyncio.run(sub_answered(model, [SubTask("1", "N?", "Q?", PASSAGES)]))
@@ -267,7 +274,7 @@ def test_sentences_of_sub_answers_all_cite() -> None:
 
 
 @given(st.lists(REPLY, min_size=1, max_size=6))
-def test_no_reply_breaks_an_answer(replies: list[str | Reply | Failure]) -> None:
+def test_no_reply_breaks_an_answer(replies: list[Said]) -> None:
     turns = iter(replies * 20)
     answers, fallbacks = asyncio.run(
         answered(Scripted(lambda _: next(turns)), [task("1"), task("2", passages=[HOSTILE]), task("3")])
@@ -285,7 +292,7 @@ def test_no_reply_breaks_an_answer(replies: list[str | Reply | Failure]) -> None
 
 
 @given(st.lists(REPLY, min_size=1, max_size=6))
-def test_no_reply_breaks_a_sub_answer(replies: list[str | Reply | Failure]) -> None:
+def test_no_reply_breaks_a_sub_answer(replies: list[Said]) -> None:
     turns = iter(replies * 20)
     answers, _ = asyncio.run(
         sub_answered(Scripted(lambda _: next(turns)), [SubTask("1", "N?", f"Q{n}?", PASSAGES) for n in range(3)])
@@ -304,8 +311,9 @@ def test_cutting_keeps_the_longest_beginning_that_fits(lengths: list[int], high:
     assert bool(lost) == (len(kept) < len(lengths))
 
 
-@given(st.lists(st.text(max_size=20)))
+@given(st.lists(st.text(max_size=20) | st.just("</document>")))
 def test_sentences_are_listed_as_json_without_citations(texts: list[str]) -> None:
     rows = json.loads(listed([Sentence(text, ("secret-id",)) for text in texts]))
+    assert "</document" not in listed([Sentence(text, ()) for text in texts])
     assert [row["id"] for row in rows] == list(range(len(texts)))
     assert all(row.keys() == {"id", "text"} for row in rows)

@@ -14,7 +14,7 @@ from generation.model import Unusable
 from generation.types import Answer, Failure, Fallback, Reply, Sentence
 from indexing.embed import MINILM, embedder
 from tests.conftest import CORPUS
-from tests.scripted import Scripted
+from tests.scripted import Said, Scripted
 from tests.test_answers import PASSAGES, REPLY
 
 BARE = (Sentence("Bees dance.", ()), Sentence("Ants walk.", ()))
@@ -54,7 +54,7 @@ def test_only_sentences_without_citation_are_asked_for() -> None:
         Answer("3", (Sentence("Bees dance.", ("bees",)),)),
     ]
     found, fallbacks = asyncio.run(assigned(model, answers, [PASSAGES] * 3))
-    assert model.asked == [request((Sentence("Ants walk.", ()),), PASSAGES)]
+    assert model.requests == [request((Sentence("Ants walk.", ()),), PASSAGES)]
     assert found == [
         Answer("1", (Sentence("Bees dance.", ("bees",)), Sentence("Ants walk.", ("ants",)))),
         None,
@@ -74,7 +74,7 @@ def test_a_failure_leaves_the_sentence_uncited() -> None:
 
 
 @given(REPLY, st.lists(st.sampled_from([(), ("bees",), ("other",)]), min_size=1, max_size=4))
-def test_no_reply_changes_what_is_cited_already(reply: str | Reply | Failure, citations: list[tuple[str, ...]]) -> None:
+def test_no_reply_changes_what_is_cited_already(reply: Said, citations: list[tuple[str, ...]]) -> None:
     answer = Answer("1", tuple(Sentence(f"S{n}.", cited) for n, cited in enumerate(citations)))
     (found,), _ = asyncio.run(assigned(Scripted(lambda _: reply), [answer], [PASSAGES]))
     assert found

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from generation.sentences import Passage, count
 from generation.synthesise import SynthesisTask, edit, joined, resynthesise, select, select_edit
-from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from generation.types import Answer, Failure, Fallback, Request, Sentence
 from indexing.embed import Vectors
-from tests.scripted import Scripted
-from tests.test_answers import LINE, REPLY, by_purpose, rewritten, told
+from tests.scripted import Said, Scripted, by_purpose
+from tests.test_answers import LINE, REPLY, rewritten, told
 
 WORDS = (350, 400)
 LISTED = re.compile(r"^\[?\s?(\{\"id\": .*\})[,\]]", re.MULTILINE)
@@ -99,7 +99,8 @@ def test_a_sentence_near_no_query_still_serves_the_one_it_was_written_for() -> N
         pytest.param("{}", 'it holds no list "sentences"', id="no list"),
         pytest.param(rewritten((0, "Shorter.")), "1 of 2 sentences are missing", id="a sentence is missing"),
         pytest.param(rewritten((0, "In 1999."), (1, "B.")), "sentence 0 did not hold the number 1999", id="a number"),
-        pytest.param(rewritten((0, "x " * 12), (1, "B.")), "it has 13 words, at most 12 are wanted", id="too long"),
+        pytest.param(rewritten((0, "x " * 12), (1, "B.")), "it has 13 words, wanted are 5 to 12", id="too long"),
+        pytest.param(rewritten((0, "A."), (1, "B.")), "it has 2 words, wanted are 5 to 12", id="too short"),
     ],
 )
 def test_an_edit_that_fails_leaves_the_chosen_sentences(reply: str | Failure, reason: str) -> None:
@@ -124,7 +125,7 @@ def test_without_sub_answers_nothing_is_asked() -> None:
         ["select_edit"],
         ["resynthesise"],
     ]
-    assert model.asked == []
+    assert model.requests == []
 
 
 def test_resynthesise_writes_anew_and_assigns_documents_that_the_sub_answers_cite() -> None:
@@ -132,16 +133,16 @@ def test_resynthesise_writes_anew_and_assigns_documents_that_the_sub_answers_cit
     passages = [Passage(name, "", name) for name in ("unused", "d0", "e0", "d2")]
     model = Scripted(
         by_purpose(
-            resynthesise='{"sentences": ["One new text of many words.", "Two."]}',
-            shorten=rewritten((0, "One new text."), (1, "Two.")),
-            cite='{"sentences": [{"id": 0, "citations": [2, 0]}]}',
+            resynthesise=['{"sentences": ["One new text of many words.", "Two."]}'],
+            shorten=[rewritten((0, "One new text."), (1, "Two."))],
+            cite=['{"sentences": [{"id": 0, "citations": [2, 0]}]}'],
         )
     )
     answers, fallbacks = asyncio.run(resynthesise(model, [task], [passages]))
     assert answers == [Answer("1", (Sentence("One new text.", ("d2", "d0")), Sentence("Two.", ())))]
     assert fallbacks == [Fallback("1", "cite", "1 of 2 sentences are left without citation")]
-    assert "unused" not in model.asked[-1].messages[1][1]
-    user = model.asked[0].messages[1][1]
+    assert "unused" not in model.requests[-1].messages[1][1]
+    user = model.requests[0].messages[1][1]
     assert (
         user.index("N?") < user.index('<document id="0">\nQ0?\n') < user.index('<document id="2">') < user.rindex("N?")
     )
@@ -167,7 +168,7 @@ def of(lengths: list[list[int] | None], high: int) -> SynthesisTask:
 
 @given(LENGTHS, st.integers(1, 40), EDITED)
 def test_no_edit_changes_a_citation_or_exceeds_the_limit(
-    lengths: list[list[int] | None], high: int, reply: str | Reply | Failure
+    lengths: list[list[int] | None], high: int, reply: Said
 ) -> None:
     """Citations name their sentence here, so that each list of them says which sentence it belongs to."""
     task = of(lengths, high)
@@ -189,9 +190,7 @@ def test_no_edit_changes_a_citation_or_exceeds_the_limit(
 
 
 @given(LENGTHS, st.integers(1, 40), st.lists(EDITED, min_size=1, max_size=4))
-def test_no_reply_breaks_a_resynthesis(
-    lengths: list[list[int] | None], high: int, replies: list[str | Reply | Failure]
-) -> None:
+def test_no_reply_breaks_a_resynthesis(lengths: list[list[int] | None], high: int, replies: list[Said]) -> None:
     turns = iter(replies * 20)
     task = of(lengths, high)
     documents = [Passage(citation, "", "Text.") for s in joined(task) for citation in s.citations]
