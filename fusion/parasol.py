@@ -122,7 +122,8 @@ def next_wave(grades: Floats, asked: NDArray[np.bool_], k: int, wave: int | None
 def _may_be_among(lower: Floats, upper: Floats, k: int) -> NDArray[np.bool_]:
     """Which documents are not certainly below k others, the smaller number being above at equal scores."""
     kth = np.argsort(-lower, kind="stable")[:k][-1:]
-    return (upper > lower[kth]) | ((upper == lower[kth]) & (np.arange(len(lower)) <= kth))
+    among: NDArray[np.bool_] = (upper > lower[kth]) | ((upper == lower[kth]) & (np.arange(len(lower)) <= kth))
+    return among
 
 
 def _expected(gains: Floats, known: NDArray[np.bool_]) -> Floats:

@@ -10,29 +10,17 @@ Said = str | Reply | Failure
 
 
 class Scripted:
-<<<<<<< HEAD
-    """Replies as its function does, the last request's first; keeps what it was asked, in the order it came."""
-=======
     """Replies as its function does, the last request's first; keeps the requests in the order they were made."""
->>>>>>> answers
 
     name = "scripted"
 
     def __init__(self, say: Callable[[Request], Said]) -> None:
         self.say = say
-<<<<<<< HEAD
-        self.asked: list[Request] = []
-
-    async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        asked = list(requests)
-        self.asked += asked
-=======
         self.requests: list[Request] = []
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
         asked = list(requests)
         self.requests += asked
->>>>>>> answers
         for number in reversed(range(len(asked))):
             said = self.say(asked[number])
             yield number, Reply(said) if isinstance(said, str) else said

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusion.coverage import choose
+from fusion.parasol import parasol
 from fusion.rrf import fuse_groups, fuse_queries, fuse_systems
 from fusion.segments import closest
 from indexing.embed import on_grid
@@ -129,33 +130,62 @@ def test_closest_segment_with_ties_to_the_earlier() -> None:
 
 
 UTILITIES = st.integers(1, 4).flatmap(
-    lambda queries: st.lists(st.lists(st.integers(0, 3), min_size=queries, max_size=queries), min_size=1, max_size=7)
+    lambda queries: st.lists(
+        st.lists(st.sampled_from([0, 1, 2, 3, math.nan]), min_size=queries, max_size=queries), min_size=1, max_size=7
+    )
 )
 
 
-@given(UTILITIES, st.lists(st.integers(1, 5), min_size=7, max_size=7), st.integers(0, 12))
-def test_coverage_takes_the_largest_gain_that_fits(items: list[list[int]], costs: list[int], budget: int) -> None:
+@given(
+    UTILITIES,
+    st.lists(st.integers(1, 5), min_size=7, max_size=7),
+    st.integers(0, 12),
+    st.sampled_from([0, 1, 2.5, 3, 6, math.inf]),
+)
+def test_coverage_takes_the_largest_gain_that_fits(
+    items: list[list[float]], costs: list[int], budget: int, cap: float
+) -> None:
     utility = np.array(items, dtype=np.float64).T
-    chosen = choose(utility, costs[: len(items)], budget)
+    chosen = choose(utility, costs[: len(items)], budget, cap)
 
     def worth(taken: list[int]) -> float:
-        return sum(math.log(1 + sum(items[i][q] for i in taken)) for q in range(len(items[0])))
+        sums = [sum(items[i][q] for i in taken if not math.isnan(items[i][q])) for q in range(len(items[0]))]
+        return sum(math.log(1 + min(total, cap)) for total in sums)
 
     for step, item in enumerate(chosen):
         before = chosen[:step]
         left = budget - sum(costs[i] for i in before)
         fitting = [i for i in range(len(items)) if i not in before and costs[i] <= left]
-        assert item in fitting
-        assert worth([*before, item]) == pytest.approx(max(worth([*before, i]) for i in fitting))
+        worths = {i: worth([*before, i]) for i in fitting}
+        assert worths[item] > worth(before) + 1e-9
+        assert item == next(i for i in fitting if worths[i] > max(worths.values()) - 1e-9)
     rest = budget - sum(costs[i] for i in chosen)
     assert all(
         i in chosen or costs[i] > rest or worth([*chosen, i]) == pytest.approx(worth(chosen)) for i in range(len(items))
     )
 
 
-def test_one_item_is_parasol() -> None:
-    grades = np.array([[3.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
-    assert choose(grades, [1, 1, 1], 1) == [int(np.argmax(np.log(grades + 1).sum(axis=0)))]
+@given(UTILITIES, st.sampled_from([3, math.inf]))
+def test_one_item_is_the_first_by_parasol(items: list[list[float]], cap: float) -> None:
+    scores = parasol(grades := np.array(items, dtype=np.float64).T)
+    assert choose(grades, [1] * len(items), 1, cap) == ([int(np.argmax(scores))] if scores.any() else [])
+
+
+@pytest.mark.parametrize(
+    ("grades", "cap", "chosen"),
+    [
+        pytest.param([[3, 3, 3]], 3, [0], id="one exact document covers a query"),
+        pytest.param([[1, 1, 1, 1]], 3, [0, 1, 2], id="so do three that are related"),
+        pytest.param([[3, 3, 0], [3, 3, 1]], 3, [0], id="a copy and a weaker document add nothing"),
+        pytest.param([[3, 3, 0], [0, 0, 1]], 3, [0, 2], id="an uncovered query goes before a copy"),
+        pytest.param([[3, 3]], 6, [0, 1], id="a higher cap takes a second one"),
+        pytest.param([[0, 0], [math.nan, math.nan]], 3, [], id="nothing covers anything"),
+    ],
+)
+def test_the_set_ends_where_nothing_uncovered_can_be_covered(
+    grades: list[list[float]], cap: float, chosen: list[int]
+) -> None:
+    assert choose(np.array(grades, dtype=np.float64), [1] * len(grades[0]), 10, cap) == chosen
 
 
 def test_nothing_to_choose_from() -> None:

@@ -29,7 +29,7 @@ def tables(grade: st.SearchStrategy[float]) -> st.SearchStrategy[Grades]:
 
 def found(grades: Grades, k: int, wave: int | None, grid: bool = False) -> tuple[Top, list[Pairs]]:
     """The top k, asking a table for grades, and the waves."""
-    search, waves = find_top(*grades.shape, k, wave, grid), list[Pairs]()
+    search, waves = find_top(len(grades), grades.shape[1], k, wave, grid), list[Pairs]()
     try:
         pairs = next(search)
         while True:

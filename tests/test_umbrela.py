@@ -53,8 +53,8 @@ def test_a_grid_asks_once_a_document(mode: Mode, calls: int) -> None:
     model = Scripted(_judge)
     pairs = [(query, document) for query in range(3) for document in (4, 1)]
     asyncio.run(grade_pairs(model, QUERIES, _passage, pairs, mode))
-    assert len(model.asked) == calls
-    assert {request.purpose for request in model.asked} == {"umbrela"}
+    assert len(model.requests) == calls
+    assert {request.purpose for request in model.requests} == {"umbrela"}
 
 
 @given(PAIRS, st.sampled_from(MODES))

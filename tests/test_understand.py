@@ -40,9 +40,9 @@ def test_a_narrative_is_understood_in_three_calls_with_the_expansion_last() -> N
         Understanding("7", tuple(QUESTIONS["questions"]), "community", tuple(VARIANTS["variants"])),
     ]
     assert not fallbacks
-    assert [request.purpose for request in model.asked] == ["decompose", "topic", "expand"]
-    assert all(request.temperature == 0 and request.schema for request in model.asked)
-    assert all(NARRATIVE in request.messages[-1][1] for request in model.asked[:2])
+    assert [request.purpose for request in model.requests] == ["decompose", "topic", "expand"]
+    assert all(request.temperature == 0 and request.schema for request in model.requests)
+    assert all(NARRATIVE in request.messages[-1][1] for request in model.requests[:2])
 
 
 def test_many_narratives_keep_their_order_whatever_the_order_of_replies() -> None:
@@ -91,7 +91,7 @@ def test_one_repair_is_enough_and_nothing_is_recorded(step: str) -> None:
     understood, fallbacks, model = _understood(**{step: [JUNK, good]})
     assert understood == _understood()[0]
     assert not fallbacks
-    assert len(model.asked) == 4
+    assert len(model.requests) == 4
 
 
 def test_a_repair_adds_to_the_variants_that_were_right() -> None:
@@ -112,7 +112,7 @@ def test_without_a_topic_or_wanted_variants_nothing_is_asked() -> None:
     topics = [Topic("1", NARRATIVE)]
     assert asyncio.run(expand_topics(model, topics, [""], 10)) == ([()], [])
     assert asyncio.run(expand_topics(model, topics, ["community"], 0)) == ([()], [])
-    assert not model.asked
+    assert not model.requests
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_example_names_are_told_to_the_model_and_kept_out() -> None:
     _, fallbacks, model = _understood(expand=[{"variants": ["Amish life", *VARIANTS["variants"][1:]]}])
     assert [fallback.step for fallback in fallbacks] == ["expand"]
     assert NUM_QUERIES == 10
-    assert "exactly 10" in model.asked[2].messages[-1][1]
+    assert "exactly 10" in model.requests[2].messages[-1][1]
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2)])
@@ -233,8 +233,8 @@ def test_only_long_documents_are_summarised(window: int, calls: int) -> None:
     summaries, fallbacks = asyncio.run(summarise(model, [Document("short", "word " * 6000), long], window))
     assert summaries == {"long": "\n".join(["A summary."] * calls)}
     assert not fallbacks
-    assert len(model.asked) == calls
-    assert all('<document id="long">' in request.messages[-1][1] for request in model.asked)
+    assert len(model.requests) == calls
+    assert all('<document id="long">' in request.messages[-1][1] for request in model.requests)
 
 
 @given(st.sampled_from([600, 2000, 20_000]), st.sampled_from(["word " * 20_000, "", "fine"]), st.booleans())
