@@ -49,7 +49,7 @@ def named(topics: Path) -> Iterator[Path]:
 def settings(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
     """The configuration of a run that answers these topics over this index."""
     fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
-    return read_config(config, [f"run_id={NAME}"] * (config is preset is None) + overrides + fixed, preset)
+    return read_config(config, [f"run_id={NAME}"] * (config is None and preset is None) + overrides + fixed, preset)
 
 
 def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent) -> None:
@@ -88,7 +88,8 @@ def answer_topics(job: Job, ask: Ask, write: Callable[[bytes], None]) -> None:
 async def answer_one(job: Job, model: Model | None, searches: "Searches", topic: Topic) -> dict[str, Any]:
     """One topic from narrative to its record of the track's answer file."""
     one = replace(job, topics=[topic])
-    (found,) = await understood(one, model)
+    async with searches.java if job.config.queries.method == "rules" else nullcontext():
+        (found,) = await understood(one, model)
     hybrid = await searches.hybrid(found.queries)
     if model is not None and job.config.grading.method != "none":
         graded = await grade_topic(one, model, topic, found.queries, hybrid)
@@ -103,6 +104,8 @@ class Searches:
     """Searches of topics that come one by one: all that wait are searched as one batch."""
 
     def __init__(self, job: Job) -> None:
+        self.java = asyncio.Lock()
+        """Held by who calls Java, which one thread at a time may do."""
         self._job = job
         self._waiting: list[tuple[Sequence[Query], asyncio.Future[Rankings]]] = []
         self._running: asyncio.Task[None] | None = None
@@ -117,14 +120,15 @@ class Searches:
 
     async def _search(self) -> None:
         while self._waiting:
-            batch, self._waiting = self._waiting, []
-            queries = [query for own, _ in batch for query in own]
-            try:
-                hybrid = await asyncio.to_thread(self._rankings, queries)
-            except Exception as error:
-                for _, found in batch:
-                    found.set_exception(error)
-                continue
+            async with self.java:
+                batch, self._waiting = self._waiting, []
+                queries = [query for own, _ in batch for query in own]
+                try:
+                    hybrid = await asyncio.to_thread(self._rankings, queries)
+                except Exception as error:
+                    for _, found in batch:
+                        found.set_exception(error)
+                    continue
             place = 0
             for own, found in batch:
                 found.set_result(part(hybrid, range(place, place + len(own))))
@@ -132,7 +136,9 @@ class Searches:
 
     def _rankings(self, queries: Sequence[Query]) -> Rankings:
         config = self._job.config
-        return fuse_systems(list(rankings_of(self._job, queries).values()), config.fusion.k, config.retrieval.depth)
+        systems = list(rankings_of(self._job, queries).values())
+        hybrid: Rankings = fuse_systems(systems, config.fusion.k, config.retrieval.depth)
+        return hybrid
 
 
 def answered_already(path: Path, track: Track) -> set[str]:

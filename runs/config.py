@@ -1,5 +1,6 @@
 """What a run is: strict models, in which an unknown key or an impossible value is an error."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -91,6 +92,11 @@ class Grading(Model):
     """`parasol`: the first by Parasol score; `coverage`: a set, chosen greedily for what it adds to all queries."""
     documents: int = Field(default=20, ge=1, le=100_000)
     """How many are selected; by coverage at most so many."""
+    budget: int | None = Field(default=None, ge=1)
+    """Tokens of graded passages that a covering set may have; None: as many as its documents have."""
+    cap: float = Field(default=math.inf, gt=0)
+    """The sum of grades at which a query counts as covered, so that nothing more is chosen for it; 3 is one exact
+    document. A set ends when no document is left that gives anything to a query that is not covered."""
     bounds: bool = True
     """Whether pairs that cannot change the selection are left ungraded (Parasol alone)."""
     expected: bool = False

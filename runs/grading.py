@@ -11,6 +11,7 @@ from fusion.coverage import choose
 from fusion.parasol import Floats, Pairs, Top, find_top
 from generation.model import Model
 from generation.passages import passage
+from generation.tokens import tokens
 from generation.types import Failure, Fallback
 from generation.umbrela import Mode, Pair, grade_pairs
 from retrieval.types import Query, Rankings, Topic
@@ -27,7 +28,8 @@ class Graded:
     """The grades of a topic's candidates, and what they select.
 
     `rows` are the candidates, best first by the fusion over queries; `grades` float64[queries, candidates] has NaN
-    where a pair was not asked for or failed; `selected` are places in `rows`, with `scores` beside them.
+    where a pair was not asked for or failed; `selected` are places in `rows`, with `scores` beside them: Parasol's, or
+    in a set how many were chosen from there on.
     """
 
     topic_id: str
@@ -67,7 +69,9 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
     top = await _answered(search, grades)
     selected, scores = top.documents.tolist(), top.scores.tolist()
     if settings.select == "coverage":
-        selected = choose(np.nan_to_num(top.grades), [1] * len(rows), settings.documents)
+        costs = [1 if settings.budget is None else tokens(text) for text in texts]
+        budget = settings.documents if settings.budget is None else settings.budget
+        selected = choose(top.grades, costs, budget, settings.cap)[: settings.documents]
         scores = [float(len(selected) - place) for place in range(len(selected))]
     return Graded(topic.id, material.queries, rows, top.grades, top.judged, selected, scores, fallbacks)
 

@@ -1,8 +1,13 @@
 """Runs with a language model behind a real endpoint: every preset, from recorded replies too, faults and all."""
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from generation.replay import record
@@ -11,9 +16,11 @@ from runs.config_file import PRESETS, read_config
 from runs.models import REPLIES, USAGE
 from runs.stages import run
 from runs.topics import read_topics
+from runs.tracks import TRACKS
+from runs.trec import read_qrels
 from runs.validate import track_of, validate
 from tests.chat_server import Server, serving
-from tests.conftest import write_topics
+from tests.conftest import keystone, write_topics
 from tests.plain_model import say
 
 
@@ -63,3 +70,121 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
         again = make(preset, index, tmp_path / "again", server, "model.backend=replay", f"model.replies={replies}")
         assert content(again) == content(directory)
         assert len(server.requests) == asked
+
+
+def test_what_calls_cost_is_told_and_a_repeated_run_makes_none(index: Index, tmp_path: Path, server: Server) -> None:
+    prices = "model.prices={prompt: 1000000, cached: 0, completion: 2000000}"
+    directory = make("uema21lab_B4", index, tmp_path, server, prices)
+    told = orjson.loads((directory / USAGE).read_bytes())
+    total = told["purposes"].pop("total")
+    assert set(told["purposes"]) == {"decompose", "topic", "expand", "umbrela", "answer"}
+    assert total["calls"] == sum(row["calls"] for row in told["purposes"].values())
+    assert total["cost"] == total["calls"] * (10 - 4 + 2 * 3)
+    before, asked = (content(directory), (directory / USAGE).read_bytes()), len(server.requests)
+    assert make("uema21lab_B4", index, tmp_path, server, prices) == directory
+    assert (content(directory), (directory / USAGE).read_bytes()) == before
+    shutil.rmtree(directory)
+    make("uema21lab_B4", index, tmp_path, server, prices)
+    assert content(directory) == before[0]
+    assert len(server.requests) == asked
+
+
+def test_a_model_that_gives_nothing_is_told_in_the_manifest_and_the_run_is_valid(index: Index, tmp_path: Path) -> None:
+    with serving(model=lambda _body: "I would rather not.") as silent:
+        directory = make("uema21lab_B4", index, tmp_path, silent)
+        manifest = orjson.loads((directory / "manifest.json").read_bytes())
+        steps = [fallback["step"] for fallback in manifest["fallbacks"] if fallback["topic_id"] == "1"]
+        assert {"decompose", "topic", "expand", "umbrela", "answer"} <= set(steps)
+        assert b" " not in (directory / "grades.qrels").read_bytes(), "a failed grade is absent"
+    topics = read_topics(tmp_path / "topics.jsonl")
+    for path in submitted(directory):
+        assert {violation.kind for violation in validate(path, track_of(path), topics)} <= {"id of another corpus"}
+
+
+@pytest.mark.parametrize("select", ["parasol", "coverage"])
+@pytest.mark.parametrize("method", ["pointwise", "grid"])
+def test_bounds_and_grids_select_what_all_grades_would(
+    index: Index, tmp_path: Path, server: Server, method: str, select: str
+) -> None:
+    def graded(folder: str, *changes: str) -> dict[str, Any]:
+        (tmp_path / folder).mkdir()
+        settings = (f"grading.select={select}", "grading.documents=2", "answer.documents=2", *changes)
+        directory = make("uema21lab_B4", index, tmp_path / folder, server, *settings)
+        return orjson.loads((directory / "grades.jsonl").read_bytes().splitlines()[0])
+
+    every = graded("all", "grading.bounds=false")
+    some = graded("some", f"grading.method={method}")
+    assert (some["selected"], some["scores"]) == (every["selected"], every["scores"])
+    assert every["asked"] == every["pairs"] >= some["asked"]
+
+
+def test_grades_are_qrels_for_queries_and_narratives(index: Index, tmp_path: Path, server: Server) -> None:
+    directory = make("uema21lab_B4", index, tmp_path, server, "grading.bounds=false")
+    qrels = read_qrels(directory / "grades.qrels")
+    grades = orjson.loads((directory / "grades.jsonl").read_bytes().splitlines()[0])
+    rows = [dict(zip(grades["documents"], map(int, row), strict=True)) for row in grades["grades"]]
+    found = qrels_of(directory / "grades.qrels")
+    assert [found[query] for query in grades["queries"]] == rows
+    assert found["1"] == {doc_id: max(row[doc_id] for row in rows) for doc_id in grades["documents"]}
+    assert set(qrels.query_ids) == set(found)
+
+
+def qrels_of(path: Path) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for line in path.read_text().splitlines():
+        query, graded_by, doc_id, grade = line.split(" ")
+        assert graded_by == "plain"
+        found.setdefault(query, {})[doc_id] = int(grade)
+    return found
+
+
+def command(index: Index, folder: Path, server: Server, name: str = "answer") -> list[str]:
+    """The command line that answers the topics, or makes the run, by our own preset."""
+    model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+    where = [f"out={folder / 'out'}", f"index={index.folder}", f"topics={folder / 'topics.jsonl'}"]
+    settings = [part for value in (model, *where) for part in ("--set", value)]
+    return [name, "--preset", "keystone", "--quiet", *settings]
+
+
+def test_answers_come_through_a_pipe_and_go_on_where_a_file_ends(index: Index, tmp_path: Path, server: Server) -> None:
+    topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
+    here = [*command(index, tmp_path, server), "--index", str(index.folder)]
+    piped = subprocess.run(
+        [sys.executable, "-m", "runs.cli", *here], input=topics.read_bytes(), capture_output=True, check=True
+    )
+    lines = sorted(piped.stdout.splitlines(keepends=True))
+    assert [orjson.loads(line)["metadata"]["narrative_id"] for line in lines] == ["1", "2"]
+    assert all(orjson.loads(line)["answer"] for line in lines)
+    out.write_bytes(lines[1] + lines[0][:99])
+    asked = len(server.requests)
+    shown = keystone(*here, "--topics", topics, "--out", out)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert out.read_bytes() == lines[1] + lines[0]
+    assert len(server.requests) == asked
+    assert {v.kind for v in validate(out, TRACKS["rag25"], read_topics(topics))} <= {"id of another corpus"}
+
+
+def test_a_batch_run_ends_with_code_3_until_its_replies_lie_there(index: Index, tmp_path: Path, server: Server) -> None:
+    """Whoever answers the files: here a loop over the lines, in the form of a batch service."""
+    write_topics(tmp_path / "topics.jsonl")
+    waits = [*command(index, tmp_path, server, "run"), "--set", "model.backend=batch"]
+    rounds = 0
+    while (shown := keystone(*waits)).returncode == 3:
+        rounds += 1
+        for requests in (tmp_path / "out/batch").glob("*.requests.jsonl"):
+            replies = requests.with_name(requests.name.replace(".requests.", ".replies."))
+            assert replies.name in shown.stderr or replies.exists()
+            if not replies.exists():
+                asked = map(orjson.loads, requests.read_bytes().splitlines())
+                replies.write_bytes(b"".join(map(answered, asked)))
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert rounds == 4, "decomposition and topic, expansion, grades, answers"
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    assert content(tmp_path / "out/keystone") == content(make("keystone", index, plain, server))
+
+
+def answered(line: dict[str, Any]) -> bytes:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": say(line["body"])}}
+    body = {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    return orjson.dumps({"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}}) + b"\n"
