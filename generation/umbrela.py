@@ -181,9 +181,5 @@ def _whole(text: str) -> bool:
 
 
 def _grades_in(value: Any, names: Sequence[str]) -> tuple[int, ...] | None:
-    grades = tuple(grade for name in names if (grade := _grade(value.get(name))) is not None)
+    grades = tuple(_GRADES[grade] for name in names if (grade := str(value.get(name))) in _GRADES)
     return grades if len(grades) == len(names) else None
-
-
-def _grade(value: object) -> int | None:
-    return _GRADES.get(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
