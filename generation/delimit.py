@@ -10,7 +10,9 @@ DATA_RULE = (
 )
 """What a system prompt says of blocks."""
 
-_LOOK_ALIKE = re.compile(r"[<\uff1c\ufe64](?!\s?[\d=])|[\[\uff3b](?=/?[A-Z]+(?:_[A-Z]+)*[\]\uff3d])")
+_LOOK_ALIKE = re.compile(
+    r"[<\uff1c\ufe64\[\uff3b](?:(?<![\[\uff3b])(?!\s?[\d=])|(?<=[\[\uff3b])(?=/?[A-Z]+(?:_[A-Z]+)*[\]\uff3d]))"
+)
 _HARMLESS = {"[": "\u27e6", "\uff3b": "\u27e6"}
 
 

@@ -16,7 +16,6 @@ LONG = 8000
 SHORTEST = 256
 """Tokens that the summary of a part may have, however many parts there are."""
 
-
 WORD = 100
 """Characters by which a part may end early, so that it ends with a word."""
 

@@ -97,9 +97,9 @@ def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> l
     Taken is the only JSON object that holds all grades, or one grade in prose as `final score: 2` or as the digit
     alone. With `expected` a grade is the mean over the server's probabilities, where it gave them.
     """
-    found = _objects(reply.text)
     if reply.finish == "length" and not _whole(reply.text):
         raise Unusable("it was cut before its end")
+    found = _objects(reply.text)
     readings = {grades for value in found if (grades := _grades_in(value, names))}
     if not found and len(names) == 1:
         readings = {
@@ -181,9 +181,5 @@ def _whole(text: str) -> bool:
 
 
 def _grades_in(value: Any, names: Sequence[str]) -> tuple[int, ...] | None:
-    grades = tuple(grade for name in names if (grade := _grade(value.get(name))) is not None)
+    grades = tuple(_GRADES[grade] for name in names if (grade := str(value.get(name))) in _GRADES)
     return grades if len(grades) == len(names) else None
-
-
-def _grade(value: object) -> int | None:
-    return _GRADES.get(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None

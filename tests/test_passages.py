@@ -52,6 +52,13 @@ def test_the_best_segments_are_told(
     assert told == GAP.join(TEXT[start:end] for start, end in expected)
 
 
+def test_ties_among_many_segments_go_to_the_earlier() -> None:
+    document = _document(*[(at, at + 2) for at in range(0, 80, 2)])
+    assert passage(document, np.tile(np.array([0, 1], np.float32), 20)) == GAP.join(
+        TEXT[at : at + 2] for at in (2, 6, 10)
+    )
+
+
 def test_the_title_comes_first() -> None:
     assert passage(_document((0, 10), title="A title"), np.ones(1, np.float32)) == f"A title\n{TEXT[:10]}"
 

@@ -208,5 +208,12 @@ def test_a_grid_has_expected_grades_of_its_own() -> None:
     assert read_grades(Reply('{"1": 2, "2": 1}', logprobs=logprobs), ["1", "2"], True) == pytest.approx([1.5, 1.0])
 
 
+def test_a_grade_that_stands_there_twice_has_no_expectation() -> None:
+    logprobs = _tokens(
+        '{"', "x", '": {"', "grade", '": ', "3", '}, "', "grade", '": ', "1", "}", t5={"3": HALF, "2": HALF}
+    )
+    assert read_grades(Reply('{"x": {"grade": 3}, "grade": 1}', logprobs=logprobs), ["grade"], True) == [1.0]
+
+
 def test_probabilities_are_asked_for_only_where_they_are_wanted() -> None:
     assert [grading(QUERIES, "x", "grid", wanted).top_logprobs > 0 for wanted in (False, True)] == [False, True]
