@@ -22,7 +22,7 @@ def _decompose(user: str) -> Any:
 
 
 def _topic(user: str) -> Any:
-    return {"topic": max(_WORD.findall(user.partition("\n")[2].lower()), key=len)}
+    return {"topic": max((word for word in _WORD.findall(user.lower()) if word != "together"), key=len)}
 
 
 def _expand(user: str) -> Any:

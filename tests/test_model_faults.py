@@ -1,0 +1,115 @@
+"""Runs with a faulty model, and runs that are killed: every narrative answered, nothing paid for twice, same bytes."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pytest
+
+from indexing.build import Index
+from runs.config_file import read_config
+from runs.stages import run
+from runs.topics import read_topics
+from runs.validate import track_of, validate
+from tests.chat_server import Exchange, Fault, changed, half, hangs_up, says, serving, status, torn
+from tests.conftest import NARRATIVES, keystone, write_topics
+from tests.plain_model import say
+from tests.test_model_runs import command, content, submitted
+
+pytestmark = pytest.mark.slow
+
+FAULTS: tuple[Fault, ...] = (
+    status(429, Retry_After="0"),
+    status(429),
+    status(500),
+    status(503),
+    half,
+    torn,
+    hangs_up,
+    says({"choices": []}),
+    says({"error": {"message": "busy"}}),
+    changed(finish_reason="abort"),
+    changed(message={"role": "assistant", "content": None}),
+    changed(message={"role": "assistant", "content": '{"answer": [{"te'}, finish_reason="length"),
+    changed(message={"role": "assistant", "content": '{"something": "else"}'}),
+    changed(message={"role": "assistant", "content": "Sure! Here you are: {}"}),
+)
+
+
+def sometimes(share: float) -> Fault:
+    """One of all faults for so many of the requests."""
+    chance = random.Random(5)
+
+    async def fault(exchange: Exchange) -> bool:
+        return chance.random() < share and await chance.choice(FAULTS)(exchange)
+
+    return fault
+
+
+def test_of_105_narratives_each_is_answered_though_30_percent_of_replies_are_faulty(
+    index: Index, tmp_path: Path
+) -> None:
+    narratives = [f"{text} This is version {n} of what I ask." for n in range(53) for text in NARRATIVES.values()][:105]
+    topics = tmp_path / "topics.jsonl"
+    topics.write_bytes(b"".join(orjson.dumps({"id": str(n), "title": x}) + b"\n" for n, x in enumerate(narratives)))
+    with serving(model=say, always=sometimes(0.3)) as server:
+        model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+        where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}"]
+        directory = run(read_config(None, [model, *where], "uema21lab_B4"), threads=2)
+        paid = Counter(map(orjson.dumps, server.answered))
+    assert set(paid.values()) == {1}
+    for path in submitted(directory):
+        assert {v.kind for v in validate(path, track_of(path), read_topics(topics))} <= {"id of another corpus"}
+    answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
+    assert len(answers) == 105
+    assert all(answer["sentences"] for answer in answers)
+    fallbacks = orjson.loads((directory / "manifest.json").read_bytes())["fallbacks"]
+    assert fallbacks
+    assert {fallback["step"] for fallback in fallbacks} <= {"decompose", "topic", "expand", "umbrela", "answer", "cite"}
+
+
+def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(index: Index, tmp_path: Path) -> None:
+    moments = random.Random(3)
+    with serving(model=say, latency=0.02) as server:
+        write_topics(tmp_path / "topics.jsonl")
+        whole = command(index, tmp_path, server, "run")
+        assert keystone(*whole).returncode == 0
+        requests = len(server.requests)
+        killed = [*whole, "--set", f"out={tmp_path / 'killed'}", "--set", "model.concurrency=2"]
+        kills = 0
+        while kills < 25:
+            before, seen = len(server.requests), moments.randrange(1 + requests // 8)
+            process = subprocess.Popen([sys.executable, "-m", "runs.cli", *killed], start_new_session=True)
+            while process.poll() is None and len(server.requests) <= before + seen:
+                time.sleep(0.002)
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+            process.wait()
+            if process.returncode == 0:
+                (tmp_path / "killed").rename(tmp_path / f"done-{kills}-{before}")
+        assert keystone(*killed).returncode == 0
+    assert content(tmp_path / "killed/keystone") == content(tmp_path / "out/keystone")
+
+
+def test_an_interrupt_ends_within_two_seconds_and_loses_no_reply(index: Index, tmp_path: Path) -> None:
+    with serving(model=say, latency=0.5) as server:
+        write_topics(tmp_path / "topics.jsonl")
+        arguments = [*command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
+        process = subprocess.Popen([sys.executable, "-m", "runs.cli", *arguments], stderr=subprocess.PIPE)
+        while len(server.answered) < 9:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(2) == 130
+        answered = [orjson.dumps(body) for body in server.answered]
+        server.latency = 0
+        assert keystone(*arguments).returncode == 0
+        again = Counter(map(orjson.dumps, server.answered))
+    lost = sum(again[body] > 1 for body in set(answered))
+    assert lost <= 2, "at most those that were on their way"
