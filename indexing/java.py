@@ -1,5 +1,8 @@
 """Finding a Java runtime for Lucene, and starting it inside this process.
 
+One thread of Python at a time may call Java: pyjnius keeps the object of a method call in a place that all threads
+share, so that of two at once one may get the other's. Work for many threads is given to threads of Java.
+
 `python -m indexing.java` says which runtime is used, and fails where there is none.
 """
 

@@ -29,14 +29,15 @@ def search_bm25(
     """The BM25 ranking of every query's `sparse_text`, expanded by a method of `retrieval.feedback` if one is named."""
     searcher = LuceneSearcher(index.lucene)
     ids, texts = [query.id for query in queries], [query.sparse_text for query in queries]
-    expanded: Sequence[str | Mapping[str, float]] = texts
+    expanded: Sequence[str] | Sequence[Mapping[str, float]] = texts
     if feedback:
         with progress(f"BM25 search for {feedback}", len(queries)) as tick:
             first = searcher.search(ids, texts, DOCUMENTS, threads, tick)
         expanded = _expanded(DocumentStore(index.store), searcher, texts, first, feedback)
-        detach_thread()
     with progress("BM25 search", len(queries)) as tick:
-        return searcher.search(ids, expanded, depth, threads, tick)
+        found = searcher.search(ids, expanded, depth, threads, tick)
+    detach_thread()
+    return found
 
 
 def _expanded(

@@ -1,20 +1,21 @@
 """BM25 over a Lucene index, by Lucene's own `IndexSearcher`."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from indexing.java import detach_thread, java_class
+from indexing.java import java_class
 from indexing.lucene import CONTENTS, analyzer, open_reader
 from indexing.types import Tick
-from retrieval.top_docs import columns
+from retrieval.top_docs import Columns, columns_of, handle_of
 from retrieval.types import Rankings, offsets_of
 
 K1 = 0.9
 B = 0.4
+CHUNK = 64
+"""Queries a thread between two signs of progress."""
 MOST_WORDS = 65_536
 """Distinct words of a query; Lucene itself refuses more than 1,024."""
 
@@ -29,28 +30,33 @@ class LuceneSearcher:
         self._searcher.setQueryCache(None)
         java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_WORDS)
         self._analyzer = analyzer()
-        self._generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
+        generator, query = "io.anserini.search.query.BagOfWordsQueryGenerator", "Lorg/apache/lucene/search/Query;"
+        parse = f"(Ljava/lang/String;Lorg/apache/lucene/analysis/Analyzer;Ljava/lang/String;){query}"
+        self._parse = handle_of(generator, "buildQuery", parse, java_class(generator)(), CONTENTS, self._analyzer)
+        find = f"({query}I)Lorg/apache/lucene/search/TopDocs;"
+        self._find = handle_of("org.apache.lucene.search.IndexSearcher", "search", find, self._searcher)
         self._analysis = java_class("io.anserini.analysis.AnalyzerUtils")
 
     def search(
         self,
         query_ids: Sequence[str],
-        queries: Sequence[str | Mapping[str, float]],
+        queries: Sequence[str] | Sequence[Mapping[str, float]],
         depth: int,
         threads: int = 1,
         tick: Tick = lambda _: None,
     ) -> Rankings:
         """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
-        docs, scores = [np.empty(0, np.int32)] * len(queries), [np.empty(0, np.float32)] * len(queries)
-
-        def work(first: int) -> None:
-            for i in range(first, len(queries), threads):
-                docs[i], scores[i] = columns(self._searcher.search(self._parsed(queries[i]), depth))
-                tick(1)
-            detach_thread()
-
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(work, range(threads)))
+        handles = java_class("java.lang.invoke.MethodHandles")
+        find = handles.insertArguments(self._find, 1, java_class("java.lang.Integer")(depth))
+        if all(isinstance(query, str) for query in queries):
+            find = handles.filterReturnValue(self._parse, find)
+        asked = [query if isinstance(query, str) else self._weighted(query) for query in queries]
+        found: list[Columns] = []
+        for start in range(0, len(asked), CHUNK * threads):
+            chunk = asked[start : start + CHUNK * threads]
+            found += columns_of(find, chunk, threads)
+            tick(len(chunk))
+        docs, scores = [own for own, _ in found], [own for _, own in found]
         return Rankings(
             tuple(query_ids),
             offsets_of([len(found) for found in docs]),
@@ -58,9 +64,7 @@ class LuceneSearcher:
             np.concatenate([*scores, np.empty(0, np.float32)]),
         )
 
-    def _parsed(self, query: str | Mapping[str, float]) -> Any:
-        if isinstance(query, str):
-            return self._generator.buildQuery(CONTENTS, self._analyzer, query)
+    def _weighted(self, query: Mapping[str, float]) -> Any:
         either = java_class("org.apache.lucene.search.BooleanClause$Occur").SHOULD
         builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
         for stem, weight in query.items():

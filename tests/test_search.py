@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -82,6 +83,15 @@ def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:
     for system, rankings in one.items():
         assert rankings.docs.tobytes() == four[system].docs.tobytes()
         assert rankings.scores.tobytes() == four[system].scores.tobytes()
+
+
+def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once can be given each other's objects: another ranking, or an error of Java, one time in many."""
+    searcher, texts = LuceneSearcher(index.lucene), [text for _, text in CORPUS.values()]
+    expected = searcher.search(texts, texts, 5)
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail(f"{thread} was started"))
+    found = searcher.search(texts, texts, 5, threads=4)
+    assert found.docs.tolist() == expected.docs.tolist()
 
 
 @settings(max_examples=50)
