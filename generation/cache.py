@@ -41,11 +41,16 @@ class Cache:
                 raise
 
     def _prepare(self) -> None:
-        (form,) = self._file.execute("PRAGMA application_id").fetchone()
-        if form != FORM and self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise UserError(f"{self._path}: another program's database, expected a cache of replies or a new file")
+        if self._form() != FORM:
+            self._file.execute("BEGIN IMMEDIATE")
+            if self._form() != FORM:  # another process has not made it in the meantime
+                if self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    raise UserError(f"{self._path}: another program's database, expected a cache of replies")
+                self._file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
+                self._file.execute(f"PRAGMA application_id = {FORM}")
+            self._file.execute("COMMIT")
         deadline = time.monotonic() + PATIENCE
-        while True:  # the change of mode does not wait by itself while another process makes the same file
+        while True:  # the change of mode does not wait by itself while another process makes it
             try:
                 self._file.execute("PRAGMA journal_mode = WAL")
                 break
@@ -54,8 +59,10 @@ class Cache:
                     raise
                 time.sleep(0.02)
         self._file.execute("PRAGMA synchronous = NORMAL")
-        self._file.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
-        self._file.execute(f"PRAGMA application_id = {FORM}")
+
+    def _form(self) -> int:
+        (form,) = self._file.execute("PRAGMA application_id").fetchone()
+        return int(form)
 
     def get(self, key: str) -> Answered | None:
         """The reply of a request, with what it cost when it was asked for."""
@@ -98,7 +105,7 @@ class Cache:
     def _read(self, key: str, reply: bytes) -> Answered:
         try:
             return from_json(reply)
-        except (ValueError, TypeError, KeyError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{self._path}: the reply {key} is damaged: {error}") from error
 
     @contextmanager
@@ -120,9 +127,9 @@ def to_json(answered: Answered) -> bytes:
 
 
 def from_json(kept: bytes | Mapping[str, Any]) -> Answered:
-    """The inverse of `to_json`, also of what it was parsed to; `ValueError`, `TypeError`, `KeyError` if it is none.
+    """The inverse of `to_json`, also of what it was parsed to; all but `text` may be absent.
 
-    All but `text` may be absent.
+    `AttributeError`, `KeyError`, `TypeError` or `ValueError` if it is something else.
     """
     found = orjson.loads(kept) if isinstance(kept, bytes) else kept
     if not isinstance(found["text"], str):
