@@ -1,6 +1,6 @@
 """Replies on disk by the content of their requests: one SQLite file that several processes can share.
 
-Each reply is committed as it comes; in write-ahead mode it then outlives the process, however that ends. Failures are
+Replies are committed as they come; in write-ahead mode they then outlive the process, however that ends. Failures are
 not kept: a request that had none is asked again by the next run.
 """
 
@@ -70,14 +70,11 @@ class Cache:
             row = self._file.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
         return None if row is None else self._read(key, row[0])
 
-    def put(self, key: str, answered: Answered) -> Answered:
-        """Keep a reply; returned is what is kept, which is another process's where that was first."""
-        with self._named():
-            done = self._file.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (key, to_json(answered)))
-        return answered if done.rowcount else self.get(key) or answered
+    def put(self, replies: Iterable[tuple[str, Answered]]) -> set[str]:
+        """Keep replies by one commit, or none where an error comes up. Returned are the keys of those that are kept.
 
-    def put_all(self, replies: Iterable[tuple[str, Answered]]) -> set[str]:
-        """Keep many replies at once, or none where an error comes up; returned are the keys that are new."""
+        Others had a reply already, which stays.
+        """
         new = set()
         with self._named():
             self._file.execute("BEGIN IMMEDIATE")
@@ -86,10 +83,10 @@ class Cache:
                     insert = "INSERT OR IGNORE INTO replies VALUES (?, ?)"
                     if self._file.execute(insert, (key, to_json(answered))).rowcount:
                         new.add(key)
+                self._file.execute("COMMIT")
             except BaseException:
-                self._file.execute("ROLLBACK")
+                self._file.rollback()
                 raise
-            self._file.execute("COMMIT")
         return new
 
     def items(self) -> Iterator[tuple[str, Answered]]:

@@ -262,5 +262,5 @@ def test_a_batch_asks_nothing_that_the_cache_holds(tmp_path: Path) -> None:
     from generation.chat import Answered
 
     with closing(Cache(tmp_path / "replies.sqlite")) as cache:
-        cache.put(key_of("m", asking("a")), Answered(Reply("known")))
+        cache.put([(key_of("m", asking("a")), Answered(Reply("known")))])
     assert ask_all(settings(tmp_path), [asking("a")])[0] == [["known"]]

@@ -38,11 +38,10 @@ def test_the_first_reply_to_a_request_stays(
 ) -> None:
     path = tmp_path_factory.mktemp("cache") / "new" / "replies.sqlite"
     with closing(Cache(path)) as cache:
-        assert {key: cache.put(key, answered) for key, answered in first.items()} == first
+        assert cache.put(first.items()) == first.keys()
     with closing(Cache(path)) as cache, closing(Cache(path)) as other:
-        assert other.put_all(later.items()) == later.keys() - first.keys()
-        assert {key: cache.put(key, answered) for key, answered in later.items()} == {**later, **{
-            key: first[key] for key in later.keys() & first.keys()}}  # fmt: skip
+        assert other.put(later.items()) == later.keys() - first.keys()
+        assert cache.put(later.items()) == set()
         assert dict(cache.items()) == dict(other.items()) == later | first
         assert [key for key, _ in cache.items()] == sorted(later | first, key=str.encode)
         assert all(other.get(key) == answered for key, answered in first.items())
@@ -53,9 +52,9 @@ def test_replies_that_are_kept_together_are_kept_all_or_none(tmp_path: Path) -> 
     answered = Answered(Reply("a"))
     with closing(Cache(tmp_path / "c")) as cache:
         with pytest.raises(ZeroDivisionError):
-            cache.put_all((str(1 // (2 - number)), answered) for number in range(5))
+            cache.put((str(1 // (2 - number)), answered) for number in range(5))
         assert list(cache.items()) == []
-        cache.put("a", answered)
+        assert cache.put([("a", answered)]) == {"a"}
 
 
 def test_files_of_another_kind_and_damaged_ones_are_named_and_left_as_they_are(tmp_path: Path) -> None:
@@ -64,7 +63,7 @@ def test_files_of_another_kind_and_damaged_ones_are_named_and_left_as_they_are(t
         file.execute("CREATE TABLE t (x)")
     text.write_text("no database at all, but text of some length\n" * 100)
     with closing(Cache(damaged)) as cache:
-        cache.put_all((str(number), Answered(Reply("x" * 1_000))) for number in range(100))
+        cache.put((str(number), Answered(Reply("x" * 1_000))) for number in range(100))
     content = damaged.read_bytes()
     damaged.write_bytes(content[:5_000] + b"\xff" * 20_000 + content[25_000:])
     folder.mkdir()
@@ -82,7 +81,7 @@ def test_files_of_another_kind_and_damaged_ones_are_named_and_left_as_they_are(t
 def test_a_damaged_reply_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c"
     with closing(Cache(path)) as cache:
-        cache.put("k", Answered(Reply("a")))
+        cache.put([("k", Answered(Reply("a")))])
     for damage in ("{", "[]", "{}", '{"text": 1}', '{"text": "a", "usage": [1]}', '{"text": "a", "logprobs": [1]}'):
         with closing(sqlite3.connect(path)) as file, file:
             file.execute("UPDATE replies SET reply = ?", (damage.encode(),))
@@ -99,7 +98,7 @@ from generation.chat import Answered
 from generation.types import Reply
 cache = Cache(Path(sys.argv[1]))
 for number in range(300):
-    cache.put(str(number), Answered(Reply(f"{sys.argv[2]} {number}")))
+    cache.put([(str(number), Answered(Reply(f"{sys.argv[2]} {number}")))])
 cache.close()
 """
     path = tmp_path / "c"
