@@ -1,4 +1,4 @@
-"""(f) Calls of a language model: a server of fixed latency and capacity, kept busy, beside the plain `openai` client."""
+"""(f) Calls of a model: a server of fixed latency and capacity, kept busy, beside the plain `openai` client."""
 
 import asyncio
 import resource
@@ -9,7 +9,9 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 import orjson
 
@@ -48,7 +50,7 @@ def rows() -> list[Row]:
     least = CALLS * LATENCY / CAPACITY
     name = f"calls, {LATENCY * 1e3:g} ms and {CAPACITY} at once"
     return [
-        faster(f"{CALLS:,} {name}: the server's own time", ours["wall"], least, 1 / 1.05, "requests that wait for room"),
+        faster(f"{CALLS:,} {name}: the server's own time", ours["wall"], least, 1 / 1.05, "processor time"),
         faster(f"{name}: processor time a call: openai", ours["cpu"] / CALLS * 1e3, peer["cpu"] / PEER_CALLS * 1e3, 4.0,
                "aiohttp's reading and writing; SQLite's commit of each reply", "ms"),
         faster(f"{name}: wall time a call: openai", ours["wall"] / CALLS * 1e3, peer["wall"] / PEER_CALLS * 1e3, None,
@@ -61,7 +63,7 @@ def rows() -> list[Row]:
 class _Fixed(asyncio.Protocol):
     """Answers each request after the latency, at most so many at once; others wait. No pipelining."""
 
-    waiting: deque["_Fixed"] = deque()
+    waiting: ClassVar[deque["_Fixed"]] = deque()
     busy = 0
     latency = 0.0
     capacity = 0
@@ -122,10 +124,14 @@ def _run(what: str, url: str, calls: int) -> dict[str, float]:
     return found
 
 
+@cache
+def _texts() -> list[str]:
+    return passages(1_000)
+
+
 def _requests(calls: int) -> Iterator[Request]:
-    texts = passages(1_000)
     for number in range(calls):
-        prompt = PROMPT.format(texts[number % len(texts)], number)
+        prompt = PROMPT.format(_texts()[number % len(_texts())], number)
         yield Request("umbrela", (("system", "You grade passages."), ("user", prompt)), 20)
 
 
@@ -174,6 +180,7 @@ def main(what: str, first: str, second: str) -> None:
     if what == "serve":
         asyncio.run(_serve(float(first), int(second)))
         return
+    characters = sum(len(request.messages[1][1]) for request in _requests(1_000)) / 1_000
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     asyncio.run({"ours": _ours, "openai": _openai, "pending": _pending}[what](first, int(second)))
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -181,7 +188,7 @@ def main(what: str, first: str, second: str) -> None:
         "wall": time.perf_counter() - start,
         "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
         "peak": peak_memory(),
-        "characters": sum(len(r.messages[1][1]) for r in _requests(1_000)) / 1_000,
+        "characters": characters,
     }
     print(orjson.dumps(measured).decode())
 

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -18,7 +17,7 @@ from yarl import URL
 
 from generation.chat import Answered, Dialect, Faulty, body_of, other_dialect, read_answer, words
 from generation.limits import Limit, backoff, retry_after
-from generation.types import Failure, Request
+from generation.types import Failure, Request, Usage
 from indexing.errors import UserError
 
 TRIES = 8
@@ -134,8 +133,9 @@ class Endpoints:
                 self._hand_out()
             seconds += self._loop.time() - sent
             if answered is not None:
-                usage = replace(answered.usage, calls=1, seconds=seconds, retries=faults + turned_away)
-                return Answered(answered.outcome, usage)
+                cost, retries = answered.usage, faults + turned_away
+                tokens = cost.prompt_tokens, cost.cached_tokens, cost.completion_tokens
+                return Answered(answered.outcome, Usage(1, *tokens, seconds, retries))
             if pause:
                 await asyncio.sleep(pause)
 
