@@ -100,24 +100,25 @@ class Server:
             lines = reply.read().decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
 
-    def stop(self) -> None:
-        """End the server as a service manager does: ask, wait, then make an end of what is left."""
-        if self.process and self.process.poll() is None:
+    def stop(self, patience: float = GOES) -> None:
+        """End the server: ask it to, wait, then make an end of all its processes, and of what they leave in memory."""
+        if self.process is None:
+            return
+        left = shared_memory(self.process.pid)
+        if patience and self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(GOES)
-        self.kill()
+                self.process.wait(patience)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for path in left:
+            path.unlink(missing_ok=True)
+        self.process = None
 
     def kill(self) -> None:
-        """End the server and all its processes at once, and remove what they leave in memory."""
-        if self.process:
-            left = shared_memory(self.process.pid)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            for path in left:
-                path.unlink(missing_ok=True)
-            self.process = None
+        """End the server without a word."""
+        self.stop(patience=0)
 
 
 def shared_memory(group: int) -> set[Path]:
