@@ -26,7 +26,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls have cost: numbers of calls and of tries after failures, tokens, and seconds waited for replies."""
+    """What calls have cost: numbers of calls and of tries after failures, tokens, and seconds waited for replies.
+
+    A reply that was known already is a hit of the cache, not a call.
+    """
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -34,6 +37,7 @@ class Usage:
     completion_tokens: int = 0
     seconds: float = 0.0
     retries: int = 0
+    cache_hits: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,134 @@
+"""Replies on disk by the content of their requests: one SQLite file that several processes can share.
+
+Each reply is committed as it comes; in write-ahead mode it then outlives the process, however that ends. Failures are
+not kept: a request that had none is asked again by the next run.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from generation.chat import Answered
+from generation.types import Reply, Usage
+from indexing.errors import UserError
+
+FORM = 0x4B535231
+"""SQLite's `application_id` of our files."""
+PATIENCE = 60.0
+"""Seconds to wait while other processes write."""
+
+
+class Cache:
+    """The replies in a file, which is made if need be. `UserError` if it is damaged or something else."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        with self._named():
+            self._file = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+            try:
+                self._prepare()
+            except BaseException:
+                self._file.close()
+                raise
+
+    def _prepare(self) -> None:
+        (form,) = self._file.execute("PRAGMA application_id").fetchone()
+        if form != FORM and self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
+            raise UserError(f"{self._path}: another program's database, expected a cache of replies or a new file")
+        deadline = time.monotonic() + PATIENCE
+        while True:  # the change of mode does not wait by itself while another process makes the same file
+            try:
+                self._file.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+        self._file.execute("PRAGMA synchronous = NORMAL")
+        self._file.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
+        self._file.execute(f"PRAGMA application_id = {FORM}")
+
+    def get(self, key: str) -> Answered | None:
+        """The reply of a request, with what it cost when it was asked for."""
+        with self._named():
+            row = self._file.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
+        return None if row is None else self._read(key, row[0])
+
+    def put(self, key: str, answered: Answered) -> Answered:
+        """Keep a reply; returned is what is kept, which is another process's where that was first."""
+        with self._named():
+            done = self._file.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (key, to_json(answered)))
+        return answered if done.rowcount else self.get(key) or answered
+
+    def put_all(self, replies: Iterable[tuple[str, Answered]]) -> set[str]:
+        """Keep many replies at once, or none where an error comes up; returned are the keys that are new."""
+        new = set()
+        with self._named():
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                for key, answered in replies:
+                    insert = "INSERT OR IGNORE INTO replies VALUES (?, ?)"
+                    if self._file.execute(insert, (key, to_json(answered))).rowcount:
+                        new.add(key)
+            except BaseException:
+                self._file.execute("ROLLBACK")
+                raise
+            self._file.execute("COMMIT")
+        return new
+
+    def items(self) -> Iterator[tuple[str, Answered]]:
+        """All replies with their keys, in the order of the keys."""
+        with self._named():
+            for key, reply in self._file.execute("SELECT key, reply FROM replies ORDER BY key"):
+                yield key, self._read(key, reply)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _read(self, key: str, reply: bytes) -> Answered:
+        try:
+            return from_json(reply)
+        except (ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{self._path}: the reply {key} is damaged: {error}") from error
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise UserError(f"{self._path}: not a usable cache of replies: {error}") from error
+
+
+def to_json(answered: Answered) -> bytes:
+    """A reply as it is kept: `text`, `finish`, `logprobs`, and `usage` as numbers of tokens."""
+    reply, usage = answered.outcome, answered.usage
+    assert isinstance(reply, Reply)
+    tokens = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
+    return orjson.dumps(
+        {"text": reply.text, "finish": reply.finish, "logprobs": reply.logprobs, "usage": tokens},
+    )
+
+
+def from_json(kept: bytes | Mapping[str, Any]) -> Answered:
+    """The inverse of `to_json`, also of what it was parsed to; `ValueError`, `TypeError`, `KeyError` if it is none.
+
+    All but `text` may be absent.
+    """
+    found = orjson.loads(kept) if isinstance(kept, bytes) else kept
+    if not isinstance(found["text"], str):
+        raise ValueError("no text")
+    prompt, cached, completion = found.get("usage", (0, 0, 0))
+    logprobs = tuple({str(t): float(p) for t, p in each.items()} for each in found.get("logprobs", ()))
+    return Answered(
+        Reply(found["text"], str(found.get("finish", "stop")), logprobs), Usage(1, prompt, cached, completion)
+    )

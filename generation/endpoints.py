@@ -1,0 +1,286 @@
+"""Chat completions over HTTP, from one endpoint or several that serve the same model.
+
+A request goes to the least loaded endpoint. An endpoint that cannot be reached, or that only fails, is rested and then
+tried with a single request; what it had been asked goes to the others, or waits. The server's own overload and rest
+never make a request fail before `patience` is over; faults of its own replies do, after `TRIES`.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from generation.chat import Answered, Dialect, Faulty, body_of, other_dialect, read_answer, words
+from generation.limits import Limit, backoff, retry_after
+from generation.types import Failure, Request
+from indexing.errors import UserError
+
+TRIES = 8
+"""Of one request that is answered wrongly, or not in time."""
+STREAK = 8
+"""Failures one after another for which an endpoint is rested."""
+CONNECT_SECONDS = 20.0
+IDLE_SECONDS = 4.0
+"""For which a connection is kept; the servers' own limit is often 5."""
+
+_BUSY = (408, 425, 429, 502, 503, 504, 529)
+_WRONG = (401, 402, 403, 404, 405)
+_log = logging.getLogger(__name__)
+
+
+class _Busy(Exception):
+    """The endpoint, not the request, is at fault."""
+
+    def __init__(self, words: str, wait: float | None = None, reached: bool = True) -> None:
+        super().__init__(words)
+        self.wait, self.reached = wait, reached
+
+
+class _TooLate(Faulty):
+    """No answer within the time of a call."""
+
+
+class _Endpoint:
+    def __init__(self, url: str, most: int) -> None:
+        self.url = url
+        self.address = URL(url.rstrip("/") + "/chat/completions")
+        self.limit = Limit(most)
+        self.dialect = Dialect()
+        self.flying = self.failures = self.rests = 0
+        self.rests_until = self.changed = -float("inf")
+        self.failing_since: float | None = None
+
+    def succeeded(self) -> None:
+        self.failures = self.rests = 0
+        self.failing_since = None
+
+    def failed(self, at: float) -> None:
+        self.failures += 1
+        if self.failing_since is None:
+            self.failing_since = at
+
+    def rest(self, at: float, seconds: float) -> None:
+        self.rests_until = max(self.rests_until, at + seconds)
+
+    def missed(self, at: float) -> float:
+        """For how many seconds it has been failing, or wants to be left alone."""
+        since = self.failing_since
+        return max(0.0 if since is None else at - since, self.rests_until - at)
+
+
+class Endpoints:
+    """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
+
+    `key` is sent as bearer and shown nowhere: where an endpoint repeats it, it is taken out.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        urls: Sequence[str],
+        key: str | None,
+        *,
+        concurrency: int = 256,
+        call_seconds: float = 600.0,
+        patience: float = 600.0,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._model, self._extra, self._patience = model, extra, patience
+        self._key = key.encode() if key else b""
+        self._endpoints = [_Endpoint(checked(url), concurrency) for url in urls]
+        self._waiting: deque[asyncio.Future[_Endpoint]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self.at_once = concurrency * len(urls)
+        self.notes: list[str] = []
+        headers = {"Content-Type": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=call_seconds, sock_connect=min(call_seconds, CONNECT_SECONDS)),
+            headers=headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def answer(self, request: Request) -> Answered:
+        """Ask until there is a reply, or none can be had: see `generation.chat.Backend`."""
+        tries = faults = 0
+        seconds, first, busy_since = 0.0, True, None
+        while True:
+            endpoint = await self._room(first)
+            dialect, sent = endpoint.dialect, self._loop.time()
+            pause = 0.0
+            try:
+                status, headers, body = await self._post(endpoint, request, dialect)
+                answered = self._read(endpoint, dialect, status, headers, body)
+            except _Busy as error:
+                now = self._loop.time()
+                busy_since = sent if busy_since is None else busy_since
+                self._turned_away(endpoint, error, sent, now)
+                why = f"{endpoint.url}: {error}"
+                if now - busy_since >= self._patience:
+                    return _failed(f"{why}, for {self._patience:g} s", seconds, tries)
+                pause = backoff(tries) if error.reached and error.wait is None else 0.0
+            except Faulty as error:
+                now, busy_since = self._loop.time(), None
+                if isinstance(error, _TooLate):
+                    endpoint.limit.overloaded(sent, now)
+                self._failed(endpoint, str(error), sent, now)
+                faults += 1
+                if faults == TRIES:
+                    return _failed(f"{endpoint.url}: {error}, {TRIES} times", seconds + now - sent, tries)
+                pause = backoff(faults)
+            else:
+                now = self._loop.time()
+                endpoint.succeeded()
+                endpoint.limit.answered(now)
+                if answered is not None:
+                    return _with(answered, seconds + now - sent, tries)
+            finally:
+                endpoint.flying -= 1
+                self._hand_out()
+            tries, first = tries + 1, False
+            seconds += now - sent
+            if pause:
+                await asyncio.sleep(pause)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def _post(
+        self, endpoint: _Endpoint, request: Request, dialect: Dialect
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of what the endpoint says; without the key, if that is in it."""
+        sent = orjson.dumps(body_of(self._model, request, self._extra, dialect))
+        try:
+            async with self._session.post(endpoint.address, data=sent, allow_redirects=False) as response:
+                body = await response.read()
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise UserError(f"{endpoint.url}: its certificate is not trusted: {error.certificate_error}") from None
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            why = error.strerror if isinstance(error, aiohttp.ClientConnectorError) else "no connection in time"
+            raise _Busy(f"cannot be reached: {why}", reached=False) from None
+        except TimeoutError:
+            raise _TooLate("no answer in time") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Faulty(f"the connection broke: {type(error).__name__}") from None
+        if self._key and self._key in body:
+            body = body.replace(self._key, b"[key]")
+        return response.status, response.headers, body
+
+    def _read(
+        self, endpoint: _Endpoint, dialect: Dialect, status: int, headers: Mapping[str, str], body: bytes
+    ) -> Answered | None:
+        """What the endpoint made of the request; None if it is to be asked once more, in the dialect it now has."""
+        if status == 200:
+            try:
+                return read_answer(orjson.loads(body))
+            except orjson.JSONDecodeError:
+                raise Faulty("an answer that is not JSON") from None
+        said = words(body)
+        if status in _BUSY and b'"insufficient_quota"' not in body:
+            raise _Busy(f"{status}: {said}", retry_after(headers.get("Retry-After")))
+        if status in _WRONG or status in _BUSY or 300 <= status < 400:
+            raise UserError(f"{endpoint.url}: {self._model}: refused with status {status}: {said}")
+        if status >= 500 or status < 300:
+            raise Faulty(f"{status}: {said}")
+        if dialect is not endpoint.dialect:
+            return None
+        if (other := other_dialect(dialect, body.decode(errors="replace"))) is None:
+            return Answered(Failure(f"{endpoint.url}: refused with status {status}: {said}"))
+        endpoint.dialect, note = other
+        self.notes.append(f"{endpoint.url}: {self._model} {note}")
+        return None
+
+    def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float, now: float) -> None:
+        if error.reached:
+            endpoint.limit.overloaded(sent, now)
+        if error.wait is not None:
+            endpoint.rest(now, error.wait)
+            self._loop.call_at(endpoint.rests_until, self._hand_out)
+        self._failed(endpoint, str(error), sent, now, at_once=not error.reached)
+
+    def _failed(self, endpoint: _Endpoint, why: str, sent: float, now: float, at_once: bool = False) -> None:
+        """Rest an endpoint that fails again and again; end everything where none is left for too long."""
+        if sent < endpoint.changed:
+            return
+        endpoint.failed(now)
+        if at_once or endpoint.failures >= STREAK:
+            endpoint.rests, endpoint.failures, endpoint.changed = endpoint.rests + 1, 0, now
+            endpoint.rest(now, backoff(endpoint.rests))
+            endpoint.limit.probe()
+            self._loop.call_at(endpoint.rests_until, self._hand_out)
+            if endpoint.rests == 1:
+                _log.warning("%s: %s; trying for another %g s", endpoint.url, why, self._patience)
+        if all(each.missed(now) >= self._patience for each in self._endpoints):
+            raise UserError(
+                f"{endpoint.url}: {why}; no endpoint has answered for {self._patience:g} s. "
+                "Everything answered is kept: the same command goes on from there"
+            )
+
+    async def _room(self, first: bool) -> _Endpoint:
+        """An endpoint that has room for one more, in which the room is taken; who was there before goes first."""
+        if not (first and self._waiting) and (endpoint := self._freest()):
+            return self._take(endpoint)
+        place: asyncio.Future[_Endpoint] = self._loop.create_future()
+        if first:
+            self._waiting.append(place)
+        else:
+            self._waiting.appendleft(place)
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                place.result().flying -= 1
+            raise
+
+    def _hand_out(self) -> None:
+        while self._waiting and (endpoint := self._freest()):
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(self._take(endpoint))
+
+    def _freest(self) -> _Endpoint | None:
+        now = self._loop.time()
+        best, least = None, 1.0
+        for endpoint in self._endpoints:
+            load = endpoint.flying / endpoint.limit.size
+            if load < least and endpoint.rests_until <= now:
+                best, least = endpoint, load
+        return best
+
+    def _take(self, endpoint: _Endpoint) -> _Endpoint:
+        endpoint.flying += 1
+        endpoint.limit.started(self._loop.time(), endpoint.flying)
+        return endpoint
+
+
+def checked(url: str) -> str:
+    """A base URL as it was given; `UserError` if it is none, or holds a password."""
+    try:
+        found = URL(url)
+    except ValueError:
+        found = URL()
+    if found.user or found.password:
+        raise UserError("model URL: holds a user or a password; expected the key in the environment or in a file")
+    if found.scheme not in ("http", "https") or not found.host:
+        raise UserError(f"{url!r}: not the URL of an endpoint, expected such as http://localhost:8000/v1")
+    return url
+
+
+def _failed(why: str, seconds: float, retries: int) -> Answered:
+    return _with(Answered(Failure(why)), seconds, retries)
+
+
+def _with(answered: Answered, seconds: float, retries: int) -> Answered:
+    usage = answered.usage
+    return Answered(
+        answered.outcome,
+        type(usage)(1, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, seconds, retries),
+    )

@@ -1,0 +1,96 @@
+"""How many requests an endpoint is given at once, learnt from how fast it answers, and how long to stay away from it.
+
+Times are seconds of one monotonic clock, given by the caller.
+"""
+
+import random
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+FIRST = 16
+LEAST = 4
+"""Of requests at once after halving: fewer would let single faults starve an endpoint that could do more."""
+GAIN = 1.1
+"""How much faster an endpoint must answer for a doubled limit to be worth keeping."""
+HOLD = 4
+"""Rounds for which the limit rests before it is doubled again."""
+BACKOFF, LONGEST_BACKOFF = 0.25, 10.0
+
+
+class Limit:
+    """The number of requests that may be with one endpoint at once, up to `most`.
+
+    A round is as many answers as the limit is large. While twice as many at once are answered faster, the limit
+    doubles each round; then it keeps half of the last step, and tries again some rounds later. A round in which there
+    was not enough to ask teaches nothing.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.size = min(FIRST, most)
+        self._rate = 0.0
+        self._grown = self._full = False
+        self._held = self._answers = 0
+        self._since = self._changed = -float("inf")
+
+    def started(self, at: float, flying: int) -> None:
+        """A request was sent and is one of `flying`."""
+        if self._since == -float("inf"):
+            self._since = at
+        self._full |= flying >= self.size
+
+    def answered(self, at: float) -> None:
+        """A request was answered, by whatever the endpoint had to say to it."""
+        self._answers += 1
+        if self._answers < self.size:
+            return
+        rate, full = self._answers / max(at - self._since, 1e-9), self._full
+        self._begin_round(at)
+        if not full:
+            return
+        if self._grown and rate < GAIN * self._rate:
+            self.size, self._held, self._grown = max(1, self.size * 3 // 4), HOLD, False
+        elif self._held:
+            self._held -= 1
+            self._grown = False
+        else:
+            self._grown = self.size < self.most
+            self.size = min(self.most, 2 * self.size)
+        self._rate = rate
+
+    def overloaded(self, sent: float, at: float) -> None:
+        """A request was turned away or not answered in time: half as many, once for all that were sent together."""
+        if sent < self._changed:
+            return
+        self.size = min(self.size, max(LEAST, self.size // 2))
+        self._held, self._grown, self._changed = HOLD, False, at
+        self._begin_round(at)
+
+    def probe(self) -> None:
+        """One request at a time until the next answer."""
+        self.size = 1
+        self._held, self._grown, self._rate = 0, False, 0.0
+        self._begin_round(-float("inf"))
+
+    def _begin_round(self, at: float) -> None:
+        self._since, self._answers, self._full = at, 0, False
+
+
+def backoff(tries: int) -> float:
+    """Seconds to wait before a further try, after so many: anything below a bound that doubles (full jitter)."""
+    return random.uniform(0, min(LONGEST_BACKOFF, BACKOFF * 2.0**tries))
+
+
+def retry_after(value: str | None, now: datetime | None = None) -> float | None:
+    """The seconds that a Retry-After header asks for, which holds seconds or a date; None without a readable one."""
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds())
