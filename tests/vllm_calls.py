@@ -29,7 +29,9 @@ def object_of(**properties: Any) -> dict[str, Any]:
 
 STRINGS = {"type": "array", "items": {"type": "string", "maxLength": 30}, "minItems": 1, "maxItems": 4}
 QUESTIONS = object_of(questions=STRINGS)
-GRADES = object_of(grades={"type": "array", "items": {"type": "integer", "enum": [0, 1, 2, 3]}, "minItems": 3, "maxItems": 3})
+GRADES = object_of(
+    grades={"type": "array", "items": {"type": "integer", "enum": [0, 1, 2, 3]}, "minItems": 3, "maxItems": 3}
+)
 SENTENCE = object_of(
     text={"type": "string", "maxLength": 40},
     citations={"type": "array", "items": {"type": "string", "enum": ["d1", "d2"]}, "minItems": 1, "maxItems": 2},

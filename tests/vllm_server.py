@@ -31,7 +31,10 @@ CONFINED = {
 """What keeps vLLM to this machine, and to one thread of it."""
 SMALL = ["--enforce-eager", "--kv-cache-memory-bytes", "64M"]
 STRUCTURED = '{"backend":"guidance","disable_any_whitespace":true}'
-CHAT = ["--dtype", "bfloat16", *SMALL, "--max-num-seqs", "32", "--structured-outputs-config", STRUCTURED]
+CHAT = [
+    *("--dtype", "bfloat16", *SMALL, "--max-num-seqs", "32", "--enable-prompt-tokens-details"),
+    *("--structured-outputs-config", STRUCTURED),
+]
 EMBEDDING = ["--runner", "pooling", "--dtype", "float32", *SMALL, "--max-num-seqs", "64"]
 READY = 300.0
 """Seconds: a start takes about 25 on a quiet machine."""
