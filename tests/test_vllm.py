@@ -1,0 +1,277 @@
+"""The project's clients against a real vLLM on this machine's CPU: as a server, in batches, and in process."""
+
+import asyncio
+import json
+import os
+import pydoc_data.topics
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generation.cache import Cache
+from generation.client import ModelSettings, open_model
+from generation.model import Unusable, Waits, key_of, read_json
+from generation.types import Failure, Reply, Request, Usage
+from indexing.embed import Embedding, Vectors, embedder
+from indexing.embedding_endpoint import Endpoint
+from indexing.minilm import MiniLM
+from tests.conftest import CORPUS
+from tests.vllm_calls import (
+    DOCUMENTS,
+    QUERIES,
+    TOO_LONG,
+    UNKNOWN_KEYWORD,
+    decomposition,
+    grading,
+    mixed,
+    pointwise,
+    prose,
+)
+from tests.vllm_server import CHAT, CONFINED, ENVIRONMENT, TINY, Server
+
+pytestmark = pytest.mark.slow
+
+PAGES = list(pydoc_data.topics.topics.values())
+
+
+def cosines(a: Vectors, b: Vectors) -> Vectors:
+    found: Vectors = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    return found
+
+
+def test_vllm_embeds_as_the_local_model_does(minilm: Server) -> None:
+    texts = ["", *(text for _, text in CORPUS.values()), *(page[: 20 * i] for i, page in enumerate(PAGES[:25], 1))]
+    served = embedder(Embedding("minilm", minilm.url))
+    cut: list[int] = []
+    found = served.embed(texts, cut=cut.append)
+    assert not cut
+    assert not found[0].any()  # servers refuse a blank text: it is not asked for
+    assert cosines(found[1:], MiniLM().embed(texts)[1:]).min() > 1 - 1e-3
+    again = served.embed(texts[::-1])[::-1]
+    assert again.tobytes() == found.tobytes()
+
+
+def test_a_text_that_is_too_long_for_vllm_is_cut_and_said_and_harms_no_other(minilm: Server) -> None:
+    server = Endpoint("minilm", minilm.url)
+    assert server.window == 256
+    long = {7: max(PAGES, key=len), 20: "1 2 3 4 5 6 7 8 9 " * 50}  # more characters than a window; more tokens only
+    texts = [long.get(place, f"{place} bees and {PAGES[place][:300]}") for place in range(32)]
+    cut, cut_here = set[int](), set[int]()
+    found, local = server.embed(texts, cut=cut.add), MiniLM().embed(texts, cut=cut_here.add)
+    assert cut == cut_here == set(long)
+    same = cosines(found, local)
+    assert np.delete(same, list(long)).min() > 1 - 1e-3
+    assert same.min() > 0.9
+
+
+Outcomes = list[Reply | Failure]
+
+
+def asked(settings: ModelSettings, requests: Sequence[Request]) -> tuple[Outcomes, dict[str, Usage]]:
+    """What came of requests, in their order, and what was spent."""
+
+    async def ask_all() -> tuple[Outcomes, dict[str, Usage]]:
+        async with open_model(settings) as model:
+            found = {number: outcome async for number, outcome in model.complete(requests)}
+            return [found[number] for number in range(len(requests))], dict(model.usage)
+
+    return asyncio.run(ask_all())
+
+
+def served(server: Server, cache: Path, **settings: Any) -> ModelSettings:
+    return ModelSettings("tiny", urls=(server.url,), cache=cache, **settings)
+
+
+def value(outcome: Reply | Failure) -> Any:
+    assert isinstance(outcome, Reply), outcome
+    return read_json(outcome)
+
+
+@pytest.fixture(scope="module")
+def replies(chat: Server, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """What the server has to say to a few requests of every kind."""
+    outcomes, spent = asked(served(chat, tmp_path_factory.mktemp("vllm") / "replies.sqlite"), mixed())
+    assert sum(usage.calls for usage in spent.values()) == len(outcomes)
+    assert not any(usage.retries or usage.cache_hits for usage in spent.values())
+    assert all(usage.prompt_tokens and usage.completion_tokens for usage in spent.values())
+    return outcomes
+
+
+def test_replies_follow_their_schema(replies: Outcomes) -> None:
+    kinds: dict[str, list[Any]] = {}
+    for request, outcome in zip(mixed(), replies, strict=True):
+        if request.schema and request is not TOO_LONG:
+            kinds.setdefault(str(request.schema.get("required", "grade")), []).append(value(outcome))
+    assert {kind: len(values) for kind, values in kinds.items()} == {
+        "['questions']": 3,
+        "['sentences']": 3,
+        "['grades']": 12,
+        "grade": 12,
+    }
+    assert all(1 <= len(found["questions"]) <= 4 for found in kinds["['questions']"])
+    assert all(len(found["grades"]) == 3 and {*found["grades"]} <= {0, 1, 2, 3} for found in kinds["['grades']"])
+    assert all({*kinds["grade"]} <= {0, 1, 2, 3} for found in kinds["grade"])
+    for found in kinds["['sentences']"]:
+        assert all(
+            sentence["text"] is not None and {*sentence["citations"]} <= {"d1", "d2"} for sentence in found["sentences"]
+        )
+
+
+def test_the_probabilities_of_grades_are_those_of_the_allowed_tokens(replies: Outcomes) -> None:
+    grades = [reply for request, reply in zip(mixed(), replies, strict=True) if request.top_logprobs]
+    for reply in grades:
+        assert isinstance(reply, Reply)
+        first = {token: np.exp(logprob) for token, logprob in reply.logprobs[0].items()}
+        assert {token for token, p in first.items() if p > 0} == {"0", "1", "2", "3"}
+        assert sum(first.values()) == pytest.approx(1, abs=1e-3)
+        assert max(first, key=lambda token: first[token]) == reply.text
+
+
+def test_the_same_requests_have_the_same_replies(chat: Server, replies: Outcomes, tmp_path: Path) -> None:
+    settings = served(chat, tmp_path / "replies.sqlite", concurrency=3)
+    again, _ = asked(settings, mixed()[::-1])
+    assert again[::-1] == replies
+    before = chat.metric("vllm:request_success_total")
+    known, spent = asked(settings, mixed()[:7])
+    assert known == replies[:7]
+    assert chat.metric("vllm:request_success_total") == before
+    assert all(usage == Usage(cache_hits=usage.cache_hits) for usage in spent.values())
+
+
+def test_what_a_server_cannot_take_is_a_failure_of_that_request_alone(chat: Server, tmp_path: Path) -> None:
+    requests = [TOO_LONG, UNKNOWN_KEYWORD, decomposition("after the refusals"), grading(DOCUMENTS[0])]
+    outcomes, _ = asked(served(chat, tmp_path / "replies.sqlite", concurrency=1), requests)
+    assert isinstance(outcomes[0], Failure)
+    assert "maximum context length is 32768 tokens" in outcomes[0].reason
+    assert isinstance(outcomes[1], Failure)
+    assert "uniqueItems" in outcomes[1].reason
+    assert [list(value(outcome)) for outcome in outcomes[2:]] == [["questions"], ["grades"]]
+
+
+def test_a_reply_that_is_cut_says_so(chat: Server, tmp_path: Path) -> None:
+    cut = replace(decomposition(QUERIES[0]), max_tokens=5)
+    fills = replace(prose(1), max_tokens=40_000)  # more than the window: refused, or cut down without a word
+    (broken, *more), spent = asked(served(chat, tmp_path / "replies.sqlite"), [cut, prose(1, max_tokens=7)])
+    assert isinstance(broken, Reply)
+    assert broken.finish == "length"
+    with pytest.raises(Unusable, match="cut before its end"):
+        read_json(broken)
+    assert spent["summary"].completion_tokens == 7
+    assert isinstance(more[0], Reply)
+    assert more[0].finish == "length"
+    refused, _ = asked(served(chat, tmp_path / "replies.sqlite"), [fills])
+    assert isinstance(refused[0], Failure)
+    assert "max_tokens" in refused[0].reason
+
+
+def test_prompts_that_begin_with_the_document_share_it(chat: Server, tmp_path: Path) -> None:
+    """Every further query of a document finds the document's whole blocks of 128 tokens in the server's cache."""
+    document = "A document that no other request has. " + DOCUMENTS[0]
+    requests = [pointwise(document, f"{query} In other words?") for query in QUERIES]
+    hits = chat.metric("vllm:prefix_cache_hits_total")
+    _, spent = asked(served(chat, tmp_path / "replies.sqlite", concurrency=1), requests)
+    found = chat.metric("vllm:prefix_cache_hits_total") - hits
+    assert spent["grade"].cached_tokens == found
+    assert found > 0.6 * spent["grade"].prompt_tokens * (len(QUERIES) - 1) / len(QUERIES)
+    reverse = [Request("grade", (("user", f"{number} {document}"),), 2) for number in range(3)]
+    _, spent = asked(served(chat, tmp_path / "replies.sqlite", concurrency=1), reverse)
+    assert spent["grade"].cached_tokens == 0
+
+
+@pytest.mark.parametrize("end", [Server.stop, Server.kill], ids=["SIGTERM", "SIGKILL"])
+def test_a_run_outlives_its_server(chat: Server, end: Callable[[Server], None], tmp_path: Path) -> None:
+    """Replies that were there are not asked for again, those that broke off are, none is taken for whole."""
+    requests = [prose(number, max_tokens=200) for number in range(120)]
+    settings = served(chat, tmp_path / "replies.sqlite", concurrency=24)
+    before = 0
+
+    def again() -> None:
+        nonlocal before
+        end(chat)
+        with closing(Cache(settings.cache)) as cache:
+            before = sum(1 for _ in cache.items())
+        chat.launch()
+
+    async def interrupted() -> tuple[Outcomes, Usage]:
+        async with open_model(settings) as model:
+            found: dict[int, Reply | Failure] = {}
+            async for number, outcome in model.complete(requests):
+                found[number] = outcome
+                if len(found) == 30:
+                    restart = asyncio.create_task(asyncio.to_thread(again))
+            await restart
+            return [found[number] for number in range(len(requests))], model.usage["summary"]
+
+    try:
+        outcomes, spent = asyncio.run(interrupted())
+    finally:
+        chat.ready()
+    assert 30 <= before < len(requests)
+    assert spent.calls == len(requests)
+    assert spent.retries
+    assert chat.metric("vllm:request_success_total") == len(requests) - before
+    undisturbed, _ = asked(served(chat, tmp_path / "others.sqlite"), requests)
+    assert outcomes == undisturbed
+
+
+def vllm(*arguments: str | Path, folder: Path) -> str:
+    """What a program says in vLLM's environment, when it ends well."""
+    done = subprocess.run(
+        [ENVIRONMENT / "bin" / arguments[0], *arguments[1:]],
+        env={**os.environ, **CONFINED, "PYTHONPATH": str(ENVIRONMENT.parent), "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-4000:]
+    return done.stdout
+
+
+def test_run_batch_answers_the_files_of_a_run(replies: Outcomes, tmp_path: Path) -> None:
+    settings = ModelSettings("tiny", "batch", cache=tmp_path / "replies.sqlite", folder=tmp_path / "batch")
+    with pytest.raises(Waits, match=rf"{len(mixed())} requests wait"):
+        asked(settings, mixed())
+    (file,) = settings.folder.iterdir()
+    made = file.with_name(file.name.replace("requests", "replies"))
+    vllm(
+        "vllm",
+        "run-batch",
+        "-i",
+        file,
+        "-o",
+        made,
+        "--model",
+        TINY,
+        "--served-model-name",
+        "tiny",
+        *CHAT,
+        folder=tmp_path,
+    )
+    outcomes, _ = asked(settings, mixed())
+    assert [outcome for outcome in outcomes if isinstance(outcome, Reply)] == replies[:7] + replies[8:]
+    assert isinstance(outcomes[7], Failure)
+    assert "maximum context length is 32768 tokens" in outcomes[7].reason
+
+
+def test_the_engine_in_process_says_what_the_server_says(replies: Outcomes, tmp_path: Path) -> None:
+    cache = tmp_path / "replies.sqlite"
+    said = json.loads(vllm("python", "-m", "tests.vllm_calls", cache, TINY, folder=tmp_path))
+    assert said["outcomes"] == len(replies)
+    assert list(said["failed"]) == ["7"]
+    assert "maximum context length is 32768 tokens" in said["failed"]["7"]
+    with closing(Cache(cache)) as kept:
+        found = {key: answered.outcome for key, answered in kept.items()}
+    wanted = {
+        key_of("tiny", request): reply
+        for request, reply in zip(mixed(), replies, strict=True)
+        if isinstance(reply, Reply)
+    }
+    assert found == wanted
+    assert said["spent"]["summary"]["completion_tokens"] == 8 * 48

@@ -1,0 +1,157 @@
+"""Real vLLM servers on a CPU, as tests need them: ready when they are given out, gone for certain afterwards."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ENVIRONMENT = Path(__file__).parents[1] / ".venv-vllm"
+PYTHON = ENVIRONMENT / "bin/python"
+TINY = ENVIRONMENT / "tiny"
+CONFINED = {
+    "HF_HUB_CONFINED": "1",
+    "TRANSFORMERS_CONFINED": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_CACHE_ROOT": str(ENVIRONMENT / "cache"),
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else every server runs on the first core
+    "OMP_NUM_THREADS": "1",
+}
+"""What keeps vLLM to this machine, and to one thread of it."""
+SMALL = ["--enforce-eager", "--kv-cache-memory-bytes", "64M"]
+STRUCTURED = '{"backend":"guidance","disable_any_whitespace":true}'
+CHAT = [
+    *("--dtype", "bfloat16", *SMALL, "--max-num-seqs", "32", "--enable-prompt-tokens-details"),
+    *("--structured-outputs-config", STRUCTURED),
+]
+EMBEDDING = ["--runner", "pooling", "--dtype", "float32", *SMALL, "--max-num-seqs", "64"]
+READY = 300.0
+"""Seconds: a start takes about 25 on a quiet machine."""
+GOES = 30.0
+"""Seconds that a server has to end by itself."""
+
+
+def needs_vllm() -> None:
+    """Skip the test where vLLM is not set up; fail where it must be."""
+    if not (ENVIRONMENT / ".ready").exists():
+        missing = f"{ENVIRONMENT} is not set up: run `make test`"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+
+
+@dataclass
+class Server:
+    """A `vllm serve` on a port of its own, which it keeps when it is started again."""
+
+    name: str
+    model: Path
+    options: list[str]
+    port: int = field(default_factory=lambda: free_port())
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="vllm-")))
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The base URL for clients."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def launch(self) -> None:
+        """Start the server and do not wait."""
+        what = ["serve", str(self.model), "--served-model-name", self.name, *self.options]
+        command = [str(ENVIRONMENT / "bin/vllm"), *what, "--host", "127.0.0.1", "--port", str(self.port)]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                env={**os.environ, **CONFINED, "TMPDIR": str(self.folder)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def ready(self) -> None:
+        """Wait until the server answers."""
+        until = time.monotonic() + READY
+        while not self.answers():
+            ended = self.process is None or self.process.poll() is not None
+            if ended or time.monotonic() > until:
+                said = (self.folder / "log").read_text(errors="replace")[-4000:]
+                pytest.fail(f"vLLM {'ended' if ended else f'was not ready in {READY:.0f} s'}:\n{said}")
+            time.sleep(0.2)
+
+    def answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as reply:
+                return bool(reply.status == 200)
+        except OSError:
+            return False
+
+    def metric(self, name: str) -> float:
+        """A counter of the server, summed over its labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as reply:
+            lines = reply.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
+
+    def stop(self, patience: float = GOES) -> None:
+        """End the server: ask it to, wait, then make an end of all its processes, and of what they leave in memory."""
+        if self.process is None:
+            return
+        left = shared_memory(self.process.pid)
+        if patience and self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(patience)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for path in left:
+            path.unlink(missing_ok=True)
+        self.process = None
+
+    def kill(self) -> None:
+        """End the server without a word."""
+        self.stop(patience=0)
+
+
+def shared_memory(group: int) -> set[Path]:
+    """The files in shared memory that processes of a group have open, under whichever name they are there now."""
+    nodes = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(maps.parent.name)) == group:
+                mapped = [line.split() for line in maps.read_text().splitlines() if "/dev/shm/" in line]
+                nodes |= {int(node) for _, _, _, _, node, *_ in mapped}
+    return {path for path in Path("/dev/shm").iterdir() if path.stat().st_ino in nodes}
+
+
+def free_port() -> int:
+    """A port that no one listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def started(name: str, model: Path, options: list[str]) -> Iterator[Server]:
+    """A server from its first answer on, gone at the end."""
+    needs_vllm()
+    server = Server(name, model, options)
+    try:
+        server.launch()
+        server.ready()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(server.folder, ignore_errors=True)
