@@ -41,23 +41,29 @@ def independent(random: np.random.Generator, documents: int) -> Grades:
 
 def aspects(random: np.random.Generator, documents: int) -> Grades:
     """Documents that differ in quality and queries that differ in difficulty."""
+    return aspects_and_scores(random, documents)[0]
+
+
+def aspects_and_scores(random: np.random.Generator, documents: int) -> tuple[Grades, Grades]:
+    """Such grades, and what a noisy retrieval would know of them."""
     logits = random.normal(-1.8, 1.2, documents) + random.normal(0, 1.2, (QUERIES, 1))
     logits = logits + random.normal(0, 0.7, (QUERIES, documents))
-    return random.binomial(3, 1 / (1 + np.exp(-logits))).astype(np.float64)
+    grades = random.binomial(3, 1 / (1 + np.exp(-logits))).astype(np.float64)
+    return grades, logits + random.normal(0, 1, (QUERIES, documents))
 
 
-def ours(grades: Grades, k: int, wave: int, grid: bool = False) -> int:
+def ours(grades: Grades, k: int, wave: int, grid: bool = False, scores: Grades | None = None) -> int:
     """The calls of `find_top`: pairs, or with `grid` documents."""
-    search = find_top(len(grades), grades.shape[1], k, wave, grid)
+    search = find_top(len(grades), grades.shape[1], k, wave, grid, scores)
     try:
         pairs: Pairs = next(search)
         while True:
             pairs = search.send(grades[pairs])
     except StopIteration as stop:
         top: Top = stop.value
-    scores = parasol(grades)
-    assert top.documents.tolist() == np.argsort(-scores, kind="stable")[:k].tolist()
-    assert top.scores.tolist() == scores[top.documents].tolist()
+    sums = parasol(grades)
+    assert top.documents.tolist() == np.argsort(-sums, kind="stable")[:k].tolist()
+    assert top.scores.tolist() == sums[top.documents].tolist()
     return int(np.count_nonzero(top.asked.any(axis=0))) if grid else top.judged
 
 
@@ -109,6 +115,16 @@ def rows() -> list[Row]:
             ]
             peer = hindsight if simulate is aspects else least
             found.append(row(f"waves of 1, {peer.__name__}", shares[1], saved(peer, 1), None, "not knowing the grades"))
+    for documents, k in SIZES:
+        drawn = [aspects_and_scores(np.random.default_rng(seed), documents) for seed in range(NARRATIVES)]
+        with_scores, without = (
+            100
+            * (1 - mean(ours(grades, k, 16, scores=scores if used else None) / grades.size for grades, scores in drawn))
+            for used in (True, False)
+        )
+        name = f"Parasol, aspects, top {k} of {documents} x {QUERIES}: waves of 16, retrieval's scores not used"
+        ratio, bound = with_scores / without, "what retrieval knows of a pair"
+        found.append(Row(name, with_scores, without, "% saved", ratio, None, bound))
     table = quality(np.random.default_rng(0), 100)
     calls = {wave: partial(ours, table, 20, wave) for wave in WAVES}
     by_grid = ours(table, 20, 16, grid=True)
