@@ -22,6 +22,7 @@ BEST = 3.0
 """The highest grade."""
 _STEP = 2.0**-39
 _FIRST_GUESS = 0.4
+_TRUST = 0.5
 
 
 def log_terms(grades: Floats) -> Floats:
@@ -65,34 +66,50 @@ class Top:
 
 
 def find_top(
-    queries: int, documents: int, k: int, wave: int | None = None, grid: bool = False
+    queries: int,
+    documents: int,
+    k: int,
+    wave: int | None = None,
+    grid: bool = False,
+    scores: Floats | None = None,
 ) -> Generator[Pairs, Floats, Top]:
     """Yield waves of pairs, be sent their grades (float64[pairs], NaN where grading failed), return the top k.
 
     Documents and scores are those that grading all pairs would give, whatever the grades. A wave has at most `wave`
     pairs, or with `grid` the open pairs of at most `wave` documents; None: all pairs at once. The pairs of a wave
-    are ordered by document, then query. `ValueError` for a grade outside 0 to 3, and for k or `wave` below 1.
+    are ordered by document, then query. `scores` are those that retrieval gave the pairs (float64[queries, documents],
+    NaN where it did not find them): they change what is asked first, never the result. `ValueError` for a grade outside
+    0 to 3, and for k or `wave` below 1.
     """
     if k < 1 or (wave is not None and wave < 1):
         raise ValueError(f"k and wave: found {k} and {wave}, expected at least 1")
     grades = np.full((queries, documents), np.nan)
     asked = np.zeros((queries, documents), dtype=np.bool_)
-    while len((pairs := next_wave(grades, asked, k, wave, grid))[0]):
+    leaning = 1.0 if scores is None or not scores.size else _leaning(scores)
+    while len((pairs := next_wave(grades, asked, k, wave, grid, leaning))[0]):
         found = yield pairs
         if np.any((found < 0) | (found > BEST)):
             raise ValueError(f"grades: found {found[(found < 0) | (found > BEST)][0]:g}, expected 0 to {BEST:g}")
         grades[pairs], asked[pairs] = found, True
-    scores = parasol(grades)
-    first = np.argsort(-scores, kind="stable")[:k]
-    return Top(first, scores[first], grades, asked)
+    sums = parasol(grades)
+    first = np.argsort(-sums, kind="stable")[:k]
+    return Top(first, sums[first], grades, asked)
 
 
-def next_wave(grades: Floats, asked: NDArray[np.bool_], k: int, wave: int | None = None, grid: bool = False) -> Pairs:
+def next_wave(
+    grades: Floats,
+    asked: NDArray[np.bool_],
+    k: int,
+    wave: int | None = None,
+    grid: bool = False,
+    leaning: Floats | float = 1.0,
+) -> Pairs:
     """The pairs to grade next, none when the top k is certain; arguments as in `find_top` and `Top`.
 
     A document is asked about first with the queries that promise it least, which lowers its bound most. A pair is
     needed if its document's upper bound is expected to be no lower than the k-th best score, as expected, when
-    the pair's turn comes; needed pairs are taken by that bound, the highest first.
+    the pair's turn comes; needed pairs are taken by that bound, the highest first. What pairs are expected to add is
+    multiplied by `leaning`.
     """
     gains = log_terms(grades)
     lower = gains.sum(axis=0)
@@ -101,7 +118,7 @@ def next_wave(grades: Floats, asked: NDArray[np.bool_], k: int, wave: int | None
     if wave is None or not open.any():
         return _by_document(*np.nonzero(open))
 
-    expected = _expected(gains, asked & ~np.isnan(grades))
+    expected = np.minimum(_expected(gains, asked & ~np.isnan(grades)) * leaning, _MOST)
     kth_score = -np.sort(-(lower + np.where(asked, 0.0, expected).sum(axis=0)))[:k][-1]
     turns = np.argsort(np.where(open, expected, np.inf), axis=0, kind="stable")
     open_at = np.take_along_axis(open, turns, axis=0)
@@ -133,7 +150,15 @@ def _expected(gains: Floats, known: NDArray[np.bool_]) -> Floats:
     for _ in range(2):
         of_document = (1 + gains.sum(axis=0) / _FIRST_GUESS) / (1 + of_query @ weights)
         of_query = (1 + gains.sum(axis=1) / _FIRST_GUESS) / (1 + weights @ of_document)
-    return np.minimum(_FIRST_GUESS * np.outer(of_query, of_document), _MOST)
+    return _FIRST_GUESS * np.outer(of_query, of_document)
+
+
+def _leaning(scores: Floats) -> Floats:
+    """Factors above 1 where a document stands higher among those of the query than it does for its other queries."""
+    one, other = (np.nan_to_num(scores, nan=-np.inf)[at] for at in (np.s_[:, :, None], np.s_[:, None, :]))
+    standing = ((other < one).mean(axis=2) + (other <= one).mean(axis=2)) / 2
+    leaning: Floats = np.exp(_TRUST * (standing - standing.mean(axis=0)))
+    return leaning
 
 
 def _by_document(queries: NDArray[np.intp], documents: NDArray[np.intp]) -> Pairs:

@@ -48,7 +48,9 @@ class Model(Protocol):
 
 
 class Waits(UserError):
-    """Replies are to be made elsewhere; the message names the file of requests that waits for them. Exit code 3."""
+    """Replies are to be made elsewhere; the message names the file of requests that waits for them."""
+
+    waits = True
 
 
 class Unusable(ValueError):

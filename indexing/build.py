@@ -1,5 +1,7 @@
 """From a corpus to an index folder: `store/`, `lucene/`, `dense.faiss` and `index.json`, whole or not at all.
 
+Documents can also be left to be embedded when a run finds them (`indexing.document_vectors`): no `dense.faiss` then.
+
 A build that was stopped, at whatever moment, goes on where it was when it is asked for again.
 """
 
@@ -31,7 +33,8 @@ class Index:
     """An index folder: its parts and its key, which changes with the corpus, the settings and the layout.
 
     `left_out` counts the records of the corpus that are no documents, by kind. `cut` of the documents were longer
-    than the embedding model's window; their vectors stand for their beginning.
+    than the embedding model's window; their vectors stand for their beginning. `faiss` is the kind of the FAISS
+    index; None where there is none.
     """
 
     folder: Path
@@ -40,6 +43,12 @@ class Index:
     documents: int
     left_out: dict[str, int]
     cut: int
+    faiss: str | None
+
+    @property
+    def pooled(self) -> bool:
+        """Whether a run embeds the candidates that it finds by BM25, and searches among them alone."""
+        return self.embedding is not None and self.faiss is None
 
     @property
     def store(self) -> Path:
@@ -53,7 +62,7 @@ class Index:
 
     @property
     def dense(self) -> Path:
-        """The FAISS index; there only where `embedding` names a model."""
+        """The FAISS index; there only where `faiss` says of which kind."""
         return self.folder / "dense.faiss"
 
 
@@ -64,7 +73,9 @@ def open_index(folder: Path) -> Index:
         if found["format"] != FORMAT:
             raise UserError(f"{folder}: index format {found['format']}, expected {FORMAT}: build it again")
         embedding = Embedding(**found["embedding"]) if found["embedding"] else None
-        return Index(folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"])
+        return Index(
+            folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"]
+        )
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
 
@@ -76,7 +87,7 @@ def build_index(
     format: str | None = None,
     segments: Path | None = None,
     embedding: Embedding | None = MINILM,
-    faiss: str = "Flat",
+    faiss: str | None = "Flat",
     threads: int = 1,
     progress: Progress = silent,
     report: Report = stop,
@@ -84,7 +95,7 @@ def build_index(
     """Index a corpus; returns the index and whether it had to be built.
 
     Bad records go to `report`, once: a build that goes on with what was read before tells only their number.
-    `faiss` is FAISS's factory string.
+    `faiss` is FAISS's factory string; None leaves the documents to be embedded by the runs that find them.
 
     A folder that already holds this very index is left as it is; one that holds anything else is refused.
     """
@@ -103,7 +114,9 @@ def build_index(
             read = stage(folder, "store", lambda path: _build_store(corpus, format, segments, path, progress, report))
             store = DocumentStore(folder / "store")
             stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
-            cut = _build_dense(store, embedding, faiss, folder, threads, progress) if embedding else 0
+            if embedding:
+                embedder(embedding)  # an impossible model is known now, also where it is only used later
+            cut = _build_dense(store, embedding, faiss, folder, threads, progress) if embedding and faiss else 0
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
             meta |= {**read, "cut": cut, "corpus": unicode_name(corpus.name)}
             with written(folder / "index.json") as file:

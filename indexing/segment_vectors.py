@@ -36,7 +36,7 @@ def segment_vectors(
         return embed_passages(embedding, [document.segment_text(segment) for segment in document.segments])
 
     found: dict[int, Vectors] = {}
-    with closing(_cache(index.folder / "segments.sqlite")) as cache:
+    with closing(vector_cache(index.folder / "segments.sqlite", "row INTEGER")) as cache:
         missing = []
         for row in wanted:
             known = cache.execute("SELECT vectors FROM vectors WHERE row = ?", (row,)).fetchone()
@@ -56,8 +56,9 @@ def segment_vectors(
     return found
 
 
-def _cache(path: Path) -> sqlite3.Connection:
-    table = "CREATE TABLE IF NOT EXISTS vectors (row INTEGER PRIMARY KEY, vectors BLOB NOT NULL)"
+def vector_cache(path: Path, key: str) -> sqlite3.Connection:
+    """The table `vectors`, by a key of this name and type; in memory where the file cannot be written."""
+    table = f"CREATE TABLE IF NOT EXISTS vectors ({key} PRIMARY KEY, vectors BLOB NOT NULL)"
     try:
         cache = sqlite3.connect(path, timeout=60)
         cache.execute(table)

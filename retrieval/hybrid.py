@@ -7,6 +7,7 @@ from functools import cache, partial
 
 from indexing.build import Index
 from indexing.dense import faiss_module, load_dense
+from indexing.document_vectors import Texts, contents, document_vectors
 from indexing.embed import embed_queries
 from indexing.errors import UserError
 from indexing.java import detach_thread
@@ -15,6 +16,7 @@ from indexing.types import Progress, silent
 from retrieval.dense import search_dense
 from retrieval.feedback import DOCUMENTS, METHODS, serves
 from retrieval.lucene import LuceneSearcher
+from retrieval.pool import pool_of, search_pool
 from retrieval.types import Query, Rankings
 
 
@@ -84,6 +86,32 @@ def search_embeddings(
         return search_dense(dense, [query.id for query in queries], vectors, depth)
 
 
+def search_candidates(
+    index: Index,
+    queries: Sequence[Query],
+    bm25: Rankings,
+    depth: int,
+    threads: int = 1,
+    progress: Progress = silent,
+    faiss: str = "",
+    texts_of: Texts = contents,
+) -> Rankings:
+    """The dense ranking of every query's `dense_text` among the documents that `bm25` has for any query.
+
+    `texts_of` says which text stands for a document, in place of title and text. `UserError` where the index has no
+    embeddings, and for search parameters in `faiss`, as this search is exact.
+    """
+    if faiss:
+        raise UserError(f"retrieval.faiss: found {faiss!r}, expected none: a candidate pool is searched exactly")
+    pool = pool_of(bm25)
+    vectors = document_vectors(index, pool.tolist(), texts_of, threads, progress)
+    assert index.embedding is not None  # `document_vectors` has looked
+    with progress("Dense search", len(queries)) as tick:
+        asked = embed_queries(index.embedding, [query.dense_text for query in queries], threads, tick)
+        faiss_module().omp_set_num_threads(threads)
+        return search_pool(pool, vectors, [query.id for query in queries], asked, depth)
+
+
 def search_all(
     index: Index,
     queries: Sequence[Query],
@@ -93,8 +121,17 @@ def search_all(
     progress: Progress = silent,
     feedback: str | None = None,
     faiss: str = "",
+    texts_of: Texts = contents,
 ) -> dict[str, Rankings]:
-    """One batch of rankings for each named system (`bm25`, `dense`), searched in parallel."""
+    """One batch of rankings for each named system (`bm25`, `dense`), searched in parallel.
+
+    An index without vectors of all documents is searched by BM25 first, for the pool of the dense search, which
+    `texts_of` is for.
+    """
+    if index.pooled and "dense" in systems:
+        bm25 = search_bm25(index, queries, depth, threads, progress, feedback)
+        dense = search_candidates(index, queries, bm25, depth, threads, progress, faiss, texts_of)
+        return {name: {"bm25": bm25, "dense": dense}[name] for name in systems}
     searches: dict[str, Callable[..., Rankings]] = {
         "bm25": partial(search_bm25, feedback=feedback),
         "dense": partial(search_embeddings, faiss=faiss),

@@ -7,6 +7,7 @@ submission, 2 wrong usage, 3 replies are awaited, and 130 as everywhere where it
 import itertools
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,13 +35,24 @@ TOLD = 5
 """Records left out that are reported one by one."""
 
 
+class Dense(StrEnum):
+    """Which documents are embedded."""
+
+    all = "all"
+    pool = "pool"
+    none = "none"
+
+
 @app.command()
 def index(
     corpus: Annotated[Path, typer.Argument(help="A file or folder (.gz, .zst too), ir_datasets:ID or pyserini:NAME.")],
     out: Annotated[Path, typer.Option(help="The index folder to make.")],
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     segments: Annotated[Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents.")] = None,
-    dense: Annotated[bool, typer.Option(help="Embed the documents for dense search.")] = True,
+    dense: Annotated[Dense, typer.Option(help="Documents to embed: all, when indexing; those found, when run.")] = (
+        Dense.all
+    ),
+    no_dense: Annotated[bool, typer.Option("--no-dense", help="The same as --dense none.")] = False,
     embedding: Annotated[str, typer.Option(help="The embedding model.")] = "all-MiniLM-L6-v2",
     embedding_url: Annotated[
         str | None, typer.Option(help="Its OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
@@ -65,7 +77,8 @@ def index(
     from indexing.embed import Embedding
     from runs.screen import progress_bars
 
-    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix) if dense else None
+    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix)
+    dense = Dense.none if no_dense else dense
     told = itertools.count(1)
 
     def tell(error: BadRecord) -> None:
@@ -80,8 +93,8 @@ def index(
             out,
             format=format,
             segments=segments,
-            embedding=model,
-            faiss=faiss,
+            embedding=None if dense is Dense.none else model,
+            faiss=None if dense is Dense.pool else faiss,
             threads=threads,
             progress=progress,
             report=tell,

@@ -27,9 +27,11 @@ def tables(grade: st.SearchStrategy[float]) -> st.SearchStrategy[Grades]:
     return st.tuples(st.integers(0, 5), st.integers(0, 9)).flatmap(table)
 
 
-def found(grades: Grades, k: int, wave: int | None, grid: bool = False) -> tuple[Top, list[Pairs]]:
+def found(
+    grades: Grades, k: int, wave: int | None, grid: bool = False, scores: Grades | None = None
+) -> tuple[Top, list[Pairs]]:
     """The top k, asking a table for grades, and the waves."""
-    search, waves = find_top(len(grades), grades.shape[1], k, wave, grid), list[Pairs]()
+    search, waves = find_top(len(grades), grades.shape[1], k, wave, grid, scores), list[Pairs]()
     try:
         pairs = next(search)
         while True:
@@ -45,9 +47,13 @@ def found(grades: Grades, k: int, wave: int | None, grid: bool = False) -> tuple
     st.integers(1, 11),
     st.one_of(st.none(), st.integers(1, 12)),
     st.booleans(),
+    st.sampled_from([None, 0, 1]),
 )
-def test_the_top_is_that_of_judging_everything(grades: Grades, k: int, wave: int | None, grid: bool) -> None:
-    top, waves = found(grades, k, wave, grid)
+def test_the_top_is_that_of_judging_everything(
+    grades: Grades, k: int, wave: int | None, grid: bool, seed: int | None
+) -> None:
+    drawn = None if seed is None else np.random.default_rng(seed).choice([NAN, 0.01, 0.02, 0.03], grades.shape)
+    top, waves = found(grades, k, wave, grid, drawn)
     scores = parasol(grades)
     best = sorted(range(len(scores)), key=lambda d: (-scores[d], d))[:k]
     assert top.documents.tolist() == best
@@ -120,6 +126,12 @@ def test_queries_that_promise_least_are_asked_first() -> None:
     grades[:, :3], asked[:, :3] = [[3.0], [0.0]], True
     queries, documents = next_wave(grades, asked, 1, 3)
     assert (queries.tolist(), documents.tolist()) == ([1, 1, 1], [3, 4, 5])
+
+
+def test_a_document_is_asked_first_about_queries_for_which_retrieval_ranked_it_lower() -> None:
+    scores = np.array([[NAN, 0.9], [0.5, 0.1]])
+    _, waves = found(np.ones((2, 2)), 1, 2, scores=scores)
+    assert (waves[0][0].tolist(), waves[0][1].tolist()) == ([0, 1], [0, 1])
 
 
 @pytest.mark.parametrize(
