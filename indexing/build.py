@@ -116,7 +116,9 @@ def build_index(
             stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
             if embedding:
                 embedder(embedding)  # an impossible model is known now, also where it is only used later
-            cut = _build_dense(store, embedding, faiss, folder, threads, progress) if embedding and faiss else 0
+            cut = 0
+            if embedding is not None and faiss is not None:
+                cut = _build_dense(store, embedding, faiss, folder, threads, progress)
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
             meta |= {**read, "cut": cut, "corpus": unicode_name(corpus.name)}
             with written(folder / "index.json") as file:

@@ -15,8 +15,9 @@ import orjson
 
 from fusion.rrf import fuse_systems
 from generation.model import Model, together
+from indexing.document_vectors import contents
 from indexing.errors import UserError
-from indexing.types import Progress, silent
+from indexing.types import Document, Progress, silent
 from retrieval.types import Query, Rankings, Topic
 from runs.answering import answer_topic
 from runs.config import RunConfig
@@ -24,7 +25,7 @@ from runs.config_file import read_config
 from runs.grading import grade_topic
 from runs.job import Job, open_job
 from runs.models import Ask, asking
-from runs.pipeline import narrative_rankings, part, rankings_of, understood
+from runs.pipeline import narrative_rankings, part, rankings_of, summaries_of, understood
 from runs.rag import rag_record, read_rag, submitted
 from runs.tracks import Track
 
@@ -72,7 +73,7 @@ def answer_topics(job: Job, ask: Ask, write: Callable[[bytes], None]) -> None:
     """Answer the job's topics and `write` each one's line of the track's answer file when it is done, in any order."""
 
     async def work(model: Model | None) -> None:
-        searches = Searches(job)
+        searches = Searches(job, model)
         with job.progress("Answering", len(job.topics)) as tick:
 
             async def one(topic: Topic) -> None:
@@ -103,16 +104,17 @@ async def answer_one(job: Job, model: Model | None, searches: "Searches", topic:
 class Searches:
     """Searches of topics that come one by one: all that wait are searched as one batch."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, model: Model | None) -> None:
         self.java = asyncio.Lock()
         """Held by who calls Java, which one thread at a time may do."""
-        self._job = job
+        self._job, self._model = job, model
+        self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[Sequence[Query], asyncio.Future[Rankings]]] = []
         self._running: asyncio.Task[None] | None = None
 
     async def hybrid(self, queries: Sequence[Query]) -> Rankings:
         """The hybrid ranking of each query."""
-        found = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[Rankings] = self._loop.create_future()
         self._waiting.append((queries, found))
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._search())
@@ -136,9 +138,13 @@ class Searches:
 
     def _rankings(self, queries: Sequence[Query]) -> Rankings:
         config = self._job.config
-        systems = list(rankings_of(self._job, queries).values())
-        hybrid: Rankings = fuse_systems(systems, config.fusion.k, config.retrieval.depth)
-        return hybrid
+        found = rankings_of(self._job, queries, self._texts_of if config.retrieval.summarise else contents)
+        return fuse_systems(list(found.values()), config.fusion.k, config.retrieval.depth)
+
+    def _texts_of(self, documents: Sequence[Document]) -> list[str]:
+        work = summaries_of(self._job, self._model, documents)
+        summaries, _ = asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return [summaries.get(document.id, document.contents) for document in documents]
 
 
 def answered_already(path: Path, track: Track) -> set[str]:

@@ -45,6 +45,9 @@ class Retrieval(Model):
     """Documents a query and system (`N_query`)."""
     feedback: Literal["none", "rm3", "rocchio"] = "none"
     """Pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
+    summarise: bool = False
+    """Whether the model summarises documents of more than 8,000 tokens before they are embedded (paper), where the
+    index leaves embedding to the run."""
     faiss: str = ""
     """Search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
 
@@ -221,6 +224,7 @@ class RunConfig(Model):
         """The first setting that needs a language model, with its value; empty if none does."""
         needed = {
             "queries.method": (self.queries.method, ("model",)),
+            "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
             "answer.method": (self.answer.method, ("retrieval", "answers")),
         }

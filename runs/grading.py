@@ -90,6 +90,12 @@ async def _answered(
         return top
 
 
+def scores_of(hybrid: Rankings, places: Sequence[int], rows: Sequence[int]) -> Floats:
+    """The hybrid score of each row for each query, float64[queries, rows]; NaN where a query did not find it."""
+    known = [dict(zip(hybrid.of(n).tolist(), hybrid.scores_of(n).tolist(), strict=True)) for n in places]
+    return np.array([[scores.get(row, np.nan) for row in rows] for scores in known])
+
+
 def candidates(job: Job, topic: Topic, queries: Sequence[Query], hybrid: Rankings) -> list[int]:
     """The union of the first documents of each query (R_i; paper, section 3.1), in the order of their fusion."""
     places = asked_of(topic.id, queries)

@@ -11,8 +11,11 @@ from fusion.methods import METHODS
 from generation.model import Model
 from generation.queries import compose, is_whole, whole
 from generation.rules.understand import understand as understand_by_rules
+from generation.summarise import summarise
 from generation.types import Fallback, Understanding
 from generation.understand import understand
+from indexing.document_vectors import Texts, contents
+from indexing.types import Document
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, offsets_of
 from runs.job import Job
@@ -53,13 +56,30 @@ async def understood(job: Job, model: Model | None) -> list[Understood]:
     ]
 
 
-def rankings_of(job: Job, queries: Sequence[Query]) -> dict[str, Rankings]:
-    """The rankings of the queries by each system."""
+def rankings_of(job: Job, queries: Sequence[Query], texts_of: Texts = contents) -> dict[str, Rankings]:
+    """The rankings of the queries by each system; `texts_of` says what is embedded of candidates."""
     settings = job.config.retrieval
     feedback = None if settings.feedback == "none" else settings.feedback
     return search_all(
-        job.index, queries, settings.systems, settings.depth, job.threads, job.progress, feedback, settings.faiss
+        job.index,
+        queries,
+        settings.systems,
+        settings.depth,
+        job.threads,
+        job.progress,
+        feedback,
+        settings.faiss,
+        texts_of,
     )
+
+
+async def summaries_of(
+    job: Job, model: Model | None, documents: Sequence[Document]
+) -> tuple[dict[str, str], list[Fallback]]:
+    """The summaries of the documents that are too long to be embedded (paper, section 2.2)."""
+    assert model is not None  # the configuration has been checked
+    assert job.config.model is not None
+    return await summarise(model, documents, job.config.model.window)
 
 
 def narrative_rankings(job: Job, queries: Sequence[Query], hybrid: Rankings, depth: int | None = None) -> Rankings:

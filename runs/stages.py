@@ -5,7 +5,7 @@ and one that was not see the same values.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -21,11 +21,12 @@ from fusion.segments import closest
 from generation.model import Model, together
 from generation.types import Answer, Sentence
 from indexing.dense import faiss_module
+from indexing.document_vectors import contents
 from indexing.embed import embed_queries
 from indexing.errors import UserError
 from indexing.files import json_lines, locked, sha256, written
 from indexing.segment_vectors import segment_vectors
-from indexing.types import Progress, silent
+from indexing.types import Document, Progress, silent
 from retrieval.types import Query, Rankings, Topic
 from runs.answering import Answered, answer_topic
 from runs.config import RunConfig
@@ -35,12 +36,13 @@ from runs.grading import Graded, grade_topic
 from runs.job import Job, open_job
 from runs.models import Ask, asking
 from runs.names import names_of
-from runs.pipeline import narrative_rankings, rankings_of, understood
+from runs.pipeline import narrative_rankings, rankings_of, summaries_of, understood
 from runs.rag import submitted, write_rag
 from runs.render import strictly_decreasing
 from runs.trec import Run, read_run, run_of, write_run
 
 QUERIES = "queries.jsonl"
+SUMMARIES = "summaries.jsonl"
 HYBRID = "hybrid.trec"
 NARRATIVE = "narrative.trec"
 GRADES = "grades.jsonl"
@@ -78,7 +80,13 @@ def stages(job: Job, ask: Ask) -> list[Stage]:
         Stage(
             "queries", (QUERIES,), (), [topics, index, _plain(config.queries), model], lambda: write_queries(job, ask)
         ),
-        Stage("search", systems, (QUERIES,), [named, _plain(config.retrieval)], lambda: search(job)),
+        Stage(
+            "search",
+            (*systems, *((SUMMARIES,) if config.retrieval.summarise else ())),
+            (QUERIES,),
+            [named, _plain(config.retrieval), model],
+            lambda: search(job, ask),
+        ),
         Stage("hybrid", (HYBRID,), systems, [named, config.fusion.k], lambda: fuse_each_query(job)),
         Stage(
             "narrative",
@@ -157,7 +165,7 @@ def fallbacks(job: Job) -> dict[str, Any]:
     """Every step that went on without what it had asked the model for, as the artifacts tell."""
     if job.config.model is None:
         return {}
-    artifacts = [job.directory / name for name in (QUERIES, GRADES, ANSWERS)]
+    artifacts = [job.directory / name for name in (QUERIES, SUMMARIES, GRADES, ANSWERS)]
     told = [record["fallbacks"] for path in artifacts if path.exists() for _, record in json_lines(path)]
     return {"fallbacks": [fallback for found in told for fallback in found]}
 
@@ -192,10 +200,23 @@ def read_queries(job: Job) -> list[Query]:
     return [Query(**query) for _, record in json_lines(job.directory / QUERIES) for query in record["queries"]]
 
 
-def search(job: Job) -> None:
+def search(job: Job, ask: Ask) -> None:
     """Stage `search`: every query to every system, in one batch and in parallel."""
-    for system, rankings in rankings_of(job, read_queries(job)).items():
+    told: list[dict[str, Any]] = []
+
+    def texts_of(documents: Sequence[Document]) -> list[str]:
+        summaries, missed = ask(lambda model: summaries_of(job, model, documents))
+        told.extend(
+            {"doc_id": doc_id, "summary": text, "fallbacks": [asdict(one) for one in missed if one.topic_id == doc_id]}
+            for doc_id, text in summaries.items()
+        )
+        return [summaries.get(document.id, document.contents) for document in documents]
+
+    found = rankings_of(job, read_queries(job), texts_of if job.config.retrieval.summarise else contents)
+    for system, rankings in found.items():
         _write_rankings(job, f"{system}.trec", rankings)
+    if job.config.retrieval.summarise:
+        _write_json_lines(job.directory / SUMMARIES, told)
 
 
 def fuse_each_query(job: Job) -> None:

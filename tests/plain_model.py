@@ -22,7 +22,8 @@ def _decompose(user: str) -> Any:
 
 
 def _topic(user: str) -> Any:
-    return {"topic": max((word for word in _WORD.findall(user.lower()) if word != "together"), key=len)}
+    words = _WORD.findall(user.partition("\n")[2].lower())
+    return {"topic": max((word for word in words if word != "together"), key=len)}
 
 
 def _expand(user: str) -> Any:

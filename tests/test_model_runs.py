@@ -110,7 +110,8 @@ def test_bounds_and_grids_select_what_all_grades_would(
         (tmp_path / folder).mkdir()
         settings = (f"grading.select={select}", "grading.documents=2", "answer.documents=2", *changes)
         directory = make("uema21lab_B4", index, tmp_path / folder, server, *settings)
-        return orjson.loads((directory / "grades.jsonl").read_bytes().splitlines()[0])
+        first: dict[str, Any] = orjson.loads((directory / "grades.jsonl").read_bytes().splitlines()[0])
+        return first
 
     every = graded("all", "grading.bounds=false")
     some = graded("some", f"grading.method={method}")
