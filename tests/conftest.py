@@ -2,15 +2,18 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
 
 from indexing.build import Index, build_index
+from tests.processes import LIMIT, start, wait
 from tests.vllm_server import CHAT, EMBEDDING, TINY, Server, started
 
 settings.register_profile("keystone", deadline=None)
@@ -66,16 +69,30 @@ NARRATIVES = {
 
 
 def keystone(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "runs.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1", **environment},
-    )
+    """Run the command line in a process of its own, which begins at the start where an environment is given.
+
+    One that hangs is ended, with the stacks of its threads on standard error.
+    """
+    if environment:
+        return subprocess.run(
+            [sys.executable, "-m", "runs.cli", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            cwd=cwd,
+            env={**os.environ, "NO_COLOR": "1", **environment},
+            timeout=LIMIT,
+        )
+    with TemporaryDirectory() as folder:
+        streams = Path(folder, "out"), Path(folder, "err")
+        pid = start(*arguments, cwd=cwd, out=str(streams[0]), err=str(streams[1]))
+        code = wait(LIMIT)
+        if code is None:
+            os.kill(pid, signal.SIGABRT)
+            code = wait(LIMIT) or -signal.SIGABRT
+        out, err = (stream.read_text(errors="replace") for stream in streams)
+    return subprocess.CompletedProcess([*map(str, arguments)], code, out, err)
 
 
 def write_corpus(path: Path) -> Path:

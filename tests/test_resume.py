@@ -2,10 +2,7 @@
 
 import json
 import random
-import signal
-import subprocess
-import sys
-import time
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +11,14 @@ import numpy as np
 import pytest
 
 from indexing import vectors
-from indexing.build import Index, build_index
+from indexing.build import Index, build_index, open_index
 from indexing.embed import Embedding, embedder
 from indexing.errors import UserError
 from retrieval.hybrid import search_all
 from retrieval.types import Query
 from tests.conftest import CORPUS, write_corpus
 from tests.endpoint import Server, serving, status
+from tests.processes import killed
 
 DENSE = ("store", "dense.faiss", "index.json")
 """What has the same bytes; Lucene's files hold random names, its rankings are compared."""
@@ -155,14 +153,10 @@ def test_an_error_before_anything_is_done_leaves_nothing(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
 
 
-KILLS = 12
-PROGRAM = "from indexing import vectors; vectors.SHARD = 50; from runs.cli import main; main()"
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("factory", ["Flat", "IVF8,PQ48x4"])
+@pytest.mark.parametrize(("factory", "times"), [("Flat", 16), ("IVF8,PQ48x4", 8)])
 def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_one(
-    tmp_path: Path, factory: str
+    tmp_path: Path, factory: str, times: int
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
     sentences = [s for _, text in CORPUS.values() for s in text.split(". ")]
@@ -172,29 +166,17 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
             out.write(
                 json.dumps({"id": f"d{n}", "text": ". ".join(choose.sample(sentences, choose.randint(1, 6)))}) + "\n"
             )
+    whole, _ = build_index(corpus, tmp_path / "whole", faiss=factory)
 
-    def command(name: str) -> list[str]:
-        arguments = ["index", str(corpus), "--out", str(tmp_path / name), "--faiss", factory, "--quiet"]
-        return [sys.executable, "-c", PROGRAM, *arguments]
+    def compare() -> None:
+        index = open_index(tmp_path / "index")
+        assert contents(index.folder) == contents(whole.folder)
+        assert rankings(index) == rankings(whole)
+        names = ["dense.faiss", "index.json", "lucene", "store"]
+        assert sorted(path.name for path in index.folder.iterdir()) == names
+        assert not list(tmp_path.glob(".*"))
+        shutil.rmtree(index.folder)
 
-    start = time.monotonic()
-    subprocess.run(command("whole"), check=True)
-    needed = time.monotonic() - start
-    kills = 0
-    while kills < KILLS:
-        process = subprocess.Popen(command("index"))
-        try:
-            assert process.wait(choose.uniform(0, 0.8 * needed)) == 0
-            index = build_index(corpus, tmp_path / "index", faiss=factory)[0]
-            assert contents(index.folder) == contents(tmp_path / "whole")
-            (tmp_path / "index").rename(tmp_path / f"done-{kills}")
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-    subprocess.run(command("index"), check=True)
-    index, whole = (build_index(corpus, tmp_path / name, faiss=factory)[0] for name in ("index", "whole"))
-    assert contents(index.folder) == contents(whole.folder)
-    assert rankings(index) == rankings(whole)
-    assert sorted(path.name for path in index.folder.iterdir()) == ["dense.faiss", "index.json", "lucene", "store"]
-    assert not list(tmp_path.glob(".*"))
+    arguments = ["index", corpus, "--out", tmp_path / "index", "--faiss", factory, "--quiet"]
+    small_shards = "from indexing import vectors; vectors.SHARD = 50"
+    assert killed(*arguments, times=times, done=compare, code=small_shards) >= times // 3

