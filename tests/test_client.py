@@ -114,6 +114,37 @@ def test_a_request_is_answered_after_a_fault_and_paid_for_once(fault: Fault, tmp
     assert usage_again == {"step": Usage(cache_hits=1)}
 
 
+def test_an_endpoint_that_asks_for_a_pause_is_given_it(tmp_path: Path) -> None:
+    arrived = []
+
+    async def busy(exchange: Exchange) -> bool:
+        arrived.append(time.monotonic())
+        return len(arrived) == 1 and await status(429, None, Retry_After="0.3")(exchange)
+
+    with serving(always=busy) as server:
+        complete(settings(tmp_path, server.url, concurrency=1), [asking(str(i)) for i in range(5)])
+    assert len(arrived) == 6
+    assert arrived[1] - arrived[0] >= 0.3
+
+
+def test_usage_that_is_left_out_or_null_counts_as_none(tmp_path: Path) -> None:
+    choices = [{"message": {"content": "a"}, "finish_reason": None}]
+    tokens = {"prompt_tokens": 5, "completion_tokens": None, "prompt_tokens_details": None}
+    faults = [says({"choices": choices}), says({"choices": choices, "usage": tokens})]
+    with serving(faults=faults) as server:
+        outcomes, usage, _ = complete(settings(tmp_path, server.url), [asking("a"), asking("b")])
+    assert outcomes == {0: Reply("a"), 1: Reply("a")}
+    assert replace(usage["step"], seconds=0) == Usage(2, 5)
+
+
+def test_the_less_loaded_endpoint_is_asked_first(tmp_path: Path) -> None:
+    with serving(latency=0.2) as slow, serving(latency=0.01) as fast:
+        chosen = settings(tmp_path, slow.url, fast.url, concurrency=8)
+        complete(chosen, [asking(str(i)) for i in range(300)])
+    assert len(fast.answered) > 2 * len(slow.answered) > 0
+    assert slow.most_at_once == fast.most_at_once == 8
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -500,7 +531,7 @@ def read_lines(process: subprocess.Popen[str], number: int) -> list[str]:
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_killed_loses_nothing_that_it_has_shown(ending: signal.Signals, tmp_path: Path) -> None:
     with serving(latency=0.02) as server:
-        process = start(server.url, tmp_path, 0, 400)
+        process = start(server.url, tmp_path, 0, 240)
         shown = read_lines(process, 60)
         began = time.monotonic()
         process.send_signal(ending)
@@ -509,13 +540,13 @@ def test_a_run_that_is_killed_loses_nothing_that_it_has_shown(ending: signal.Sig
         assert "Traceback" not in errors
         shown += rest.split()
         server.requests.clear()
-        process = start(server.url, tmp_path, 0, 400)
+        process = start(server.url, tmp_path, 0, 240)
         output, _ = process.communicate(timeout=60)
         assert process.returncode == 0
-        assert sorted(output.split(), key=int) == [str(i) for i in range(400)]
+        assert sorted(output.split(), key=int) == [str(i) for i in range(240)]
         asked_again = {body["messages"][0]["content"] for body in server.requests}
         assert not asked_again & set(shown)
-        assert len(asked_again) == len(server.requests) <= 400 - len(shown)
+        assert len(asked_again) == len(server.requests) <= 240 - len(shown)
 
 
 def test_two_processes_share_what_they_ask(tmp_path: Path) -> None:
