@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from generation import endpoints
-from generation.client import ModelSettings, open_model, secret
+from generation.access import secret
+from generation.client import ModelSettings, open_model
 from generation.model import every, read_json, together
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
@@ -454,29 +455,44 @@ def test_the_key_is_shown_nowhere(fault: Fault, tmp_path: Path, caplog: pytest.L
 
 
 def test_where_the_key_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = ModelSettings("m")
-    assert secret(chosen) == SECRET
+    assert secret("OPENAI_API_KEY") == SECRET
     monkeypatch.delenv("OPENAI_API_KEY")
-    assert secret(chosen) is None
+    assert secret("OPENAI_API_KEY") is None
     monkeypatch.setenv("OTHER", " other\n")
-    assert secret(replace(chosen, key_env="OTHER")) == "other"
+    assert secret("OTHER") == "other"
     file = tmp_path / "key"
     file.write_text("from-file\n")
     for mode in (0o600, 0o400):
         file.chmod(mode)
-        assert secret(replace(chosen, key_env="OTHER", key_file=file)) == "from-file"
+        assert secret("OTHER", file) == "from-file"
     for mode in (0o644, 0o640, 0o666, 0o700):
         file.chmod(mode)
         with pytest.raises(UserError, match=f"mode {mode:o}, expected 600"):
-            secret(replace(chosen, key_file=file))
+            secret("OTHER", file)
     file.chmod(0o600)
     for text in ("", "two words", "two\nlines", "schlüssel"):
         file.write_text(text)
         with pytest.raises(UserError, match="key") as error:
-            secret(replace(chosen, key_file=file))
+            secret("OTHER", file)
         assert not text or text not in str(error.value)
     with pytest.raises(UserError, match="cannot be read"):
-        secret(replace(chosen, key_file=tmp_path / "none"))
+        secret("OTHER", tmp_path / "none")
+
+
+def test_a_refused_text_that_names_fields_changes_nothing_for_others(tmp_path: Path) -> None:
+    async def refuse(exchange: Exchange) -> bool:
+        said = exchange.body["messages"][0]["content"]
+        return "response_format" in said and await status(400, {"detail": [{"input": said}]})(exchange)
+
+    hostile = "response_format max_completion_tokens temperature is not supported"
+    asked = [asking(text, schema=SCHEMA) for text in ("a", hostile, "b", "c")]
+    with serving(always=refuse) as server:
+        outcomes, _, notes = complete(settings(tmp_path, server.url, concurrency=1), asked)
+    assert isinstance(outcomes.pop(1), Failure)
+    assert outcomes == {0: Reply("a"), 2: Reply("b"), 3: Reply("c")}
+    assert notes == []
+    said = [body for body in server.requests if body["messages"][0]["content"] in "abc"]
+    assert all({"response_format", "max_tokens", "temperature"} <= body.keys() for body in said)
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/v1", "http://", "http://[", "http://user:xyzzy@x/v1"])
