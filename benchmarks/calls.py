@@ -180,9 +180,12 @@ def main(what: str, first: str, second: str) -> None:
     if what == "serve":
         asyncio.run(_serve(float(first), int(second)))
         return
+    client = {"ours": _ours, "openai": _openai, "pending": _pending}[what]
+    if what != "pending":
+        asyncio.run(client(first, 1))  # imports
     characters = sum(len(request.messages[1][1]) for request in _requests(1_000)) / 1_000
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
-    asyncio.run({"ours": _ours, "openai": _openai, "pending": _pending}[what](first, int(second)))
+    asyncio.run(client(first, int(second)))
     after = resource.getrusage(resource.RUSAGE_SELF)
     measured = {
         "wall": time.perf_counter() - start,

@@ -1,8 +1,6 @@
 """One model for all who ask: what is asked at one time shares the backend, identical requests, and a cache on disk."""
 
 import asyncio
-import os
-import stat
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, nullcontext
@@ -98,40 +96,18 @@ def _backend(settings: ModelSettings) -> Backend:
         return complete_offline(settings)
     if not settings.urls:
         raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
+    from generation.access import secret
     from generation.endpoints import Endpoints
 
     return Endpoints(
         settings.name,
         settings.urls,
-        secret(settings),
+        secret(settings.key_env, settings.key_file),
         concurrency=settings.concurrency,
         call_seconds=settings.call_seconds,
         patience=settings.patience_seconds,
         extra=settings.extra,
     )
-
-
-def secret(settings: ModelSettings) -> str | None:
-    """The secret from its file, else from the environment; None if there is none. It is never part of a message."""
-    where: Path | str = settings.key_env
-    key = os.environ.get(settings.key_env, "")
-    if settings.key_file is not None:
-        where = settings.key_file
-        try:
-            mode = stat.S_IMODE(settings.key_file.stat().st_mode)
-            if mode & 0o177:
-                raise UserError(f"{where}: mode {mode:o}, expected 600, so that nobody else can read the key")
-            key = settings.key_file.read_text(encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{where}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError:
-            raise UserError(f"{where}: not a key: not UTF-8") from None
-        if not key.strip():
-            raise UserError(f"{where}: is empty, expected a key")
-    key = key.strip()
-    if not (key.isascii() and key.isprintable()) or " " in key:
-        raise UserError(f"{where}: not a key: expected one line of ASCII without spaces")
-    return key or None
 
 
 @dataclass(eq=False, slots=True)

@@ -15,6 +15,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from generation.access import checked
 from generation.chat import Answered, Dialect, Faulty, body_of, other_dialect, read_answer, words
 from generation.limits import Limit, backoff, retry_after
 from generation.types import Failure, Request, Usage
@@ -107,10 +108,9 @@ class Endpoints:
         seconds, pause, busy_since = 0.0, 0.0, None
         while True:
             endpoint = await self._room(first=not faults and not turned_away)
-            dialect, sent = endpoint.dialect, self._loop.time()
-            answered = None
+            sent, answered = self._loop.time(), None
             try:
-                answered = self._read(endpoint, dialect, *await self._post(endpoint, request, dialect))
+                answered = await self._ask(endpoint, request)
             except _Busy as error:
                 turned_away, busy_since = turned_away + 1, sent if busy_since is None else busy_since
                 self._turned_away(endpoint, error, sent)
@@ -143,6 +143,33 @@ class Endpoints:
         """Close the connections."""
         await self._session.close()
 
+    async def _ask(self, endpoint: _Endpoint, request: Request) -> Answered:
+        """What the endpoint makes of the request, in the dialect that it then turns out to take."""
+        dialect, notes = endpoint.dialect, list[str]()
+        while True:
+            status, headers, body = await self._post(endpoint, request, dialect)
+            if status == 200:
+                break
+            said = words(body)
+            if status in _BUSY and b'"insufficient_quota"' not in body:
+                raise _Busy(f"{status}: {said}", retry_after(headers.get("Retry-After")))
+            if status in _WRONG or status in _BUSY or 300 <= status < 400:
+                raise UserError(f"{endpoint.url}: {self._model}: refused with status {status}: {said}")
+            if status >= 500 or status < 300:
+                raise Faulty(f"{status}: {said}")
+            if (other := other_dialect(dialect, body.decode(errors="replace"))) is None:
+                return Answered(Failure(f"{endpoint.url}: refused with status {status}: {said}"))
+            dialect = other[0]
+            notes.append(f"{endpoint.url}: {self._model} {other[1]}")
+        try:
+            answered = read_answer(orjson.loads(body))
+        except orjson.JSONDecodeError:
+            raise Faulty("an answer that is not JSON") from None
+        if notes:  # what was refused for a text that names these fields is refused without them too
+            endpoint.dialect = dialect
+            self.notes += [note for note in notes if note not in self.notes]
+        return answered
+
     async def _post(
         self, endpoint: _Endpoint, request: Request, dialect: Dialect
     ) -> tuple[int, Mapping[str, str], bytes]:
@@ -163,30 +190,6 @@ class Endpoints:
         if self._key and self._key in body:
             body = body.replace(self._key, b"[key]")
         return response.status, response.headers, body
-
-    def _read(
-        self, endpoint: _Endpoint, dialect: Dialect, status: int, headers: Mapping[str, str], body: bytes
-    ) -> Answered | None:
-        """What the endpoint made of the request; None if it is to be asked once more, in the dialect it now has."""
-        if status == 200:
-            try:
-                return read_answer(orjson.loads(body))
-            except orjson.JSONDecodeError:
-                raise Faulty("an answer that is not JSON") from None
-        said = words(body)
-        if status in _BUSY and b'"insufficient_quota"' not in body:
-            raise _Busy(f"{status}: {said}", retry_after(headers.get("Retry-After")))
-        if status in _WRONG or status in _BUSY or 300 <= status < 400:
-            raise UserError(f"{endpoint.url}: {self._model}: refused with status {status}: {said}")
-        if status >= 500 or status < 300:
-            raise Faulty(f"{status}: {said}")
-        if dialect is not endpoint.dialect:
-            return None
-        if (other := other_dialect(dialect, body.decode(errors="replace"))) is None:
-            return Answered(Failure(f"{endpoint.url}: refused with status {status}: {said}"))
-        endpoint.dialect, note = other
-        self.notes.append(f"{endpoint.url}: {self._model} {note}")
-        return None
 
     def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
         now = self._loop.time()
@@ -254,16 +257,3 @@ class Endpoints:
         endpoint.flying += 1
         endpoint.limit.started(self._loop.time(), endpoint.flying)
         return endpoint
-
-
-def checked(url: str) -> str:
-    """A base URL as it was given; `UserError` if it is none, or holds a password."""
-    try:
-        found = URL(url)
-    except ValueError:
-        found = URL()
-    if found.user or found.password:
-        raise UserError("model URL: holds a user or a password; expected the key in the environment or in a file")
-    if found.scheme not in ("http", "https") or not found.host:
-        raise UserError(f"{url!r}: not the URL of an endpoint, expected such as http://localhost:8000/v1")
-    return url

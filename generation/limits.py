@@ -33,12 +33,12 @@ class Limit:
         self._rate = 0.0
         self._grown = self._full = self._settled = False
         self._held = self._answers = 0
-        self._since = self._changed = -float("inf")
+        self._since, self._changed = 0.0, -float("inf")
 
     def started(self, at: float, flying: int) -> None:
         """A request was sent and is one of `flying`."""
-        if self._since == -float("inf"):
-            self._since = at
+        if flying == 1:  # time without requests is no part of a round
+            self._begin_round(at)
         self._full |= flying >= self.size
 
     def answered(self, at: float) -> None:
@@ -73,7 +73,7 @@ class Limit:
         """One request at a time until the next answer."""
         self.size = 1
         self._held, self._grown, self._settled, self._rate = 0, False, False, 0.0
-        self._begin_round(-float("inf"))
+        self._begin_round(0.0)
 
     def _begin_round(self, at: float) -> None:
         self._since, self._answers, self._full = at, 0, False

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from generation import endpoints
-from generation.client import ModelSettings, open_model, secret
+from generation.access import secret
+from generation.client import ModelSettings, open_model
 from generation.model import every, read_json, together
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
@@ -112,6 +113,37 @@ def test_a_request_is_answered_after_a_fault_and_paid_for_once(fault: Fault, tmp
     assert replace(usage["step"], seconds=0) == Usage(1, 10, 4, 3, 0, tries - 1)
     assert 0 < usage["step"].seconds < 5
     assert usage_again == {"step": Usage(cache_hits=1)}
+
+
+def test_an_endpoint_that_asks_for_a_pause_is_given_it(tmp_path: Path) -> None:
+    arrived = []
+
+    async def busy(exchange: Exchange) -> bool:
+        arrived.append(time.monotonic())
+        return len(arrived) == 1 and await status(429, None, Retry_After="0.3")(exchange)
+
+    with serving(always=busy) as server:
+        complete(settings(tmp_path, server.url, concurrency=1), [asking(str(i)) for i in range(5)])
+    assert len(arrived) == 6
+    assert arrived[1] - arrived[0] >= 0.3
+
+
+def test_usage_that_is_left_out_or_null_counts_as_none(tmp_path: Path) -> None:
+    choices = [{"message": {"content": "a"}, "finish_reason": None}]
+    tokens = {"prompt_tokens": 5, "completion_tokens": None, "prompt_tokens_details": None}
+    faults = [says({"choices": choices}), says({"choices": choices, "usage": tokens})]
+    with serving(faults=faults) as server:
+        outcomes, usage, _ = complete(settings(tmp_path, server.url), [asking("a"), asking("b")])
+    assert outcomes == {0: Reply("a"), 1: Reply("a")}
+    assert replace(usage["step"], seconds=0) == Usage(2, 5)
+
+
+def test_the_less_loaded_endpoint_is_asked_first(tmp_path: Path) -> None:
+    with serving(latency=0.2) as slow, serving(latency=0.01) as fast:
+        chosen = settings(tmp_path, slow.url, fast.url, concurrency=8)
+        complete(chosen, [asking(str(i)) for i in range(300)])
+    assert len(fast.answered) > 2 * len(slow.answered) > 0
+    assert slow.most_at_once == fast.most_at_once == 8
 
 
 @pytest.mark.parametrize(
@@ -423,29 +455,44 @@ def test_the_key_is_shown_nowhere(fault: Fault, tmp_path: Path, caplog: pytest.L
 
 
 def test_where_the_key_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = ModelSettings("m")
-    assert secret(chosen) == SECRET
+    assert secret("OPENAI_API_KEY") == SECRET
     monkeypatch.delenv("OPENAI_API_KEY")
-    assert secret(chosen) is None
+    assert secret("OPENAI_API_KEY") is None
     monkeypatch.setenv("OTHER", " other\n")
-    assert secret(replace(chosen, key_env="OTHER")) == "other"
+    assert secret("OTHER") == "other"
     file = tmp_path / "key"
     file.write_text("from-file\n")
     for mode in (0o600, 0o400):
         file.chmod(mode)
-        assert secret(replace(chosen, key_env="OTHER", key_file=file)) == "from-file"
+        assert secret("OTHER", file) == "from-file"
     for mode in (0o644, 0o640, 0o666, 0o700):
         file.chmod(mode)
         with pytest.raises(UserError, match=f"mode {mode:o}, expected 600"):
-            secret(replace(chosen, key_file=file))
+            secret("OTHER", file)
     file.chmod(0o600)
     for text in ("", "two words", "two\nlines", "schlüssel"):
         file.write_text(text)
         with pytest.raises(UserError, match="key") as error:
-            secret(replace(chosen, key_file=file))
+            secret("OTHER", file)
         assert not text or text not in str(error.value)
     with pytest.raises(UserError, match="cannot be read"):
-        secret(replace(chosen, key_file=tmp_path / "none"))
+        secret("OTHER", tmp_path / "none")
+
+
+def test_a_refused_text_that_names_fields_changes_nothing_for_others(tmp_path: Path) -> None:
+    async def refuse(exchange: Exchange) -> bool:
+        said = exchange.body["messages"][0]["content"]
+        return "response_format" in said and await status(400, {"detail": [{"input": said}]})(exchange)
+
+    hostile = "response_format max_completion_tokens temperature is not supported"
+    asked = [asking(text, schema=SCHEMA) for text in ("a", hostile, "b", "c")]
+    with serving(always=refuse) as server:
+        outcomes, _, notes = complete(settings(tmp_path, server.url, concurrency=1), asked)
+    assert isinstance(outcomes.pop(1), Failure)
+    assert outcomes == {0: Reply("a"), 2: Reply("b"), 3: Reply("c")}
+    assert notes == []
+    said = [body for body in server.requests if body["messages"][0]["content"] in "abc"]
+    assert all({"response_format", "max_tokens", "temperature"} <= body.keys() for body in said)
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/v1", "http://", "http://[", "http://user:xyzzy@x/v1"])
@@ -500,7 +547,7 @@ def read_lines(process: subprocess.Popen[str], number: int) -> list[str]:
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_killed_loses_nothing_that_it_has_shown(ending: signal.Signals, tmp_path: Path) -> None:
     with serving(latency=0.02) as server:
-        process = start(server.url, tmp_path, 0, 400)
+        process = start(server.url, tmp_path, 0, 240)
         shown = read_lines(process, 60)
         began = time.monotonic()
         process.send_signal(ending)
@@ -509,13 +556,13 @@ def test_a_run_that_is_killed_loses_nothing_that_it_has_shown(ending: signal.Sig
         assert "Traceback" not in errors
         shown += rest.split()
         server.requests.clear()
-        process = start(server.url, tmp_path, 0, 400)
+        process = start(server.url, tmp_path, 0, 240)
         output, _ = process.communicate(timeout=60)
         assert process.returncode == 0
-        assert sorted(output.split(), key=int) == [str(i) for i in range(400)]
+        assert sorted(output.split(), key=int) == [str(i) for i in range(240)]
         asked_again = {body["messages"][0]["content"] for body in server.requests}
         assert not asked_again & set(shown)
-        assert len(asked_again) == len(server.requests) <= 400 - len(shown)
+        assert len(asked_again) == len(server.requests) <= 240 - len(shown)
 
 
 def test_two_processes_share_what_they_ask(tmp_path: Path) -> None:

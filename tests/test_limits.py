@@ -94,8 +94,10 @@ def test_a_single_request_probes_until_it_is_answered() -> None:
     limit.overloaded(1.0, 2.0)
     assert limit.size == 1
     for second in range(3, 12):
-        limit.started(second, limit.size)
-        for _ in range(limit.size):
+        size = limit.size
+        for flying in range(1, size + 1):
+            limit.started(second, flying)
+        for _ in range(size):
             limit.answered(second + 0.5)
     assert limit.size > 1
 
