@@ -113,7 +113,7 @@ class Batch:
         known = {
             record["custom_id"] for file in sorted(self._folder.glob(f"*{REQUESTS}")) for _, record in _lines(file)
         }
-        return self._cache.put_all(reply for file in files for reply in self._replies(file, known))
+        return self._cache.put(reply for file in files for reply in self._replies(file, known))
 
     def _replies(self, file: Path, known: set[str]) -> Iterator[tuple[str, Answered]]:
         unknown = unusable = 0

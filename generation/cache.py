@@ -1,6 +1,6 @@
 """Replies on disk by the content of their requests: one SQLite file that several processes can share.
 
-Each reply is committed as it comes; in write-ahead mode it then outlives the process, however that ends. Failures are
+Replies are committed as they come; in write-ahead mode they then outlive the process, however that ends. Failures are
 not kept: a request that had none is asked again by the next run.
 """
 
@@ -41,11 +41,16 @@ class Cache:
                 raise
 
     def _prepare(self) -> None:
-        (form,) = self._file.execute("PRAGMA application_id").fetchone()
-        if form != FORM and self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise UserError(f"{self._path}: another program's database, expected a cache of replies or a new file")
+        if self._form() != FORM:
+            self._file.execute("BEGIN IMMEDIATE")
+            if self._form() != FORM:  # another process has not made it in the meantime
+                if self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    raise UserError(f"{self._path}: another program's database, expected a cache of replies")
+                self._file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
+                self._file.execute(f"PRAGMA application_id = {FORM}")
+            self._file.execute("COMMIT")
         deadline = time.monotonic() + PATIENCE
-        while True:  # the change of mode does not wait by itself while another process makes the same file
+        while True:  # the change of mode does not wait by itself while another process makes it
             try:
                 self._file.execute("PRAGMA journal_mode = WAL")
                 break
@@ -54,8 +59,10 @@ class Cache:
                     raise
                 time.sleep(0.02)
         self._file.execute("PRAGMA synchronous = NORMAL")
-        self._file.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
-        self._file.execute(f"PRAGMA application_id = {FORM}")
+
+    def _form(self) -> int:
+        (form,) = self._file.execute("PRAGMA application_id").fetchone()
+        return int(form)
 
     def get(self, key: str) -> Answered | None:
         """The reply of a request, with what it cost when it was asked for."""
@@ -63,14 +70,11 @@ class Cache:
             row = self._file.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
         return None if row is None else self._read(key, row[0])
 
-    def put(self, key: str, answered: Answered) -> Answered:
-        """Keep a reply; returned is what is kept, which is another process's where that was first."""
-        with self._named():
-            done = self._file.execute("INSERT OR IGNORE INTO replies VALUES (?, ?)", (key, to_json(answered)))
-        return answered if done.rowcount else self.get(key) or answered
+    def put(self, replies: Iterable[tuple[str, Answered]]) -> set[str]:
+        """Keep replies by one commit, or none where an error comes up. Returned are the keys of those that are kept.
 
-    def put_all(self, replies: Iterable[tuple[str, Answered]]) -> set[str]:
-        """Keep many replies at once, or none where an error comes up; returned are the keys that are new."""
+        Others had a reply already, which stays.
+        """
         new = set()
         with self._named():
             self._file.execute("BEGIN IMMEDIATE")
@@ -79,10 +83,10 @@ class Cache:
                     insert = "INSERT OR IGNORE INTO replies VALUES (?, ?)"
                     if self._file.execute(insert, (key, to_json(answered))).rowcount:
                         new.add(key)
+                self._file.execute("COMMIT")
             except BaseException:
-                self._file.execute("ROLLBACK")
+                self._file.rollback()
                 raise
-            self._file.execute("COMMIT")
         return new
 
     def items(self) -> Iterator[tuple[str, Answered]]:
@@ -98,7 +102,7 @@ class Cache:
     def _read(self, key: str, reply: bytes) -> Answered:
         try:
             return from_json(reply)
-        except (ValueError, TypeError, KeyError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{self._path}: the reply {key} is damaged: {error}") from error
 
     @contextmanager
@@ -120,9 +124,9 @@ def to_json(answered: Answered) -> bytes:
 
 
 def from_json(kept: bytes | Mapping[str, Any]) -> Answered:
-    """The inverse of `to_json`, also of what it was parsed to; `ValueError`, `TypeError`, `KeyError` if it is none.
+    """The inverse of `to_json`, also of what it was parsed to; all but `text` may be absent.
 
-    All but `text` may be absent.
+    `AttributeError`, `KeyError`, `TypeError` or `ValueError` if it is something else.
     """
     found = orjson.loads(kept) if isinstance(kept, bytes) else kept
     if not isinstance(found["text"], str):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from generation.cache import Cache
-from generation.chat import Backend, keyed_name
+from generation.chat import Answered, Backend, keyed_name
 from generation.model import Model, key_of
 from generation.types import Failure, Reply, Request, Usage
 from generation.usage import Prices, add
@@ -172,6 +172,7 @@ class Client:
         self._streams: list[_Stream] = []
         self._jobs: dict[str, _Job] = {}
         self._workers: set[asyncio.Task[None]] = set()
+        self._arrived: list[tuple[_Job, Answered]] = []
         self._error: BaseException | None = None
         self._end = None if run_seconds is None else self._loop.call_later(run_seconds, self._out_of_time, run_seconds)
 
@@ -210,6 +211,7 @@ class Client:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
+        self._deliver()
         await self._backend.close()
 
     def _start_workers(self) -> None:
@@ -222,19 +224,33 @@ class Client:
         try:
             while job:
                 answered = await self._backend.answer(job.request)
-                self._account(job.request.purpose, answered.usage)
-                if isinstance(answered.outcome, Reply):
-                    answered = self._cache.put(job.key, answered)
-                del self._jobs[job.key]
-                for stream, number, _ in job.asked_by:
-                    stream.done.append((number, answered.outcome))
-                    stream.pending -= 1
-                    stream.wake()
-                for _, _, purpose in job.asked_by[1:]:
-                    self._account(purpose, Usage(cache_hits=1))
+                self._arrived.append((job, answered))
+                if len(self._arrived) == 1:
+                    self._loop.call_soon(self._deliver)
                 job = self._next()
         except Exception as error:
             self._fail(error)
+
+    def _deliver(self) -> None:
+        """Keep what has arrived, by one commit for all that came at the same moment, and hand it out."""
+        arrived, self._arrived = self._arrived, []
+        replies = [(job.key, answered) for job, answered in arrived if isinstance(answered.outcome, Reply)]
+        try:
+            new = self._cache.put(replies) if replies else set()
+            known = {key: self._cache.get(key) for key, _ in replies if key not in new}
+        except UserError as error:
+            self._fail(error)
+            return
+        for job, answered in arrived:
+            outcome = (known.get(job.key) or answered).outcome
+            self._account(job.request.purpose, answered.usage)
+            for _, _, purpose in job.asked_by[1:]:
+                self._account(purpose, Usage(cache_hits=1))
+            for stream, number, _ in job.asked_by:
+                stream.done.append((number, outcome))
+                stream.pending -= 1
+                stream.wake()
+            del self._jobs[job.key]
 
     def _next(self) -> _Job | None:
         """The next request that has to be asked; those that need not are answered on the way."""

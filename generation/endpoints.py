@@ -17,13 +17,15 @@ from yarl import URL
 
 from generation.chat import Answered, Dialect, Faulty, body_of, other_dialect, read_answer, words
 from generation.limits import Limit, backoff, retry_after
-from generation.types import Failure, Request
+from generation.types import Failure, Request, Usage
 from indexing.errors import UserError
 
 TRIES = 8
 """Of one request that is answered wrongly, or not in time."""
 STREAK = 8
 """Failures one after another for which an endpoint is rested."""
+LONGEST_PAUSE, LONGEST_PAUSE_OF_FAULTS = 10.0, 2.0
+"""Seconds before a request is sent again to an endpoint that is busy, or that answered it wrongly."""
 CONNECT_SECONDS = 20.0
 IDLE_SECONDS = 4.0
 """For which a connection is kept; the servers' own limit is often 5."""
@@ -58,14 +60,6 @@ class _Endpoint:
     def succeeded(self) -> None:
         self.failures = self.rests = 0
         self.failing_since = None
-
-    def failed(self, at: float) -> None:
-        self.failures += 1
-        if self.failing_since is None:
-            self.failing_since = at
-
-    def rest(self, at: float, seconds: float) -> None:
-        self.rests_until = max(self.rests_until, at + seconds)
 
     def missed(self, at: float) -> float:
         """For how many seconds it has been failing, or wants to be left alone."""
@@ -109,43 +103,39 @@ class Endpoints:
 
     async def answer(self, request: Request) -> Answered:
         """Ask until there is a reply, or none can be had: see `generation.chat.Backend`."""
-        tries = faults = 0
-        seconds, first, busy_since = 0.0, True, None
+        faults = turned_away = 0
+        seconds, pause, busy_since = 0.0, 0.0, None
         while True:
-            endpoint = await self._room(first)
+            endpoint = await self._room(first=not faults and not turned_away)
             dialect, sent = endpoint.dialect, self._loop.time()
-            pause = 0.0
+            answered = None
             try:
-                status, headers, body = await self._post(endpoint, request, dialect)
-                answered = self._read(endpoint, dialect, status, headers, body)
+                answered = self._read(endpoint, dialect, *await self._post(endpoint, request, dialect))
             except _Busy as error:
-                now = self._loop.time()
-                busy_since = sent if busy_since is None else busy_since
-                self._turned_away(endpoint, error, sent, now)
-                why = f"{endpoint.url}: {error}"
-                if now - busy_since >= self._patience:
-                    return _failed(f"{why}, for {self._patience:g} s", seconds, tries)
-                pause = backoff(tries) if error.reached and error.wait is None else 0.0
+                turned_away, busy_since = turned_away + 1, sent if busy_since is None else busy_since
+                self._turned_away(endpoint, error, sent)
+                if self._loop.time() - busy_since >= self._patience:
+                    answered = Answered(Failure(f"{endpoint.url}: {error}, for {self._patience:g} s"))
+                pause = backoff(turned_away, LONGEST_PAUSE) if error.reached and error.wait is None else 0.0
             except Faulty as error:
-                now, busy_since = self._loop.time(), None
+                faults, busy_since = faults + 1, None
                 if isinstance(error, _TooLate):
-                    endpoint.limit.overloaded(sent, now)
-                self._failed(endpoint, str(error), sent, now)
-                faults += 1
+                    endpoint.limit.overloaded(sent, self._loop.time())
+                self._failed(endpoint, str(error), sent)
                 if faults == TRIES:
-                    return _failed(f"{endpoint.url}: {error}, {TRIES} times", seconds + now - sent, tries)
-                pause = backoff(faults)
+                    answered = Answered(Failure(f"{endpoint.url}: {error}, {TRIES} times"))
+                pause = backoff(faults, LONGEST_PAUSE_OF_FAULTS)
             else:
-                now = self._loop.time()
                 endpoint.succeeded()
-                endpoint.limit.answered(now)
-                if answered is not None:
-                    return _with(answered, seconds + now - sent, tries)
+                endpoint.limit.answered(self._loop.time())
             finally:
                 endpoint.flying -= 1
                 self._hand_out()
-            tries, first = tries + 1, False
-            seconds += now - sent
+            seconds += self._loop.time() - sent
+            if answered is not None:
+                cost, retries = answered.usage, faults + turned_away
+                tokens = cost.prompt_tokens, cost.cached_tokens, cost.completion_tokens
+                return Answered(answered.outcome, Usage(1, *tokens, seconds, retries))
             if pause:
                 await asyncio.sleep(pause)
 
@@ -198,24 +188,25 @@ class Endpoints:
         self.notes.append(f"{endpoint.url}: {self._model} {note}")
         return None
 
-    def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float, now: float) -> None:
+    def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
+        now = self._loop.time()
         if error.reached:
             endpoint.limit.overloaded(sent, now)
         if error.wait is not None:
-            endpoint.rest(now, error.wait)
-            self._loop.call_at(endpoint.rests_until, self._hand_out)
-        self._failed(endpoint, str(error), sent, now, at_once=not error.reached)
+            self._rest(endpoint, now + error.wait)
+        self._failed(endpoint, str(error), sent, at_once=not error.reached)
 
-    def _failed(self, endpoint: _Endpoint, why: str, sent: float, now: float, at_once: bool = False) -> None:
-        """Rest an endpoint that fails again and again; end everything where none is left for too long."""
+    def _failed(self, endpoint: _Endpoint, why: str, sent: float, at_once: bool = False) -> None:
+        """Rest an endpoint that fails again and again; end everything where none has answered for too long."""
+        now = self._loop.time()
         if sent < endpoint.changed:
             return
-        endpoint.failed(now)
+        endpoint.failures += 1
+        endpoint.failing_since = now if endpoint.failing_since is None else endpoint.failing_since
         if at_once or endpoint.failures >= STREAK:
             endpoint.rests, endpoint.failures, endpoint.changed = endpoint.rests + 1, 0, now
-            endpoint.rest(now, backoff(endpoint.rests))
             endpoint.limit.probe()
-            self._loop.call_at(endpoint.rests_until, self._hand_out)
+            self._rest(endpoint, now + backoff(endpoint.rests, LONGEST_PAUSE))
             if endpoint.rests == 1:
                 _log.warning("%s: %s; trying for another %g s", endpoint.url, why, self._patience)
         if all(each.missed(now) >= self._patience for each in self._endpoints):
@@ -223,6 +214,10 @@ class Endpoints:
                 f"{endpoint.url}: {why}; no endpoint has answered for {self._patience:g} s. "
                 "Everything answered is kept: the same command goes on from there"
             )
+
+    def _rest(self, endpoint: _Endpoint, until: float) -> None:
+        endpoint.rests_until = max(endpoint.rests_until, until)
+        self._loop.call_at(until, self._hand_out)
 
     async def _room(self, first: bool) -> _Endpoint:
         """An endpoint that has room for one more, in which the room is taken; who was there before goes first."""
@@ -272,15 +267,3 @@ def checked(url: str) -> str:
     if found.scheme not in ("http", "https") or not found.host:
         raise UserError(f"{url!r}: not the URL of an endpoint, expected such as http://localhost:8000/v1")
     return url
-
-
-def _failed(why: str, seconds: float, retries: int) -> Answered:
-    return _with(Answered(Failure(why)), seconds, retries)
-
-
-def _with(answered: Answered, seconds: float, retries: int) -> Answered:
-    usage = answered.usage
-    return Answered(
-        answered.outcome,
-        type(usage)(1, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, seconds, retries),
-    )

@@ -3,33 +3,35 @@
 Times are seconds of one monotonic clock, given by the caller.
 """
 
+import math
 import random
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 FIRST = 16
 LEAST = 4
 """Of requests at once after halving: fewer would let single faults starve an endpoint that could do more."""
-GAIN = 1.1
+GAIN = 1.05
 """How much faster an endpoint must answer for a doubled limit to be worth keeping."""
 HOLD = 4
 """Rounds for which the limit rests before it is doubled again."""
-BACKOFF, LONGEST_BACKOFF = 0.25, 10.0
+BACKOFF = 0.25
 
 
 class Limit:
     """The number of requests that may be with one endpoint at once, up to `most`.
 
     A round is as many answers as the limit is large. While twice as many at once are answered faster, the limit
-    doubles each round; then it keeps half of the last step, and tries again some rounds later. A round in which there
-    was not enough to ask teaches nothing.
+    doubles each round. Then it keeps half of that step, so that there is always something waiting, and tries again
+    from there some rounds later. A round in which there was not enough to ask teaches nothing.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.size = min(FIRST, most)
         self._rate = 0.0
-        self._grown = self._full = False
+        self._grown = self._full = self._settled = False
         self._held = self._answers = 0
         self._since = self._changed = -float("inf")
 
@@ -49,7 +51,8 @@ class Limit:
         if not full:
             return
         if self._grown and rate < GAIN * self._rate:
-            self.size, self._held, self._grown = max(1, self.size * 3 // 4), HOLD, False
+            self.size = max(1, self.size // 2 if self._settled else self.size * 3 // 4)
+            self._held, self._grown, self._settled = HOLD, False, True
         elif self._held:
             self._held -= 1
             self._grown = False
@@ -63,32 +66,31 @@ class Limit:
         if sent < self._changed:
             return
         self.size = min(self.size, max(LEAST, self.size // 2))
-        self._held, self._grown, self._changed = HOLD, False, at
+        self._held, self._grown, self._settled, self._changed = HOLD, False, False, at
         self._begin_round(at)
 
     def probe(self) -> None:
         """One request at a time until the next answer."""
         self.size = 1
-        self._held, self._grown, self._rate = 0, False, 0.0
+        self._held, self._grown, self._settled, self._rate = 0, False, False, 0.0
         self._begin_round(-float("inf"))
 
     def _begin_round(self, at: float) -> None:
         self._since, self._answers, self._full = at, 0, False
 
 
-def backoff(tries: int) -> float:
+def backoff(tries: int, longest: float) -> float:
     """Seconds to wait before a further try, after so many: anything below a bound that doubles (full jitter)."""
-    return random.uniform(0, min(LONGEST_BACKOFF, BACKOFF * 2.0**tries))
+    return random.uniform(0, min(longest, BACKOFF * 2.0**tries))
 
 
 def retry_after(value: str | None, now: datetime | None = None) -> float | None:
     """The seconds that a Retry-After header asks for, which holds seconds or a date; None without a readable one."""
     if value is None:
         return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        seconds = float(value)
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
         date = parsedate_to_datetime(value)
     except ValueError:

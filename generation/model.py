@@ -4,8 +4,12 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from itertools import islice
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import orjson
 
 from generation.types import Failure, Reply, Request
 from indexing.errors import UserError
@@ -14,9 +18,19 @@ from indexing.files import digest
 T = TypeVar("T")
 S = TypeVar("S")
 
-_DECODER = json.JSONDecoder(strict=False)
+MOST_OPENINGS = 1_000
+"""Brackets of a reply's prose at which JSON is looked for."""
+
 _FENCED = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
 _OPENING = re.compile(r"[\[{]")
+_THOUGHT = re.compile(r"\A\s*<think>.*?(</think>|\Z)", re.DOTALL)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_number)
 
 
 class Model(Protocol):
@@ -64,15 +78,19 @@ async def ask(
             waiting[number] = request, read
             yield request
 
-    async for number, reply in model.complete(requests()):
-        request, read = waiting.pop(number)
-        try:
-            found = reply if isinstance(reply, Failure) else read(reply)
-        except Unusable as refusal:
-            assert isinstance(reply, Reply)
-            repairs.append((number, repair(request, reply, str(refusal)), read))
-        else:
-            yield number, found
+    waits = None
+    try:
+        async for number, reply in model.complete(requests()):
+            request, read = waiting.pop(number)
+            try:
+                found = reply if isinstance(reply, Failure) else read(reply)
+            except Unusable as refusal:
+                assert isinstance(reply, Reply)
+                repairs.append((number, repair(request, reply, str(refusal)), read))
+            else:
+                yield number, found
+    except Waits as error:  # what is to be repaired can wait in the same file
+        waits = error
     async for place, reply in model.complete([request for _, request, _ in repairs]):
         number, _, read = repairs[place]
         try:
@@ -80,6 +98,8 @@ async def ask(
         except Unusable as refusal:
             found = Failure(str(refusal))
         yield number, found
+    if waits:
+        raise waits
 
 
 def repair(request: Request, reply: Reply, why: str) -> Request:
@@ -98,20 +118,28 @@ def read_json(reply: Reply) -> Any:
     """The JSON value of a reply; `Unusable` if there is none, or if it was cut.
 
     Taken are the reply as a whole, else the value in its code fence, else the first value that stands in its prose;
-    control characters within strings are let through.
+    what a model thought aloud before is passed over, and control characters within strings are let through. The value
+    can be written as JSON again: it holds no NaN, no half of a surrogate pair and no number beyond 64 bits.
     """
     if reply.finish == "length":
         raise Unusable("it was cut before its end")
-    for text in (reply.text, *_FENCED.findall(reply.text)):
-        try:
-            return json.loads(text, strict=False)
-        except ValueError:
-            continue
-    for start in _OPENING.finditer(reply.text):
-        try:
-            return _DECODER.raw_decode(reply.text, start.start())[0]
-        except ValueError:
-            continue
+    try:
+        value = _first_json(_THOUGHT.sub("", reply.text))
+        orjson.dumps(value)
+    except RecursionError:
+        raise Unusable("its JSON is nested too deeply") from None
+    except orjson.JSONEncodeError as error:
+        raise Unusable(f"its JSON holds what cannot be kept: {error}") from None
+    return value
+
+
+def _first_json(text: str) -> Any:
+    for whole in (text, *_FENCED.findall(text)):
+        with suppress(ValueError):
+            return _DECODER.decode(whole.lstrip("\ufeff"))
+    for start in islice(_OPENING.finditer(text), MOST_OPENINGS):
+        with suppress(ValueError):
+            return _DECODER.raw_decode(text, start.start())[0]
     raise Unusable("it holds no JSON")
 
 

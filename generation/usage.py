@@ -1,7 +1,7 @@
 """What the calls of a run have cost, by purpose."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
 from generation.types import Usage
 
@@ -17,7 +17,15 @@ class Prices:
 
 def add(one: Usage, other: Usage) -> Usage:
     """Both together."""
-    return Usage(*(getattr(one, field.name) + getattr(other, field.name) for field in fields(Usage)))
+    return Usage(
+        one.calls + other.calls,
+        one.prompt_tokens + other.prompt_tokens,
+        one.cached_tokens + other.cached_tokens,
+        one.completion_tokens + other.completion_tokens,
+        one.seconds + other.seconds,
+        one.retries + other.retries,
+        one.cache_hits + other.cache_hits,
+    )
 
 
 def cost(usage: Usage, prices: Prices) -> float:

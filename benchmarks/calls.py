@@ -1,0 +1,197 @@
+"""(f) Calls of a model: a server of fixed latency and capacity, kept busy, beside the plain `openai` client."""
+
+import asyncio
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+import orjson
+
+from benchmarks.peak import peak_memory
+from benchmarks.table import Row, faster
+from benchmarks.texts import passages
+from generation.client import ModelSettings, open_model
+from generation.model import every, together
+from generation.types import Reply, Request
+from indexing.errors import UserError
+
+CALLS, LATENCY, CAPACITY = 20_000, 0.05, 128
+PEER_CALLS = 3_000
+PENDING, TOPICS = 100_000, 100
+PROMPT = "Grade from 0 to 3 how well the passage answers the query.\n\nPassage: {}\n\nQuery: what is number {}?"
+
+_REPLY = orjson.dumps(
+    {
+        "id": "chatcmpl-0",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": '{"grade":2}'}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 300, "completion_tokens": 5, "total_tokens": 305},
+    }
+)
+_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(_REPLY) + _REPLY
+
+
+def rows() -> list[Row]:
+    """The time that the server needs at least, the processor time of a call, and memory while pairs are pending."""
+    with _server(LATENCY, CAPACITY) as url:
+        ours, peer = _run("ours", url, CALLS), _run("openai", url, PEER_CALLS)
+    with _server(3600.0, CAPACITY) as url:
+        pending = _run("pending", url, PENDING)
+    least = CALLS * LATENCY / CAPACITY
+    name = f"calls, {LATENCY * 1e3:g} ms and {CAPACITY} at once"
+    return [
+        faster(f"{CALLS:,} {name}: the server's own time", ours["wall"], least, 1 / 1.05, "processor time"),
+        faster(f"{name}: processor time a call: openai", ours["cpu"] / CALLS * 1e3, peer["cpu"] / PEER_CALLS * 1e3, 4.0,
+               "aiohttp's reading and writing; SQLite's commit of each reply", "ms"),
+        faster(f"{name}: wall time a call: openai", ours["wall"] / CALLS * 1e3, peer["wall"] / PEER_CALLS * 1e3, None,
+               "the plain client's processor time", "ms"),
+        faster(f"{PENDING:,} pending pairs: peak memory against 500 MB", pending["peak"] / 1e6, 500.0, 1.0,
+               f"prompts of {pending['characters']:.0f} characters that the steps have written", "MB"),
+    ]  # fmt: skip
+
+
+class _Fixed(asyncio.Protocol):
+    """Answers each request after the latency, at most so many at once; others wait. No pipelining."""
+
+    waiting: ClassVar[deque["_Fixed"]] = deque()
+    busy = 0
+    latency = 0.0
+    capacity = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport, self.missing, self.head = transport, 0, b""
+
+    def data_received(self, data: bytes) -> None:
+        if not self.missing:
+            self.head += data
+            end = self.head.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            length = self.head.lower().index(b"content-length: ") + 16
+            self.missing = int(self.head[length : self.head.index(b"\r", length)]) + end + 4
+            data, self.head = self.head, b""
+        self.missing -= len(data)
+        if not self.missing:
+            self.waiting.append(self)
+            self.begin()
+
+    @classmethod
+    def begin(cls) -> None:
+        while cls.waiting and cls.busy < cls.capacity:
+            cls.busy += 1
+            asyncio.get_running_loop().call_later(cls.latency, cls.waiting.popleft().answer)
+
+    def answer(self) -> None:
+        _Fixed.busy -= 1
+        self.transport.write(_ANSWER)
+        self.begin()
+
+
+async def _serve(latency: float, capacity: int) -> None:
+    _Fixed.latency, _Fixed.capacity = latency, capacity
+    server = await asyncio.get_running_loop().create_server(_Fixed, "127.0.0.1", 0, backlog=1024)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+@contextmanager
+def _server(latency: float, capacity: int) -> Iterator[str]:
+    command = [sys.executable, "-m", "benchmarks.calls", "serve", str(latency), str(capacity)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        finally:
+            process.terminate()
+
+
+def _run(what: str, url: str, calls: int) -> dict[str, float]:
+    """Run one of the clients in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.calls", what, url, str(calls)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    found: dict[str, float] = orjson.loads(done.stdout)
+    return found
+
+
+@cache
+def _texts() -> list[str]:
+    return passages(1_000)
+
+
+def _requests(calls: int) -> Iterator[Request]:
+    for number in range(calls):
+        prompt = PROMPT.format(_texts()[number % len(_texts())], number)
+        yield Request("umbrela", (("system", "You grade passages."), ("user", prompt)), 20)
+
+
+async def _ours(url: str, calls: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_model(ModelSettings("m", urls=(url,), cache=Path(folder, "replies.sqlite"))) as model:
+            answered = [reply async for _, reply in model.complete(_requests(calls))]
+    assert len(answered) == calls
+    assert all(isinstance(reply, Reply) for reply in answered)
+
+
+async def _openai(url: str, calls: int) -> None:
+    import openai
+
+    room = asyncio.Semaphore(CAPACITY)
+    async with openai.AsyncOpenAI(base_url=url, api_key="none") as client:
+
+        async def one(request: Request) -> None:
+            async with room:
+                messages = [{"role": role, "content": content} for role, content in request.messages]
+                await client.chat.completions.create(
+                    model="m",
+                    messages=messages,  # type: ignore[arg-type]
+                    max_tokens=request.max_tokens,
+                    temperature=0,
+                )
+
+        await asyncio.gather(*map(one, _requests(calls)))
+
+
+async def _pending(url: str, calls: int) -> None:
+    """Every topic's pairs asked for at once; none is answered until the run's time is over."""
+    with tempfile.TemporaryDirectory() as folder, suppress(UserError):
+        settings = ModelSettings("m", urls=(url,), cache=Path(folder, "replies.sqlite"), run_seconds=20)
+        async with open_model(settings) as model:
+            pairs = _requests(calls)
+
+            async def topic() -> object:
+                return await every(model, [(next(pairs), str) for _ in range(calls // TOPICS)])
+
+            await together([topic] * TOPICS, at_once=TOPICS)
+
+
+def main(what: str, first: str, second: str) -> None:
+    """Be the server, or one of the clients."""
+    if what == "serve":
+        asyncio.run(_serve(float(first), int(second)))
+        return
+    characters = sum(len(request.messages[1][1]) for request in _requests(1_000)) / 1_000
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
+    asyncio.run({"ours": _ours, "openai": _openai, "pending": _pending}[what](first, int(second)))
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    measured = {
+        "wall": time.perf_counter() - start,
+        "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "peak": peak_memory(),
+        "characters": characters,
+    }
+    print(orjson.dumps(measured).decode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

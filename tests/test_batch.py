@@ -1,0 +1,266 @@
+"""Requests as files, replies from anyone; and replies that are recorded."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generation import batch
+from generation.batch import replies_of
+from generation.cache import Cache
+from generation.client import ModelSettings, open_model
+from generation.model import Unusable, Waits, every, key_of, together
+from generation.replay import record
+from generation.types import Failure, Reply, Request, Usage
+from indexing.errors import UserError
+
+SCHEMA = {"type": "object"}
+
+
+def asking(*said: str, **changes: Any) -> Request:
+    return Request("step", tuple(("user", text) for text in said), 10, **changes)
+
+
+def settings(folder: Path, **changes: Any) -> ModelSettings:
+    return ModelSettings("m", "batch", cache=folder / "replies.sqlite", folder=folder / "batch", **changes)
+
+
+def ask_all(
+    chosen: ModelSettings, *steps: Iterable[Request], read: Callable[[Reply], Any] = lambda reply: reply.text
+) -> Any:
+    """What steps that run together find, the usage, and the notes."""
+
+    async def run() -> Any:
+        async with open_model(chosen) as model:
+            asked = [[(request, read) for request in step] for step in steps]
+            found = await together([lambda each=each: every(model, each) for each in asked])  # type: ignore[misc]
+            return found, dict(model.usage), model.notes
+
+    return asyncio.run(run())
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def waiting(folder: Path) -> list[Path]:
+    files = sorted((folder / "batch").glob("*.requests.jsonl"))
+    return [file for file in files if not replies_of(file).exists()]
+
+
+def answer(request: dict[str, Any], text: str | None = None) -> dict[str, Any]:
+    said = request["body"]["messages"][-1]["content"] if text is None else text
+    body = {"choices": [{"message": {"content": said}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10}}
+    return {"id": "b", "custom_id": request["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}
+
+
+def write(file: Path, replies: list[dict[str, Any]]) -> None:
+    file.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+
+
+def test_what_is_missing_is_written_once_and_the_same_run_goes_on_when_replies_are_there(tmp_path: Path) -> None:
+    steps = [asking("a"), asking("b", schema=SCHEMA), asking("a")], [asking("c"), asking("b", schema=SCHEMA)]
+    with pytest.raises(Waits) as error:
+        ask_all(settings(tmp_path), *steps)
+    (file,) = waiting(tmp_path)
+    assert str(file) in str(error.value)
+    assert replies_of(file).name in str(error.value)
+    assert "3 requests" in str(error.value)
+    asked = lines(file)
+    assert [request["custom_id"] for request in asked] == [key_of("m", r) for r in (*steps[0][:2], steps[1][0])]
+    assert asked[0] | {"custom_id": ""} == {
+        "custom_id": "",
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {"model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": 10, "temperature": 0.0},
+    }
+    assert asked[1]["body"]["response_format"]["json_schema"]["schema"] == SCHEMA
+    before = file.read_bytes()
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), *reversed(steps))
+    assert waiting(tmp_path) == [file]
+    assert sorted(file.read_bytes().splitlines()) == sorted(before.splitlines())
+    write(replies_of(file), [answer(request) for request in reversed(asked)])
+    found, usage, notes = ask_all(settings(tmp_path), *steps)
+    assert found == [["a", "b", "a"], ["c", "b"]]
+    assert usage == {"step": Usage(3, 30, cache_hits=2)}
+    assert notes == []
+    assert ask_all(settings(tmp_path), *steps)[1] == {"step": Usage(cache_hits=5)}
+    assert sorted(path.name for path in (tmp_path / "batch").iterdir()) == sorted([file.name, replies_of(file).name])
+
+
+def test_what_further_steps_and_repairs_ask_waits_in_files_of_its_own(tmp_path: Path) -> None:
+    def read(reply: Reply) -> str:
+        if reply.text == "bad":
+            raise Unusable("bad")
+        return reply.text
+
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), [asking("a"), asking("b")], read=read)
+    (file,) = waiting(tmp_path)
+    write(replies_of(file), [answer(request, "bad" if i else None) for i, request in enumerate(lines(file))])
+    with pytest.raises(Waits, match="2 requests"):
+        ask_all(settings(tmp_path), [asking("a"), asking("b"), asking("c")], read=read)
+    (repairs,) = waiting(tmp_path)
+    write(replies_of(repairs), [answer(request, "mended") for request in lines(repairs)])
+    assert ask_all(settings(tmp_path), [asking("a"), asking("b"), asking("c")], read=read)[0] == [
+        ["a", "mended", "mended"]
+    ]
+
+
+REFUSALS = {
+    "vLLM": {"response": {"status_code": 400, "body": None}, "error": {"error": {"message": "too long", "code": 400}}},
+    "vLLM, in words": {"response": {"status_code": 404, "body": None}, "error": "too long"},
+    "OpenAI": {"response": {"status_code": 400, "body": {"error": {"message": "too long"}}}, "error": None},
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+def test_a_refused_request_is_a_failure_as_long_as_the_file_says_so(refusal: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), [asking("a"), asking("b")])
+    (file,) = waiting(tmp_path)
+    first, second = lines(file)
+    write(replies_of(file), [answer(first), {"custom_id": second["custom_id"], **refusal}])
+    for _ in range(2):
+        ((one, other),), _, _ = ask_all(settings(tmp_path), [asking("a"), asking("b")])
+        assert one == "a"
+        assert isinstance(other, Failure)
+        assert "too long" in other.reason
+    write(replies_of(file), [answer(first)])
+    with pytest.raises(Waits, match="1 requests"):
+        ask_all(settings(tmp_path), [asking("a"), asking("b")])
+
+
+FAULTS = {
+    "expired": {"response": None, "error": {"code": "batch_expired", "message": "not in time"}},
+    "error": {"response": {"status_code": 500, "body": {"error": {"message": "fault"}}}, "error": None},
+    "busy": {"response": {"status_code": 429, "body": None}, "error": None},
+    "no choices": {"response": {"status_code": 200, "body": {"choices": []}}, "error": None},
+    "no body": {"response": {"status_code": 200, "body": None}, "error": None},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_request_that_failed_otherwise_is_written_again_under_another_name(
+    fault: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), [asking("a")])
+    seen = set()
+    for _ in range(3):
+        (file,) = waiting(tmp_path)
+        (request,) = lines(file)
+        write(replies_of(file), [{"custom_id": request["custom_id"], **fault}])
+        seen.add(file)
+        with pytest.raises(Waits):
+            ask_all(settings(tmp_path), [asking("a")])
+    (file,) = waiting(tmp_path)
+    assert file not in seen
+    write(replies_of(file), [answer(lines(file)[0])])
+    found, _, notes = ask_all(settings(tmp_path), [asking("a")])
+    assert found == [["a"]]
+    assert len(notes) == 3
+    assert all("asked again" in note for note in notes)
+
+
+def test_replies_to_what_nobody_asked_are_left_out_with_a_note(tmp_path: Path) -> None:
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), [asking("a")])
+    (file,) = waiting(tmp_path)
+    (request,) = lines(file)
+    planted = answer(request, "planted") | {"custom_id": key_of("m", asking("other"))}
+    write(replies_of(file), [planted, answer(request)])
+    found, _, notes = ask_all(settings(tmp_path), [asking("a")])
+    assert found == [["a"]]
+    assert len(notes) == 1
+    assert notes[0].startswith(replies_of(file).name)
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), [asking("other")])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [('{"custom_id": "x", "resp', "not JSON"), ("[1]", "JSON"), ('{"response": {}}', "custom_id"),
+     ('{"custom_id": "KEY"}', "status_code"), ('{"custom_id": "KEY", "response": {"status_code": "a"}}', "status")],
+)  # fmt: skip
+def test_a_torn_or_foreign_line_is_named_and_nothing_of_it_kept(line: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), [asking("a")])
+    (file,) = waiting(tmp_path)
+    (request,) = lines(file)
+    whole = json.dumps(answer(request)) + "\n"
+    replies_of(file).write_text(whole + line.replace("KEY", request["custom_id"]))
+    with pytest.raises(UserError, match=words) as error:
+        ask_all(settings(tmp_path), [asking("a")])
+    assert f"{replies_of(file)}:2" in str(error.value)
+    assert not isinstance(error.value, Waits)
+    replies_of(file).write_text(whole)
+    assert ask_all(settings(tmp_path), [asking("a")])[0] == [["a"]]
+
+
+def test_files_are_as_large_as_services_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "MOST_REQUESTS", 4)
+    asked = [asking(str(i)) for i in range(10)]
+    with pytest.raises(Waits) as error:
+        ask_all(settings(tmp_path), asked)
+    files = waiting(tmp_path)
+    assert sorted(len(lines(file)) for file in files) == [2, 4, 4]
+    assert all(str(file) in str(error.value) for file in files)
+    for file in files:
+        write(replies_of(file), [answer(request) for request in lines(file)])
+    assert ask_all(settings(tmp_path), asked)[0] == [[str(i) for i in range(10)]]
+
+
+def test_a_run_that_ends_with_another_error_leaves_no_file(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_model(settings(tmp_path)) as model:
+            with pytest.raises(Waits):
+                await every(model, [(asking("a"), str)])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run())
+    assert list((tmp_path / "batch").iterdir()) == []
+
+
+def test_recorded_replies_answer_and_a_miss_is_named(tmp_path: Path) -> None:
+    asked = [asking("a"), asking("b", top_logprobs=1)]
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), asked)
+    (file,) = waiting(tmp_path)
+    write(replies_of(file), [answer(request) for request in lines(file)])
+    wanted = ask_all(settings(tmp_path), asked)[0]
+    recorded = tmp_path / "recorded.jsonl"
+    assert record(tmp_path / "replies.sqlite", recorded) == 2
+    assert [line["key"] for line in lines(recorded)] == sorted(key_of("m", request) for request in asked)
+    from_file = replace(settings(tmp_path), backend="replay", cache=tmp_path / "none", recorded=recorded)
+    from_cache = replace(settings(tmp_path), backend="replay")
+    for chosen in (from_file, from_cache):
+        found, usage, _ = ask_all(chosen, asked)
+        assert found == wanted
+        assert usage == {"step": Usage(cache_hits=2)}
+        with pytest.raises(UserError, match="'step'") as error:
+            ask_all(chosen, [asking("c")])
+        assert key_of("m", asking("c")) in str(error.value)
+    assert not (tmp_path / "none").exists()
+    recorded.write_text(json.dumps({"key": key_of("m", asking("c")), "text": "by hand"}) + "\n")
+    assert ask_all(from_file, [asking("c")])[0] == [["by hand"]]
+    recorded.write_text('{"key": "x"}\n')
+    with pytest.raises(UserError, match=f"{recorded}:1"):
+        ask_all(from_file, asked)
+    with pytest.raises(UserError, match="no such file"):
+        record(tmp_path / "none", recorded)
+
+
+def test_a_batch_asks_nothing_that_the_cache_holds(tmp_path: Path) -> None:
+    from generation.chat import Answered
+
+    with closing(Cache(tmp_path / "replies.sqlite")) as cache:
+        cache.put([(key_of("m", asking("a")), Answered(Reply("known")))])
+    assert ask_all(settings(tmp_path), [asking("a")])[0] == [["known"]]

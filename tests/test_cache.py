@@ -1,0 +1,108 @@
+"""Replies on disk: what is kept is found again, by other processes too, and other files are named as such."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generation.cache import Cache, from_json, to_json
+from generation.chat import Answered
+from generation.types import Reply, Usage
+from indexing.errors import UserError
+
+COUNTS = st.integers(0, 2**40)
+LOGPROBS = st.lists(st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)), max_size=3)
+ANSWERS = st.builds(
+    Answered,
+    st.builds(Reply, st.text(), st.sampled_from(["stop", "length"]), LOGPROBS.map(tuple)),
+    st.builds(Usage, st.just(1), COUNTS, COUNTS, COUNTS),
+)
+
+
+@given(ANSWERS)
+def test_a_reply_is_read_as_it_was_kept(answered: Answered) -> None:
+    assert from_json(to_json(answered)) == answered
+    assert from_json(json.loads(to_json(answered))) == answered
+
+
+@settings(max_examples=20)
+@given(st.dictionaries(st.text(), ANSWERS, max_size=5), st.dictionaries(st.text(), ANSWERS, max_size=5))
+def test_the_first_reply_to_a_request_stays(
+    tmp_path_factory: pytest.TempPathFactory, first: dict[str, Answered], later: dict[str, Answered]
+) -> None:
+    path = tmp_path_factory.mktemp("cache") / "new" / "replies.sqlite"
+    with closing(Cache(path)) as cache:
+        assert cache.put(first.items()) == first.keys()
+    with closing(Cache(path)) as cache, closing(Cache(path)) as other:
+        assert other.put(later.items()) == later.keys() - first.keys()
+        assert cache.put(later.items()) == set()
+        assert dict(cache.items()) == dict(other.items()) == later | first
+        assert [key for key, _ in cache.items()] == sorted(later | first, key=str.encode)
+        assert all(other.get(key) == answered for key, answered in first.items())
+        assert cache.get("none of them, surely") is None
+
+
+def test_replies_that_are_kept_together_are_kept_all_or_none(tmp_path: Path) -> None:
+    answered = Answered(Reply("a"))
+    with closing(Cache(tmp_path / "c")) as cache:
+        with pytest.raises(ZeroDivisionError):
+            cache.put((str(1 // (2 - number)), answered) for number in range(5))
+        assert list(cache.items()) == []
+        assert cache.put([("a", answered)]) == {"a"}
+
+
+def test_files_of_another_kind_and_damaged_ones_are_named_and_left_as_they_are(tmp_path: Path) -> None:
+    foreign, text, damaged, folder = (tmp_path / name for name in ("foreign", "text", "damaged", "folder"))
+    with closing(sqlite3.connect(foreign)) as file:
+        file.execute("CREATE TABLE t (x)")
+    text.write_text("no database at all, but text of some length\n" * 100)
+    with closing(Cache(damaged)) as cache:
+        cache.put((str(number), Answered(Reply("x" * 1_000))) for number in range(100))
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:5_000] + b"\xff" * 20_000 + content[25_000:])
+    folder.mkdir()
+    for path in (foreign, text, damaged):
+        before = path.read_bytes()
+        with pytest.raises(UserError, match=str(path)), closing(Cache(path)) as cache:
+            list(cache.items())
+        assert path.read_bytes() == before
+    with pytest.raises(UserError, match=str(folder)):
+        Cache(folder)
+    with pytest.raises(UserError, match="text"):
+        Cache(text / "within")
+
+
+def test_a_damaged_reply_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    with closing(Cache(path)) as cache:
+        cache.put([("k", Answered(Reply("a")))])
+    for damage in ("{", "[]", "{}", '{"text": 1}', '{"text": "a", "usage": [1]}', '{"text": "a", "logprobs": [1]}'):
+        with closing(sqlite3.connect(path)) as file, file:
+            file.execute("UPDATE replies SET reply = ?", (damage.encode(),))
+        with closing(Cache(path)) as cache, pytest.raises(UserError, match="reply k is damaged"):
+            cache.get("k")
+
+
+def test_processes_write_and_make_one_file_at_the_same_time(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+from generation.cache import Cache
+from generation.chat import Answered
+from generation.types import Reply
+cache = Cache(Path(sys.argv[1]))
+for number in range(300):
+    cache.put([(str(number), Answered(Reply(f"{sys.argv[2]} {number}")))])
+cache.close()
+"""
+    path = tmp_path / "c"
+    many = [subprocess.Popen([sys.executable, "-c", program, path, str(i)], stderr=subprocess.PIPE) for i in range(3)]
+    assert [process.communicate()[1] for process in many] == [b""] * 3
+    with closing(Cache(path)) as cache:
+        assert len(dict(cache.items())) == 300
