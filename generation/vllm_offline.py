@@ -29,8 +29,8 @@ CHUNK = 4
 them are answered there is room left."""
 STRUCTURED = {"backend": "guidance", "disable_any_whitespace": True}
 """How schemas are enforced: vLLM's default lets blanks run on without end, and control characters into strings."""
-GOES = 1.0
-"""Seconds that the engine has to end by itself."""
+GOES = 0.1
+"""Seconds that the engine has to end by itself: it holds nothing that would be lost."""
 LEAST = -9999.0
 """Of log-probabilities, as servers write that of a token that a schema forbids."""
 
