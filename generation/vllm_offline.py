@@ -29,6 +29,8 @@ CHUNK = 4
 them are answered there is room left."""
 STRUCTURED = {"backend": "guidance", "disable_any_whitespace": True}
 """How schemas are enforced: vLLM's default lets blanks run on without end, and control characters into strings."""
+GOES = 0.1
+"""Seconds that the engine has to end by itself: it holds nothing that would be lost."""
 LEAST = -9999.0
 """Of log-probabilities, as servers write that of a token that a schema forbids."""
 
@@ -65,9 +67,12 @@ class Offline:
         """End the engine, and what it is working on."""
         if self._work:
             self._work.cancel()
-        core = getattr(getattr(self._engine, "llm_engine", None), "engine_core", None)
-        if core is not None:
-            core.shutdown()
+        if self._engine is not None:
+            core = self._engine.llm_engine.engine_core
+            try:
+                core.shutdown(timeout=GOES)
+            except TypeError:  # of vLLM before it could be told how long to wait
+                core.shutdown()
 
     async def _answer_all(self) -> None:
         try:
@@ -128,10 +133,11 @@ class Offline:
             fields["structured_outputs"] = StructuredOutputsParams(json=dict(request.schema))
         if request.top_logprobs:
             fields["logprobs"] = request.top_logprobs
+        unfit: tuple[type[Exception], ...] = (TypeError, *refusals())
         try:
             return SamplingParams(**fields | self._extra)
-        except TypeError as error:
-            raise UserError(f"model: extra: not a field of vLLM's SamplingParams: {error}") from error
+        except unfit as error:
+            raise UserError(f"model: extra: not fields of vLLM's SamplingParams: {words(str(error))}") from error
 
 
 def load(model: str, arguments: Mapping[str, Any]) -> Any:

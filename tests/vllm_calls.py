@@ -1,6 +1,7 @@
 """Requests like those of the steps, and a program that puts them to vLLM's engine in its own environment.
 
-`python -m tests.vllm_calls CACHE MODEL` keeps the replies in a cache and prints the failures and what was spent.
+`python -m tests.vllm_calls CACHE MODEL REPORT` keeps the replies in a cache and writes down the failures and what was
+spent.
 """
 
 import asyncio
@@ -69,24 +70,26 @@ UNKNOWN_KEYWORD = Request("grade", (("user", "hi"),), 8, {"type": "array", "uniq
 
 
 def mixed() -> list[Request]:
-    """A few of every kind, and one that is too long."""
+    """A few of every kind, and two that are refused."""
     kinds = [decomposition(query) for query in QUERIES]
     kinds += [answering(query) for query in QUERIES]
     kinds += [grading(document) for document in DOCUMENTS]
     kinds += [pointwise(document, query) for document in DOCUMENTS[:4] for query in QUERIES]
     kinds += [prose(number) for number in range(8)]
-    return [*kinds[:7], TOO_LONG, *kinds[7:]]
+    return [*kinds[:7], TOO_LONG, UNKNOWN_KEYWORD, *kinds[7:]]
 
 
-async def main(cache: Path, model: Path) -> None:
+async def main(cache: Path, model: Path, report: Path) -> None:
     engine = {"model": str(model), "dtype": "bfloat16", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20}
     settings = ModelSettings("tiny", "vllm", cache=cache, engine=engine, concurrency=5)
     async with open_model(settings) as opened:
         outcomes = {number: outcome async for number, outcome in opened.complete(mixed())}
-        failed = {number: outcome.reason for number, outcome in outcomes.items() if isinstance(outcome, Failure)}
+        failed = {
+            number: outcome.reason for number, outcome in sorted(outcomes.items()) if isinstance(outcome, Failure)
+        }
         spent = {purpose: asdict(usage) for purpose, usage in opened.usage.items()}
-    print(json.dumps({"outcomes": len(outcomes), "failed": failed, "spent": spent}))
+    report.write_text(json.dumps({"outcomes": len(outcomes), "failed": failed, "spent": spent}))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(main(*map(Path, sys.argv[1:])))

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -70,14 +71,9 @@ class Server:
     def launch(self) -> None:
         """Start the server and do not wait."""
         what = ["serve", str(self.model), "--served-model-name", self.name, *self.options]
-        command = [str(ENVIRONMENT / "bin/vllm"), *what, "--host", "127.0.0.1", "--port", str(self.port)]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                env={**os.environ, **CONFINED, "TMPDIR": str(self.folder)},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+            self.process = launch(
+                "vllm", *what, "--host", "127.0.0.1", "--port", str(self.port), folder=self.folder, log=log
             )
 
     def ready(self) -> None:
@@ -86,8 +82,8 @@ class Server:
         while not self.answers():
             ended = self.process is None or self.process.poll() is not None
             if ended or time.monotonic() > until:
-                said = (self.folder / "log").read_text(errors="replace")[-4000:]
-                pytest.fail(f"vLLM {'ended' if ended else f'was not ready in {READY:.0f} s'}:\n{said}")
+                what = "has ended" if ended else f"was not ready in {READY:.0f} s"
+                pytest.fail(f"vLLM {what}:\n{last_words(self.folder)}")
             time.sleep(0.2)
 
     def answers(self) -> bool:
@@ -104,24 +100,57 @@ class Server:
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
 
     def stop(self, patience: float = GOES) -> None:
-        """End the server: ask it to, wait, then make an end of all its processes, and of what they leave in memory."""
-        if self.process is None:
-            return
-        left = shared_memory(self.process.pid)
-        if patience and self.process.poll() is None:
-            self.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(patience)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        for path in left:
-            path.unlink(missing_ok=True)
+        """End the server: ask it to, wait, then make an end of all its processes."""
+        if self.process:
+            end(self.process, patience)
         self.process = None
 
     def kill(self) -> None:
         """End the server without a word."""
         self.stop(patience=0)
+
+
+def launch(program: str, *arguments: str | Path, folder: Path, log: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    """A program of vLLM's environment in a group of processes of its own; `folder` is for what it leaves in files."""
+    return subprocess.Popen(
+        [ENVIRONMENT / "bin" / program, *arguments],
+        env={**os.environ, **CONFINED, "PYTHONPATH": str(ENVIRONMENT.parent), "TMPDIR": str(folder)},
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def end(process: subprocess.Popen[bytes], patience: float) -> None:
+    """Ask a program to end, and after so many seconds end its group; what it has left in memory goes too."""
+    left = shared_memory(process.pid)
+    if patience and process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for path in left:
+        path.unlink(missing_ok=True)
+
+
+def run(program: str, *arguments: str | Path, folder: Path) -> None:
+    """A program of vLLM's environment from its start to its good end."""
+    needs_vllm()
+    with (folder / "log").open("wb") as log:
+        process = launch(program, *arguments, folder=folder, log=log)
+        try:
+            code = process.wait(2 * READY)
+        finally:
+            end(process, patience=0)
+    if code:
+        pytest.fail(f"{program} ended with {code}:\n{last_words(folder)}")
+
+
+def last_words(folder: Path) -> str:
+    """What a program in that folder has said at last."""
+    return (folder / "log").read_text(errors="replace")[-4000:]
 
 
 def shared_memory(group: int) -> set[Path]:

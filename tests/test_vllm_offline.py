@@ -1,0 +1,143 @@
+"""How requests go to vLLM's engine and come back, with a stand-in for the engine; the real one: `test_vllm.py`."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generation.client import ModelSettings, open_model
+from generation.types import Failure, Reply, Request, Usage
+from indexing.errors import MissingPackage, UserError
+
+
+class SamplingParams(SimpleNamespace):
+    def __init__(self, **fields: Any) -> None:
+        known = {"temperature", "max_tokens", "top_p", "top_k", "min_p", "repetition_penalty", "logprobs", "seed"}
+        if unknown := fields.keys() - known - {"structured_outputs"}:
+            raise TypeError(f"unexpected {unknown}")
+        super().__init__(**fields)
+
+
+class Engine:
+    """Says what it was last told; refuses a chunk with `refused` in it, and fails at `fails`."""
+
+    def __init__(self, model: str, **arguments: Any) -> None:
+        if model == "nothing":
+            raise OSError("no such model")
+        self.arguments = arguments
+        self.chunks: list[list[str]] = []
+        self.sampled: list[Any] = []
+        self.llm_engine = SimpleNamespace(engine_core=SimpleNamespace(shutdown=self.shut))
+        self.ended = False
+        ENGINES.append(self)
+
+    def shut(self) -> None:
+        self.ended = True
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        return SamplingParams(top_p=0.9, top_k=3, min_p=0.0, repetition_penalty=1.1)
+
+    def chat(self, messages: Sequence[Any], sampling: Sequence[Any], **_: Any) -> list[Any]:
+        assert len(messages) == len(sampling)
+        said = [each[-1]["content"] for each in messages]
+        if any("refused" in one for one in said):
+            raise ValueError("too long")
+        if "fails" in said:
+            raise RuntimeError("the engine is dead")
+        self.chunks.append(said)
+        self.sampled += sampling
+        return [self.output(*pair) for pair in zip(said, sampling, strict=True)]
+
+    def output(self, said: str, sampling: Any) -> Any:
+        alternatives = {i: SimpleNamespace(decoded_token=str(i), logprob=-(float("inf") if i else 0)) for i in range(3)}
+        logprobs = [alternatives] if hasattr(sampling, "logprobs") else None
+        reply = SimpleNamespace(text=said, finish_reason="stop", token_ids=[1, 2], logprobs=logprobs)
+        return SimpleNamespace(outputs=[reply], prompt_token_ids=[1, 2, 3], num_cached_tokens=None)
+
+
+ENGINES: list[Engine] = []
+
+
+@pytest.fixture(autouse=True)
+def vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, parameters = ModuleType("vllm"), ModuleType("vllm.sampling_params")
+    vars(module).update(LLM=Engine, SamplingParams=SamplingParams)
+    vars(parameters).update(StructuredOutputsParams=lambda json: ("schema", json))
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
+    ENGINES.clear()
+
+
+def request(said: str, **fields: Any) -> Request:
+    return Request("test", (("system", "repeat"), ("user", said)), 5, **fields)
+
+
+def asked(folder: Path, requests: Sequence[Request], **settings: Any) -> tuple[list[Reply | Failure], Usage]:
+    async def ask_all() -> tuple[list[Reply | Failure], Usage]:
+        given = {"name": "echo", "cache": folder / "replies.sqlite", **settings}
+        async with open_model(ModelSettings(backend="vllm", **given)) as model:
+            found = {number: outcome async for number, outcome in model.complete(requests)}
+            return [found[number] for number in range(len(requests))], model.usage["test"]
+
+    return asyncio.run(ask_all())
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(1, 3))
+def test_each_request_has_its_own_outcome(
+    tmp_path_factory: pytest.TempPathFactory, fine: list[bool], at_once: int
+) -> None:
+    ENGINES.clear()
+    said = [f"{number} {'fine' if good else 'refused'}" for number, good in enumerate(fine)]
+    outcomes, usage = asked(tmp_path_factory.mktemp("echo"), [*map(request, said)], concurrency=at_once)
+    for good, text, outcome in zip(fine, said, outcomes, strict=True):
+        assert outcome == (Reply(text) if good else Failure("echo: refused: too long"))
+    assert usage.calls == len(said)
+    assert usage.completion_tokens == 2 * sum(fine)
+    assert len(ENGINES) == bool(fine)  # loaded when it is needed, and once
+    assert all(engine.ended for engine in ENGINES)
+
+
+def test_requests_go_together_as_they_were_meant(tmp_path: Path) -> None:
+    schema = {"type": "integer"}
+    requests = [request("a"), request("b", schema=schema), request("c", temperature=0.5, top_logprobs=2)]
+    outcomes, usage = asked(tmp_path, requests, engine={"seed": 1}, extra={"seed": 4})
+    assert outcomes[2] == Reply("c", "stop", ({"1": -9999.0, "0": 0.0},))
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (9, 0, 6)
+    (engine,) = ENGINES
+    assert engine.chunks == [["a", "b", "c"]]
+    assert engine.arguments["seed"] == 1
+    usual = {"top_p": 0.9, "top_k": 3, "min_p": 0.0, "repetition_penalty": 1.1, "max_tokens": 5, "seed": 4}
+    assert [vars(one) for one in engine.sampled] == [
+        {**usual, "temperature": 0.0},
+        {**usual, "temperature": 0.0, "structured_outputs": ("schema", schema)},
+        {**usual, "temperature": 0.5, "logprobs": 2},
+    ]
+    again, usage = asked(tmp_path, requests, extra={"seed": 4})
+    assert again == outcomes
+    assert usage == Usage(cache_hits=3)
+    assert len(ENGINES) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "message"),
+    [
+        ({"name": "nothing"}, "a", "nothing: vLLM cannot load it: no such model"),
+        ({}, "fails", "echo: vLLM's engine has failed: the engine is dead"),
+        ({"extra": {"nonsense": 1}}, "a", "extra: not fields of vLLM's SamplingParams: .*nonsense"),
+    ],
+)
+def test_what_ends_everything_is_told(tmp_path: Path, settings: dict[str, Any], said: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        asked(tmp_path, [request("b"), request(said)], **settings)
+
+
+def test_without_vllm_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(MissingPackage, match=r"pip install 'keystone-rag\[vllm\]'"):
+        asked(tmp_path, [request("a")])
