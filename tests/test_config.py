@@ -45,7 +45,11 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "named"),
     [
-        pytest.param("depth: 5", ["depth: unknown key", "value 5", "answer, fusion, grading, index, model, out,"], id="unknown key"),
+        pytest.param(
+            "depth: 5",
+            ["depth: unknown key", "value 5", "answer, fusion, grading, index, model, out,"],
+            id="unknown key",
+        ),
         pytest.param(
             "fusion: {kay: 5}",
             ["fusion.kay: unknown key", "value 5", "depth, k, k_narrative, method, norm, parameters"],

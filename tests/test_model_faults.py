@@ -1,6 +1,7 @@
 """Runs with a faulty model, and runs that are killed: every narrative answered, nothing paid for twice, same bytes."""
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from runs.validate import track_of, validate
 from tests.chat_server import Exchange, Fault, changed, half, hangs_up, says, serving, status, torn
 from tests.conftest import NARRATIVES, keystone, write_topics
 from tests.plain_model import say
+from tests.processes import killed
 from tests.test_model_runs import command, content, submitted
 
 pytestmark = pytest.mark.slow
@@ -74,27 +76,18 @@ def test_of_105_narratives_each_is_answered_though_30_percent_of_replies_are_fau
 
 
 def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(index: Index, tmp_path: Path) -> None:
-    moments = random.Random(3)
+    write_topics(tmp_path / "topics.jsonl")
+    made = tmp_path / "out/keystone"
+    whole: dict[str, bytes] = {}
+
+    def done() -> None:
+        whole.update(whole or content(made))
+        assert content(made) == whole
+        shutil.rmtree(tmp_path / "out")
+
     with serving(model=say, latency=0.02) as server:
-        write_topics(tmp_path / "topics.jsonl")
-        whole = command(index, tmp_path, server, "run")
-        assert keystone(*whole).returncode == 0
-        requests = len(server.requests)
-        killed = [*whole, "--set", f"out={tmp_path / 'killed'}", "--set", "model.concurrency=2"]
-        kills = 0
-        while kills < 25:
-            before, seen = len(server.requests), moments.randrange(1 + requests // 8)
-            process = subprocess.Popen([sys.executable, "-m", "runs.cli", *killed], start_new_session=True)
-            while process.poll() is None and len(server.requests) <= before + seen:
-                time.sleep(0.002)
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-            process.wait()
-            if process.returncode == 0:
-                (tmp_path / "killed").rename(tmp_path / f"done-{kills}-{before}")
-        assert keystone(*killed).returncode == 0
-    assert content(tmp_path / "killed/keystone") == content(tmp_path / "out/keystone")
+        arguments = [*command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
+        assert killed(*arguments, times=36, done=done) >= 25
 
 
 def test_an_interrupt_ends_within_two_seconds_and_loses_no_reply(index: Index, tmp_path: Path) -> None:

@@ -177,6 +177,6 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
         assert not list(tmp_path.glob(".*"))
         shutil.rmtree(index.folder)
 
-    arguments = ["index", corpus, "--out", tmp_path / "index", "--faiss", factory, "--quiet"]
+    arguments: list[str | Path] = ["index", corpus, "--out", tmp_path / "index", "--faiss", factory, "--quiet"]
     small_shards = "from indexing import vectors; vectors.SHARD = 50"
     assert killed(*arguments, times=times, done=compare, code=small_shards) >= times // 3
