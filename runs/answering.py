@@ -13,7 +13,7 @@ from generation.cite import check
 from generation.model import Model
 from generation.passages import best_spans, told
 from generation.rules.answer import answer as chosen_by_rules
-from generation.rules.answer import gather
+from generation.rules.answer import closest_passage, gather
 from generation.sentences import Passage, Words
 from generation.sub_answers import SubTask, sub_answered
 from generation.synthesise import SynthesisTask, edit, joined, resynthesise, select_edit
@@ -25,6 +25,7 @@ from retrieval.types import Query, Rankings, Topic
 from runs.job import Job
 from runs.material import Material, gathered
 from runs.pipeline import asked_of
+from runs.rag import within_limits
 
 LOW = 0.75
 """The share of an answer's words that it should have at least: 300 of 400 in the paper."""
@@ -44,7 +45,7 @@ async def answer_topic(
 ) -> Answered:
     """Answer a topic from the selected documents (rows of the store, best first), or each query from its own.
 
-    Where the model gives nothing, sentences are chosen by rules, which is recorded.
+    Where the model gives nothing, or nothing that the track takes, sentences are chosen by rules, which is recorded.
     """
     settings = job.config.answer
     places = asked_of(topic.id, queries)
@@ -63,7 +64,7 @@ async def answer_topic(
     else:
         each = [passages_of(job, material, own, slice(n, n + 1), shown) for n, own in enumerate(lists)]
         made, fallbacks = await from_each(job, model, topic, material, each, words)
-    if made is None:
+    if made is None or not within_limits(topic.id, made.sentences, job.track):
         chosen = await asyncio.to_thread(by_rules, job, topic, material)
         return replace(
             chosen, fallbacks=[*fallbacks, Fallback(topic.id, "answer", "its sentences are chosen by rules")]
@@ -81,6 +82,8 @@ def by_rules(job: Job, topic: Topic, material: Material) -> Answered:
     made, evidence = chosen_by_rules(
         topic.id, material.queries, material.asked, documents, segments, spans, said, job.words
     )
+    if not made.sentences:
+        made = closest_passage(topic.id, material.asked, documents, segments, job.words)
     return Answered(made, evidence, [])
 
 

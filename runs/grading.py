@@ -1,6 +1,7 @@
 """UMBRELA grades for one topic, and the documents that they select: by Parasol with bounds, or a covering set."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusion.coverage import choose
-from fusion.parasol import Floats, Pairs, Top, find_top
+from fusion.parasol import BEST, Floats, Pairs, Top, find_top
 from generation.model import Model
 from generation.passages import passage
 from generation.tokens import tokens
@@ -61,7 +62,7 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
             if isinstance(grade, Failure):
                 named = f"{material.queries[query].id} and {material.documents[rows[place]].id}"
                 fallbacks.append(Fallback(topic.id, "umbrela", f"no grade for {named}: {grade.reason}"))
-        return [float("nan") if isinstance(grade := found[pair], Failure) else grade for pair in pairs]
+        return [math.nan if isinstance(grade := found[pair], Failure) else min(grade, BEST) for pair in pairs]
 
     at_once = job.config.model is not None and job.config.model.backend == "batch"
     bounded = settings.bounds and settings.select == "parasol" and not at_once

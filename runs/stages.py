@@ -64,7 +64,7 @@ def run(
     """Make a run, or finish one that was interrupted; returns its directory."""
     job = open_job(config, threads, progress)
     with locked(job.directory), asking(config, job.directory) as ask:
-        perform(job.directory, stages(job, ask), describe(job), announce, progress, lambda: fallbacks(job))
+        perform(job.directory, stages(job, ask), describe(job), announce, progress, lambda: concluded(job))
     return job.directory
 
 
@@ -161,13 +161,17 @@ def describe(job: Job) -> dict[str, Any]:
     }
 
 
-def fallbacks(job: Job) -> dict[str, Any]:
-    """Every step that went on without what it had asked the model for, as the artifacts tell."""
+def concluded(job: Job) -> dict[str, Any]:
+    """What the artifacts tell of the model: what it was spared, and every step that went on without what it asked."""
     if job.config.model is None:
         return {}
     artifacts = [job.directory / name for name in (QUERIES, SUMMARIES, GRADES, ANSWERS)]
-    told = [record["fallbacks"] for path in artifacts if path.exists() for _, record in json_lines(path)]
-    return {"fallbacks": [fallback for found in told for fallback in found]}
+    found = [record for path in artifacts if path.exists() for _, record in json_lines(path)]
+    told: dict[str, Any] = {"fallbacks": [fallback for record in found for fallback in record["fallbacks"]]}
+    if job.config.grading.method != "none":
+        pairs, asked = (sum(record.get(key, 0) for record in found) for key in ("pairs", "asked"))
+        told["grading"] = {"pairs": pairs, "asked": asked, "saved": round(1 - asked / pairs, 4) if pairs else 0.0}
+    return told
 
 
 def write_config(job: Job) -> None:

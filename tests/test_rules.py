@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.queries import compose, is_whole, whole
-from generation.rules.answer import SAME, answer, gather, is_prose, merge_same, utilities
+from generation.rules.answer import SAME, answer, closest_passage, gather, is_prose, merge_same, utilities
 from generation.rules.queries import decompose, expand_topic, extract_topic
 from generation.rules.understand import TopicBy, understand
 from generation.rules.words import content_words, words
-from generation.types import Understanding
+from generation.types import Sentence, Understanding
 from indexing.build import Index
 from indexing.embed import MINILM, embedder, on_grid
 from indexing.segments import segmented
-from indexing.types import Document
+from indexing.types import Document, Segment, Span
 from retrieval.types import Query, Topic
 from tests.conftest import CORPUS, NARRATIVES
 
@@ -192,3 +192,13 @@ def test_no_evidence_gives_an_empty_answer() -> None:
     query = Query("1", "1-1", "Why?", "Why?", "Why?")
     made, evidence = answer("1", [query], model.embed(["Why?"]), [], [], [], model.embed([]), 40)
     assert (made.sentences, evidence) == ((), [])
+
+
+def test_where_nothing_reads_as_a_sentence_the_closest_passage_is_the_answer() -> None:
+    text = "a | b | c " * 20
+    cut = tuple(Segment(f"d#{n}", Span("d", 50 * n, 50 * n + 50)) for n in range(4))
+    document = Document("d", text=text, segments=cut)
+    vectors = np.eye(4, dtype=np.float32)
+    made = closest_passage("1", vectors[2:3], [document], [vectors], 7)
+    assert made.sentences == (Sentence("a | b | c a |", ("d#2",)),)
+    assert closest_passage("1", vectors[:1], [], [], 7).sentences == ()

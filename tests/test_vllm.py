@@ -10,16 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from generation.cache import Cache
 from generation.client import ModelSettings, open_model
 from generation.model import Unusable, Waits, key_of, read_json
 from generation.types import Failure, Reply, Request, Usage
+from indexing.build import Index
 from indexing.embed import Embedding, Vectors, embedder
 from indexing.embedding_endpoint import Endpoint
 from indexing.minilm import MiniLM
-from tests.conftest import CORPUS
+from runs.config_file import read_config
+from runs.stages import run as make
+from runs.topics import read_topics
+from runs.tracks import TRACKS
+from runs.validate import validate
+from tests.conftest import CORPUS, write_topics
 from tests.vllm_calls import (
     DOCUMENTS,
     QUERIES,
@@ -174,6 +181,22 @@ def test_prompts_that_begin_with_the_document_share_it(chat: Server, tmp_path: P
     reverse = [Request("grade", (("user", f"{number} {document}"),), 2) for number in range(3)]
     _, spent = asked(served(chat, tmp_path / "replies.sqlite", concurrency=1), reverse)
     assert spent["grade"].cached_tokens == 0
+
+
+def test_a_whole_run_is_valid_whatever_a_real_model_says(chat: Server, index: Index, tmp_path: Path) -> None:
+    """The model is random, so its words mean nothing; that they have the asked form is the server's doing."""
+    topics = write_topics(tmp_path / "topics.jsonl")
+    model = f"model={{name: {chat.name}, urls: ['{chat.url}'], window: 8192}}"
+    where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path}"]
+    directory = make(read_config(None, [model, *where], "keystone"), threads=2)
+    spent = orjson.loads((directory / "usage.json").read_bytes())["purposes"]
+    assert {"decompose", "topic", "expand", "umbrela", "answer"} <= set(spent)
+    assert spent["umbrela"]["cached_tokens"] > 0, "the system prompt, at least, is shared"
+    graded = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
+    assert any(grade is not None for record in graded for row in record["grades"] for grade in row)
+    for path in directory.glob("*_output_trec_rag_2025.*"):
+        found = {violation.kind for violation in validate(path, TRACKS["rag25"], read_topics(topics))}
+        assert found <= {"id of another corpus"}
 
 
 @pytest.mark.parametrize("end", [Server.stop, Server.kill], ids=["SIGTERM", "SIGKILL"])

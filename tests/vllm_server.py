@@ -20,8 +20,8 @@ ENVIRONMENT = Path(__file__).parents[1] / ".venv-vllm"
 PYTHON = ENVIRONMENT / "bin/python"
 TINY = ENVIRONMENT / "tiny"
 CONFINED = {
-    "HF_HUB_CONFINED": "1",
-    "TRANSFORMERS_CONFINED": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_HOST_IP": "127.0.0.1",

@@ -100,6 +100,22 @@ def answer(
     ), evidence
 
 
+def closest_passage(
+    topic_id: str, queries: Vectors, documents: Sequence[Document], segments: Sequence[Vectors], words: int
+) -> Answer:
+    """The beginning of the segment closest to a query, for where no sentence is close or reads as one.
+
+    It has at most `words` words, and cites that segment. Without documents the answer has no sentence.
+    """
+    if not documents:
+        return Answer(topic_id, ())
+    cosines = [(queries @ own.T).max(axis=0) for own in segments]
+    place = int(np.argmax([own.max() for own in cosines]))
+    segment = documents[place].segments[int(np.argmax(cosines[place]))]
+    text = " ".join(documents[place].segment_text(segment).split()[:words])
+    return Answer(topic_id, (Sentence(text, (segment.id,)),))
+
+
 def _cite(
     saying: Sequence[tuple[Span, NDArray[np.float32]]], documents: dict[str, tuple[Document, Vectors]]
 ) -> tuple[str, ...]:
