@@ -52,10 +52,8 @@ class Batch:
         self._refused: dict[str, Failure] = {}
         self._asked: set[str] = set()
         self._files: list[_Requests] = []
-        try:
+        with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
         self._new = self._read_replies()
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
@@ -80,7 +78,8 @@ class Batch:
         """Name the files of what was asked and is missing, and raise `Waits`; nothing where nothing is missing."""
         if not self._files:
             return
-        named = [file.finish() for file in self._files]
+        with _writing(self._folder):
+            named = [file.finish() for file in self._files]
         total = len(self._asked)
         self._files, self._asked = [], set()
         where = "\n".join(f"  {file}\n  replies expected in {replies_of(file).name} beside it" for file in named)
@@ -101,9 +100,10 @@ class Batch:
         self._asked.add(key)
         body = body_of(self._model, request, self._extra)
         line = orjson.dumps({"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}) + b"\n"
-        if not self._files or not self._files[-1].takes(line):
-            self._files.append(_Requests(self._folder))
-        self._files[-1].write(key, line)
+        with _writing(self._folder):
+            if not self._files or not self._files[-1].takes(line):
+                self._files.append(_Requests(self._folder))
+            self._files[-1].write(key, line)
 
     def _read_replies(self) -> set[str]:
         """Take all replies in the folder into the cache; the keys of those that were not there."""
@@ -173,9 +173,18 @@ class _Requests:
         return self._path.replace(self._folder / f"{name}{REQUESTS}")
 
     def discard(self) -> None:
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
         with suppress(OSError):
             self._path.unlink()
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
 
 
 def replies_of(requests: Path) -> Path:

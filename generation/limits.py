@@ -23,8 +23,8 @@ class Limit:
     """The number of requests that may be with one endpoint at once, up to `most`.
 
     A round is as many answers as the limit is large. While twice as many at once are answered faster, the limit
-    doubles each round. Then it keeps half of that step, so that there is always something waiting, and tries again
-    from there some rounds later. A round in which there was not enough to ask teaches nothing.
+    doubles each round. Then it stays, at about twice what the endpoint works on, so that it goes on while its answers
+    are read, and tries again some rounds later. A round in which there was not enough to ask teaches nothing.
     """
 
     def __init__(self, most: int) -> None:
@@ -51,7 +51,7 @@ class Limit:
         if not full:
             return
         if self._grown and rate < GAIN * self._rate:
-            self.size = max(1, self.size // 2 if self._settled else self.size * 3 // 4)
+            self.size = self.size // 2 if self._settled else self.size
             self._held, self._grown, self._settled = HOLD, False, True
         elif self._held:
             self._held -= 1

@@ -217,6 +217,12 @@ def test_files_are_as_large_as_services_take(tmp_path: Path, monkeypatch: pytest
     assert ask_all(settings(tmp_path), asked)[0] == [[str(i) for i in range(10)]]
 
 
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "batch").write_text("a file")
+    with pytest.raises(UserError, match="batch: cannot be written"):
+        ask_all(settings(tmp_path), [asking("a")])
+
+
 def test_a_run_that_ends_with_another_error_leaves_no_file(tmp_path: Path) -> None:
     async def run() -> None:
         async with open_model(settings(tmp_path)) as model:
