@@ -119,14 +119,13 @@ def next_wave(
         return _by_document(*np.nonzero(open))
 
     expected = np.minimum(_expected(gains, asked & ~np.isnan(grades)) * leaning, _MOST)
-    kth_score = -np.sort(-(lower + np.where(asked, 0.0, expected).sum(axis=0)))[:k][-1]
+    final = np.minimum(lower + np.where(asked, 0.0, expected).sum(axis=0), upper)  # rounding must not lift it above
+    kth_score = -np.sort(-final)[:k][-1]
     turns = np.argsort(np.where(open, expected, np.inf), axis=0, kind="stable")
     open_at = np.take_along_axis(open, turns, axis=0)
     falls = np.take_along_axis(_MOST - expected, turns, axis=0)
     bounds = upper - (np.cumsum(falls, axis=0) - falls)
-    needed = bounds >= kth_score
-    needed[0, np.argsort(-upper, kind="stable")[:k]] = True
-    needed &= open_at
+    needed = open_at & (bounds >= kth_score)
     if grid:
         chosen = np.flatnonzero(needed[0])
         chosen = chosen[np.argsort(-upper[chosen], kind="stable")[:wave]]

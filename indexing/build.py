@@ -114,10 +114,10 @@ def build_index(
             read = stage(folder, "store", lambda path: _build_store(corpus, format, segments, path, progress, report))
             store = DocumentStore(folder / "store")
             stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
+            cut = 0
             if embedding:
                 embedder(embedding)  # an impossible model is known now, also where it is only used later
-            cut = 0
-            if embedding is not None and faiss is not None:
+            if embedding and faiss is not None:
                 cut = _build_dense(store, embedding, faiss, folder, threads, progress)
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
             meta |= {**read, "cut": cut, "corpus": unicode_name(corpus.name)}

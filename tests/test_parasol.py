@@ -75,6 +75,17 @@ def test_the_top_is_that_of_judging_everything(
         assert len(waves) == (grades.size > 0)
 
 
+@pytest.mark.parametrize("wave", [1, 3])
+def test_the_top_is_that_of_judging_everything_where_scores_are_close(wave: int) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        grades = random.choice([0.0, 1.0, 2.0, 3.0], (random.integers(2, 4), random.integers(3, 7)))
+        k = int(random.integers(1, 4))
+        top, _ = found(grades, k, wave)
+        assert top.documents.tolist() == np.argsort(-parasol(grades), kind="stable")[:k].tolist()
+        assert top.asked[:, top.documents].all()
+
+
 @given(tables(WHOLE), st.integers(1, 6))
 def test_one_at_a_time_asks_nothing_that_can_be_done_without(grades: Grades, k: int) -> None:
     """Each pair asked is of a document that fewer than k others can be shown to be above, whatever else is asked."""
