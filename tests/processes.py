@@ -92,7 +92,7 @@ def _fork() -> None:
     """Answer jobs until there are no more; returns in each forked process, which is then that of a command."""
     for name in IMPORTED:
         importlib.import_module(name)
-    for line in iter(sys.stdin.buffer.raw.readline, b""):
+    for line in sys.stdin:
         arguments, cwd, out, err, code = orjson.loads(line)
         pid = os.fork()
         if not pid:
