@@ -54,9 +54,9 @@ $(READY): pyproject.toml
 $(VLLM)/.ready: tests/vllm/wheel.txt tests/vllm/packages.txt tests/vllm/METADATA tests/tiny_model.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	rm -rf $@ $(VLLM)/tiny
-	$(VLLM)/bin/$(PIP) --no-deps --require-hashes --requirement tests/vllm/wheel.txt
 	$(VLLM)/bin/$(PIP) --constraint tests/vllm/packages.txt torch
 	$(VLLM)/bin/$(PIP) --no-deps --requirement tests/vllm/packages.txt
+	$(VLLM)/bin/$(PIP) --no-deps --require-hashes --requirement tests/vllm/wheel.txt
 	cd $(VLLM)/lib/python3*/site-packages && mkdir -p $(NAMED) && cp $(CURDIR)/tests/vllm/METADATA $(NAMED)
 	$(VLLM)/bin/python tests/tiny_model.py $(VLLM)/tiny
 	touch $@

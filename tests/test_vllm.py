@@ -13,7 +13,9 @@ import numpy as np
 import orjson
 import pytest
 
+from generation import endpoints
 from generation.cache import Cache
+from generation.chat import Answered, read_answer
 from generation.client import ModelSettings, open_model
 from generation.model import Unusable, Waits, key_of, read_json
 from generation.types import Failure, Reply, Request, Usage
@@ -199,12 +201,21 @@ def test_a_whole_run_is_valid_whatever_a_real_model_says(chat: Server, index: In
         assert found <= {"id of another corpus"}
 
 
-@pytest.mark.parametrize("end", [Server.stop, Server.kill], ids=["SIGTERM", "SIGKILL"])
-def test_a_run_outlives_its_server(chat: Server, end: Callable[[Server], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [Server.abort, Server.kill])
+def test_a_run_outlives_its_server(
+    chat: Server, end: Callable[[Server], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Replies that were there are not asked for again, those that broke off are, none is taken for whole."""
     requests = [prose(number, max_tokens=200) for number in range(120)]
     settings = served(chat, tmp_path / "replies.sqlite", concurrency=24)
     before = 0
+    finishes = set[str]()
+
+    def seen(body: Any) -> Answered:
+        finishes.add(body["choices"][0]["finish_reason"])
+        return read_answer(body)
+
+    monkeypatch.setattr(endpoints, "read_answer", seen)
 
     def again() -> None:
         nonlocal before
@@ -227,6 +238,7 @@ def test_a_run_outlives_its_server(chat: Server, end: Callable[[Server], None], 
         outcomes, spent = asyncio.run(interrupted())
     finally:
         chat.ready()
+    assert ("abort" in finishes) == (end is Server.abort)
     assert 30 <= before < len(requests)
     assert spent.calls == len(requests)
     assert spent.retries
