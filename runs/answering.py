@@ -56,21 +56,21 @@ async def answer_topic(
     material = await asyncio.to_thread(gathered, job, rows, [queries[place] for place in places])
     if settings.method == "rules" or model is None:
         return await asyncio.to_thread(by_rules, job, topic, material)
-    shown: list[Evidence] = []
     words = (int(job.words * LOW), job.words)
+    asked = [slice(n, n + 1) for n in range(len(lists))] if settings.method == "answers" else [slice(None)]
+    shown = [shown_of(job, material, own, each) for own, each in zip(lists, asked, strict=True)]
+    passages = [passages_of(material, evidence) for evidence in shown]
     if settings.method == "retrieval":
-        passages = passages_of(job, material, lists[0], slice(None), shown)
-        (made,), fallbacks = await answered(model, [AnswerTask(topic.id, topic.narrative, passages, words)])
+        (made,), fallbacks = await answered(model, [AnswerTask(topic.id, topic.narrative, passages[0], words)])
     else:
-        each = [passages_of(job, material, own, slice(n, n + 1), shown) for n, own in enumerate(lists)]
-        made, fallbacks = await from_each(job, model, topic, material, each, words)
+        made, fallbacks = await from_each(job, model, topic, material, passages, words)
     if made is None or not within_limits(topic.id, made.sentences, job.track):
         chosen = await asyncio.to_thread(by_rules, job, topic, material)
         return replace(
             chosen, fallbacks=[*fallbacks, Fallback(topic.id, "answer", "its sentences are chosen by rules")]
         )
     answer, far = await asyncio.to_thread(with_segments, job, made, material)
-    return Answered(answer, shown, [*fallbacks, *far])
+    return Answered(answer, [item for evidence in shown for item in evidence], [*fallbacks, *far])
 
 
 def by_rules(job: Job, topic: Topic, material: Material) -> Answered:
@@ -87,29 +87,34 @@ def by_rules(job: Job, topic: Topic, material: Material) -> Answered:
     return Answered(made, evidence, [])
 
 
-def passages_of(
-    job: Job, material: Material, rows: Sequence[int], asked: slice, shown: list[Evidence]
-) -> tuple[Passage, ...]:
+def shown_of(job: Job, material: Material, rows: Sequence[int], asked: slice) -> list[Evidence]:
     """What the model is shown of the documents in these rows: each whole, or its best segments for what is asked.
 
-    Together they take half of the model's window. What is shown is noted as evidence.
+    Together they take half of the model's window.
     """
     assert job.config.model is not None
     limit = job.config.model.window // 2 // max(len(rows), 1)
-    passages = []
+    shown = []
     for row in rows:
         document, cosines = material.documents[row], material.asked[asked] @ material.segments[row].T
         spans = [(0, len(document.text))]
         if tokens(told(document, spans)) > limit:
             spans = best_spans(document, cosines, None, limit)
-        text = told(document, spans)
-        passages.append(Passage(document.id, "", text))
         query = material.queries[asked][int(cosines.max(axis=1).argmax())]
         shown += [
             Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
             for start, end in spans
         ]
-    return tuple(passages)
+    return shown
+
+
+def passages_of(material: Material, shown: Sequence[Evidence]) -> tuple[Passage, ...]:
+    """The documents as the model is shown them, each once."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for evidence in shown:
+        spans.setdefault(evidence.span.doc_id, []).append((evidence.span.start, evidence.span.end))
+    by_id = {document.id: document for document in material.documents.values()}
+    return tuple(Passage(doc_id, "", told(by_id[doc_id], own)) for doc_id, own in spans.items())
 
 
 async def from_each(

@@ -66,7 +66,14 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
 
     at_once = job.config.model is not None and job.config.model.backend == "batch"
     bounded = settings.bounds and settings.select == "parasol" and not at_once
-    search = find_top(len(material.queries), len(rows), settings.documents, WAVE if bounded else None, mode == "grid")
+    search = find_top(
+        len(material.queries),
+        len(rows),
+        settings.documents,
+        WAVE if bounded else None,
+        mode == "grid",
+        scores_of(hybrid, asked_of(topic.id, queries), rows),
+    )
     top = await _answered(search, grades)
     selected, scores = top.documents.tolist(), top.scores.tolist()
     if settings.select == "coverage":

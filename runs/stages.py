@@ -301,7 +301,8 @@ def write_answers(job: Job, ask: Ask) -> None:
             tick(1)
             return answered
 
-        made = ask(lambda model: together([partial(one, model, topic) for topic in job.topics], AT_ONCE))
+        at_once = AT_ONCE if job.config.model else 1
+        made = ask(lambda model: together([partial(one, model, topic) for topic in job.topics], at_once))
     _write_json_lines(job.directory / EVIDENCE, (asdict(item) for one in made for item in one.evidence))
     _write_json_lines(
         job.directory / ANSWERS, ({**asdict(one.answer), "fallbacks": list(map(asdict, one.fallbacks))} for one in made)

@@ -189,3 +189,16 @@ def answered(line: dict[str, Any]) -> bytes:
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": say(line["body"])}}
     body = {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
     return orjson.dumps({"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}}) + b"\n"
+
+
+@pytest.mark.parametrize("preset", ["uema21lab_B4", "uema21lab_base", "keystone"])
+def test_a_narrative_that_finds_nothing_has_an_empty_answer(
+    preset: str, index: Index, tmp_path: Path, server: Server
+) -> None:
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text('{"id": "1", "title": "Zyzzyva qwxyz?"}\n{"id": "2", "title": "Tell me about bees and wasps."}\n')
+    model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+    where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", "retrieval.systems=[bm25]"]
+    directory = run(read_config(None, [model, *where, "queries.variants=0", "queries.topic=none"], preset))
+    answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
+    assert [bool(answer["sentences"]) for answer in answers] == [False, True]
