@@ -12,7 +12,7 @@ from runs.tracks import CitationForm, Holds, Key, Track
 from runs.violations import Lines, Violation, error, shown, warning
 
 TYPES = ("automatic", "manual")
-Names = Mapping[str | int, str]
+Citable = Mapping[str | int, str]
 IDS: tuple[Holds, ...] = ("team", "run", "topic")
 
 
@@ -115,7 +115,7 @@ def _check_references(number: int, references: list[Any], track: Track) -> Itera
 
 
 def _check_answer(
-    number: int, answer: list[Any], names: Names, track: Track, record: dict[str, Any], limit: int | None
+    number: int, answer: list[Any], names: Citable, track: Track, record: dict[str, Any], limit: int | None
 ) -> Iterator[Violation]:
     if not answer:
         yield warning(number, "empty answer", f"{track.sentences}: empty")
@@ -145,7 +145,7 @@ def _check_answer(
         yield from _check_length(number, track.length_key, record.get(track.length_key), length)
 
 
-def cited_ids(answer: list[Any], names: Names) -> set[str]:
+def cited_ids(answer: list[Any], names: Citable) -> set[str]:
     """The ids that the sentences of an answer cite."""
     lists = [s["citations"] for s in answer if isinstance(s, dict) and isinstance(s.get("citations"), list | dict)]
     return {name for citations in lists for citation in citations if (name := named(citation, names)) is not None}
@@ -159,7 +159,7 @@ def _check_length(number: int, key: str, reported: Any, length: int) -> Iterator
 
 
 def _check_citations(
-    number: int, where: str, citations: list[Any] | dict[str, Any], names: Names, track: Track
+    number: int, where: str, citations: list[Any] | dict[str, Any], names: Citable, track: Track
 ) -> Iterator[Violation]:
     if isinstance(citations, dict):
         if "scores" not in track.citations:

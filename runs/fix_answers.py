@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from indexing.types import is_id
-from runs.check_answers import IDS, Names, as_text, forms_in
+from runs.check_answers import IDS, Citable, as_text, forms_in
 from runs.rag import best_first, citable, fitting, form_of, is_number, metadata_of, named
 from runs.tracks import CitationForm, Track
 from runs.violations import Lines, Repair, object_of, shown
@@ -145,7 +145,7 @@ def _fix_citations(
     return kept
 
 
-def _readable(citations: Any, names: Names, track: Track) -> list[tuple[Any, str | None]]:
+def _readable(citations: Any, names: Citable, track: Track) -> list[tuple[Any, str | None]]:
     """The citations of a sentence that stay, best first, each with the id that it names; None: it is of no form."""
     found: dict[Any, tuple[Any, str | None]] = {}
     for place, raw in enumerate(best_first(citations) if isinstance(citations, list | dict) else []):

@@ -13,7 +13,7 @@ from retrieval.types import Rankings, offsets_of
 from runs.render import strictly_decreasing
 from runs.trec import Run, read_run, run_of
 
-Hits = Mapping[str, Sequence[tuple[str, float]]]
+Scored = Mapping[str, Sequence[tuple[str, float]]]
 
 
 def fuse_files(
@@ -62,7 +62,7 @@ def fuse_files(
     return run_of(tag, hits)
 
 
-def _rankings(path: Path, run: Hits, topics: Sequence[str], row: Mapping[str, int], ascending: bool) -> Rankings:
+def _rankings(path: Path, run: Scored, topics: Sequence[str], row: Mapping[str, int], ascending: bool) -> Rankings:
     """A run as trec_eval reads it: scores in float32, down, or up where they are distances; then ids down."""
     lists = [run.get(topic, []) for topic in topics]
     docs = np.array([row[doc_id] for hits in lists for doc_id, _ in hits], dtype=np.int32)
