@@ -142,6 +142,9 @@ def run(
 
     with progress_bars(quiet) as progress:
         directory = stages.run(settings, threads, progress, announce)
+    if not quiet:
+        for line in stages.told(directory):
+            typer.echo(line, err=True)
     typer.echo(directory)
 
 

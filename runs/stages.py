@@ -5,7 +5,7 @@ and one that was not see the same values.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -30,7 +30,7 @@ from indexing.types import Document, Progress, silent
 from retrieval.types import Query, Rankings, Topic
 from runs.answering import Answered, answer_topic
 from runs.config import RunConfig
-from runs.directory import Stage, perform
+from runs.directory import MANIFEST, Stage, perform
 from runs.grade_files import keystone_rankings, read_selected, records, write_qrels
 from runs.grading import Graded, grade_topic
 from runs.job import Job, open_job
@@ -167,11 +167,21 @@ def concluded(job: Job) -> dict[str, Any]:
         return {}
     artifacts = [job.directory / name for name in (QUERIES, SUMMARIES, GRADES, ANSWERS)]
     found = [record for path in artifacts if path.exists() for _, record in json_lines(path)]
-    told: dict[str, Any] = {"fallbacks": [fallback for record in found for fallback in record["fallbacks"]]}
+    summary: dict[str, Any] = {"fallbacks": [fallback for record in found for fallback in record["fallbacks"]]}
     if job.config.grading.method != "none":
         pairs, asked = (sum(record.get(key, 0) for record in found) for key in ("pairs", "asked"))
-        told["grading"] = {"pairs": pairs, "asked": asked, "saved": round(1 - asked / pairs, 4) if pairs else 0.0}
-    return told
+        summary["grading"] = {"pairs": pairs, "asked": asked, "saved": round(1 - asked / pairs, 4) if pairs else 0.0}
+    return summary
+
+
+def told(directory: Path) -> Iterator[str]:
+    """What a person should know of a run's model: the grades that were not needed, and the steps it did not serve."""
+    manifest = orjson.loads((directory / MANIFEST).read_bytes())
+    if grading := manifest.get("grading"):
+        yield f"grades: {grading['asked']} of {grading['pairs']} pairs asked, {grading['saved']:.0%} saved"
+    if fallbacks := manifest.get("fallbacks"):
+        counted = ", ".join(f"{step} {n}" for step, n in sorted(Counter(f["step"] for f in fallbacks).items()))
+        yield f"fallbacks: {len(fallbacks)} ({counted}), listed in {directory / MANIFEST}"
 
 
 def write_config(job: Job) -> None:
@@ -206,11 +216,11 @@ def read_queries(job: Job) -> list[Query]:
 
 def search(job: Job, ask: Ask) -> None:
     """Stage `search`: every query to every system, in one batch and in parallel."""
-    told: list[dict[str, Any]] = []
+    made: list[dict[str, Any]] = []
 
     def texts_of(documents: Sequence[Document]) -> list[str]:
         summaries, missed = ask(lambda model: summaries_of(job, model, documents))
-        told.extend(
+        made.extend(
             {"doc_id": doc_id, "summary": text, "fallbacks": [asdict(one) for one in missed if one.topic_id == doc_id]}
             for doc_id, text in summaries.items()
         )
@@ -220,7 +230,7 @@ def search(job: Job, ask: Ask) -> None:
     for system, rankings in found.items():
         _write_rankings(job, f"{system}.trec", rankings)
     if job.config.retrieval.summarise:
-        _write_json_lines(job.directory / SUMMARIES, told)
+        _write_json_lines(job.directory / SUMMARIES, made)
 
 
 def fuse_each_query(job: Job) -> None:
@@ -250,9 +260,9 @@ def write_grades(job: Job, ask: Ask) -> None:
 
     graded = ask(grade)
     assert job.config.model is not None
-    told = list(records(graded, job.store, job.config.model.name))
-    _write_json_lines(job.directory / GRADES, told)
-    write_qrels(job.directory / QRELS, told)
+    found = list(records(graded, job.store, job.config.model.name))
+    _write_json_lines(job.directory / GRADES, found)
+    write_qrels(job.directory / QRELS, found)
     narrative = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
     alone = job.config.grading.select == "coverage" and job.config.track != "none" and job.track.rows is None
     _write_rankings(job, KEYSTONE, keystone_rankings(graded, narrative, alone))

@@ -1,5 +1,6 @@
 """Runs with a language model behind a real endpoint: every preset, from recorded replies too, faults and all."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from runs.models import REPLIES, USAGE
 from runs.stages import run
 from runs.topics import read_topics
 from runs.tracks import TRACKS
-from runs.trec import read_qrels
+from runs.trec import read_qrels, read_run
 from runs.validate import track_of, validate
 from tests.chat_server import Server, serving
 from tests.conftest import keystone, write_topics
@@ -202,3 +203,23 @@ def test_a_narrative_that_finds_nothing_has_an_empty_answer(
     directory = run(read_config(None, [model, *where, "queries.variants=0", "queries.topic=none"], preset))
     answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
     assert [bool(answer["sentences"]) for answer in answers] == [False, True]
+
+
+def test_a_track_without_fixed_depth_gets_the_covering_set_alone(index: Index, tmp_path: Path, server: Server) -> None:
+    directory = make("keystone", index, tmp_path, server, "track=rag26", "grading.cap=3")
+    grades = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
+    ranked = read_run(directory / TRACKS["rag26"].retrieval_file).hits()
+    assert {topic: [doc_id for doc_id, _ in hits] for topic, hits in ranked.items()} == {
+        record["topic_id"]: record["selected"] for record in grades
+    }
+    assert [len(hits) for hits in ranked.values()] == [2, 2], "as many as it takes to cover the queries"
+
+
+def test_a_person_is_told_what_was_spared_and_what_went_wrong(index: Index, tmp_path: Path, server: Server) -> None:
+    write_topics(tmp_path / "topics.jsonl")
+    arguments = [part for part in command(index, tmp_path, server, "run") if part != "--quiet"]
+    shown = keystone(*arguments, "--set", "grading.select=parasol", "--set", "grading.documents=2",
+                     "--set", "answer.documents=2", "--set", "queries.variants=30")  # fmt: skip
+    assert shown.returncode == 0
+    assert re.search(r"grades: \d+ of 27 pairs asked, \d+% saved\n", shown.stderr)
+    assert re.search(r"fallbacks: \d+ \(expand 2\), listed in .*/manifest.json\n", shown.stderr)
