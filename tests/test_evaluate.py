@@ -30,7 +30,11 @@ HITS = st.dictionaries(DOCS, st.sampled_from([1.0, 0.5, 0.25, 1 / 61, 1 / 61 + 1
 
 
 def by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measure], level: int) -> dict[str, float]:
-    """The means over all judged topics (trec_eval -c), from trec_eval's own code."""
+    """The means over all judged topics (trec_eval -c), from trec_eval's own code.
+
+    Topics that it is not shown count 0: those without hits, or with nothing judged above 0, on which its loops may
+    run over memory that it never wrote, without end.
+    """
     asked = {}
     for measure in measures:
         if measure.family in TREC_EVAL:
@@ -38,7 +42,9 @@ def by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measure], lev
             cut = "_cut" if measure.cutoff and measure.family in ("nDCG", "MAP") else ""
             asked[str(measure)] = (name + cut, measure.cutoff)
     wanted = {f"{name}.{cutoff}" if cutoff else name for name, cutoff in asked.values()}
-    found = pytrec_eval.RelevanceEvaluator(qrels, wanted, relevance_level=level).evaluate(scores).values()
+    judged = {topic: own for topic, own in qrels.items() if max(own.values()) > 0}
+    ranked = {topic: own for topic, own in scores.items() if own and topic in judged}
+    found = pytrec_eval.RelevanceEvaluator(judged, wanted, relevance_level=level).evaluate(ranked).values()
     keys = {own: f"{name}_{cutoff}" if cutoff else name for own, (name, cutoff) in asked.items()}
     return {own: sum(values[key] for values in found) / len(qrels) for own, key in keys.items()}
 
