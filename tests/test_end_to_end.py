@@ -88,7 +88,7 @@ def test_a_run_writes_every_artifact_and_valid_submissions(folder: Path) -> None
         assert "not an id of the track's corpus" in warning
         assert verdict == f"{run / name}: valid for rag25: 0 errors, 1 warnings"
     manifest = json.loads((run / "manifest.json").read_bytes())
-    assert manifest["methods"] == {"queries": "rules", "fusion": "rrf", "answer": "rules"}
+    assert manifest["methods"] == {"queries": "rules", "fusion": "rrf", "grading": "none", "answer": "rules"}
     assert manifest["index"]["documents"] == len(CORPUS)
 
 

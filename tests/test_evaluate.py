@@ -30,11 +30,7 @@ HITS = st.dictionaries(DOCS, st.sampled_from([1.0, 0.5, 0.25, 1 / 61, 1 / 61 + 1
 
 
 def by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measure], level: int) -> dict[str, float]:
-    """The means over all judged topics (trec_eval -c), from trec_eval's own code.
-
-    Topics that it is not shown count 0: those without hits, or with nothing judged above 0, on which its loops may
-    run over memory that it never wrote, without end.
-    """
+    """The means over all judged topics (trec_eval -c), from trec_eval's own code."""
     asked = {}
     for measure in measures:
         if measure.family in TREC_EVAL:
@@ -42,9 +38,7 @@ def by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measure], lev
             cut = "_cut" if measure.cutoff and measure.family in ("nDCG", "MAP") else ""
             asked[str(measure)] = (name + cut, measure.cutoff)
     wanted = {f"{name}.{cutoff}" if cutoff else name for name, cutoff in asked.values()}
-    judged = {topic: own for topic, own in qrels.items() if max(own.values()) > 0}
-    ranked = {topic: own for topic, own in scores.items() if own and topic in judged}
-    found = pytrec_eval.RelevanceEvaluator(judged, wanted, relevance_level=level).evaluate(ranked).values()
+    found = pytrec_eval.RelevanceEvaluator(qrels, wanted, relevance_level=level).evaluate(scores).values()
     keys = {own: f"{name}_{cutoff}" if cutoff else name for own, (name, cutoff) in asked.items()}
     return {own: sum(values[key] for values in found) / len(qrels) for own, key in keys.items()}
 
@@ -63,10 +57,19 @@ def shuffled(scores: Scores, seed: int) -> Run:
     return run_of("tag", hits)
 
 
+def ending(qrels: Grades) -> Grades:
+    """Judgments on which trec_eval's loops end: where all are below 0, they run over memory that it never wrote.
+
+    0 counts the same: judged, and not relevant.
+    """
+    return {topic: own if max(own.values()) >= 0 else dict.fromkeys(own, 0) for topic, own in qrels.items()}
+
+
 def agrees(scores: Scores, qrels: Grades, level: int, ties: bool) -> None:
     measures = relevant_from(MEASURES, level)
     evaluation = evaluate("run", shuffled(scores, 0), qrels_of(qrels), measures)
     means = {str(measure): evaluation.mean(str(measure)) for measure in measures}
+    qrels = ending(qrels)
     expected = by_trec_eval(scores, qrels, measures, level)
     assert expected == pytest.approx({name: means[name] for name in expected}, abs=1e-6)
     # ir_measures counts what is judged in another order of ties than trec_eval's
