@@ -126,13 +126,18 @@ def read_json(reply: Reply) -> Any:
     if reply.finish == "length":
         raise Unusable("it was cut before its end")
     try:
-        value = _first_json(_THOUGHT.sub("", reply.text))
+        value = _first_json(without_thought(reply.text))
         orjson.dumps(value)
     except RecursionError:
         raise Unusable("its JSON is nested too deeply") from None
     except orjson.JSONEncodeError as error:
         raise Unusable(f"its JSON holds what cannot be kept: {error}") from None
     return value
+
+
+def without_thought(text: str) -> str:
+    """What a model says after what it thinks, where the server leaves its thoughts in the reply."""
+    return _THOUGHT.sub("", text)
 
 
 def _first_json(text: str) -> Any:

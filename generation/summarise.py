@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from generation.delimit import block
-from generation.model import Model, Unusable, ask
+from generation.model import Model, Unusable, ask, without_thought
 from generation.prompts import summarise as prompt
 from generation.tokens import clip, tokens
 from generation.types import Failure, Fallback, Reply, Request
@@ -78,6 +78,7 @@ def summary(document_id: str, part: str, limit: int) -> Request:
 
 def read_summary(reply: Reply, limit: int) -> str:
     """The summary; one that is too long, or was cut, lacks its end. `Unusable` if it is empty."""
-    if not reply.text.strip():
+    text = without_thought(reply.text).strip()
+    if not text:
         raise Unusable("it is empty")
-    return clip(reply.text.strip(), limit)
+    return clip(text, limit)

@@ -59,8 +59,8 @@ def joined(task: SynthesisTask) -> tuple[Sentence, ...]:
 
 
 def edit_request(narrative: str, sentences: Sequence[Sentence], words: Words) -> Request:
-    """Asks for other texts for the same sentences; ids are shown, citations are not."""
-    low, high = words
+    """Asks for other texts for the same sentences, but not for more than they say; ids are shown, citations are not."""
+    low, high = min(words[0], count(sentences)), words[1]
     user = edit_prompt.USER.format(narrative=narrative, sentences=listed(sentences), low=low, high=high)
     return Request("edit", messages(edit_prompt.SYSTEM, user), room(count(sentences)), shorten_prompt.SCHEMA)
 

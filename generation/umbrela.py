@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from generation.delimit import block, neutral
-from generation.model import Model, Unusable, ask
+from generation.model import Model, Unusable, ask, without_thought
 from generation.prompts import umbrela as prompt
 from generation.types import Failure, Reply, Request
 
@@ -97,14 +97,13 @@ def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> l
     Taken is the only JSON object that holds all grades, or one grade in prose as `final score: 2` or as the digit
     alone. With `expected` a grade is the mean over the server's probabilities, where it gave them.
     """
-    if reply.finish == "length" and not _whole(reply.text):
+    text = without_thought(reply.text)
+    if reply.finish == "length" and not _whole(text):
         raise Unusable("it was cut before its end")
-    found = _objects(reply.text)
+    found = _objects(text)
     readings = {grades for value in found if (grades := _grades_in(value, names))}
     if not found and len(names) == 1:
-        readings = {
-            (_GRADES[digit],) for digit in _FINAL.findall(reply.text) or [reply.text.strip()] if digit in _GRADES
-        }
+        readings = {(_GRADES[digit],) for digit in _FINAL.findall(text) or [text.strip()] if digit in _GRADES}
     if len(readings) != 1:
         held = "different grades" if readings else "no grade from 0 to 3"
         raise Unusable(f"it holds {held} under {', '.join(names)}")
@@ -120,7 +119,9 @@ def expected_grade(reply: Reply, name: str, grade: int) -> float:
     Probabilities are taken relative to the four's sum; what else the token could have been does not count. The grade
     itself where there are no probabilities, or where the token cannot be told.
     """
-    places = [match.start(1) for match in re.finditer(rf'"{name}"\s*:\s*"?([0-3])', reply.text)]
+    said = len(reply.text) - len(without_thought(reply.text))
+    graded = re.compile(rf'"{name}"\s*:\s*"?([0-3])')
+    places = [match.start(1) for match in graded.finditer(reply.text, said)]
     found = _token_at(reply, places[0]) if len(places) == 1 else None
     if found is None:
         return float(grade)

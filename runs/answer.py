@@ -15,6 +15,7 @@ import orjson
 
 from fusion.rrf import fuse_systems
 from generation.model import Model, together
+from generation.types import Fallback
 from indexing.document_vectors import contents
 from indexing.errors import UserError
 from indexing.types import Document, Progress, silent
@@ -53,32 +54,41 @@ def settings(config: Path | None, overrides: list[str], preset: str | None, topi
     return read_config(config, [f"run_id={NAME}"] * (config is None and preset is None) + overrides + fixed, preset)
 
 
-def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent) -> None:
-    """Answer the configuration's topics to a file, from where an earlier try left it, or to standard output."""
+def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent) -> list[Fallback]:
+    """Answer the configuration's topics to a file, from where an earlier try left it, or to standard output.
+
+    Returns where the model gave nothing.
+    """
     if config.track == "none" or config.answer.method == "none":
         raise UserError("found track: none or answer.method: none, expected answers to be asked for")
     job = open_job(config, threads, progress)
     done = set() if out is None else answered_already(out, job.track)
+    missed: list[Fallback] = []
     left = replace(job, topics=[topic for topic in job.topics if topic.id not in done])
     with asking(config, config.out) as ask, nullcontext(sys.stdout.buffer) if out is None else out.open("ab") as file:
 
-        def write(line: bytes) -> None:
+        def write(line: bytes, fallbacks: list[Fallback]) -> None:
             file.write(line)
             file.flush()
+            missed.extend(fallbacks)
 
         answer_topics(left, ask, write)
+    return missed
 
 
-def answer_topics(job: Job, ask: Ask, write: Callable[[bytes], None]) -> None:
-    """Answer the job's topics and `write` each one's line of the track's answer file when it is done, in any order."""
+def answer_topics(job: Job, ask: Ask, write: Callable[[bytes, list[Fallback]], None]) -> None:
+    """Answer the job's topics, in any order.
+
+    `write` is given each one's line of the track's answer file when it is done, and where the model gave nothing.
+    """
 
     async def work(model: Model | None) -> None:
         searches = Searches(job, model)
         with job.progress("Answering", len(job.topics)) as tick:
 
             async def one(topic: Topic) -> None:
-                record = await answer_one(job, model, searches, topic)
-                write(orjson.dumps(record) + b"\n")
+                record, fallbacks = await answer_one(job, model, searches, topic)
+                write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE), fallbacks)
                 tick(1)
 
             await together([partial(one, topic) for topic in job.topics], AT_ONCE)
@@ -86,19 +96,24 @@ def answer_topics(job: Job, ask: Ask, write: Callable[[bytes], None]) -> None:
     ask(work)
 
 
-async def answer_one(job: Job, model: Model | None, searches: "Searches", topic: Topic) -> dict[str, Any]:
-    """One topic from narrative to its record of the track's answer file."""
+async def answer_one(
+    job: Job, model: Model | None, searches: "Searches", topic: Topic
+) -> tuple[dict[str, Any], list[Fallback]]:
+    """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
     one = replace(job, topics=[topic])
     async with searches.java if job.config.queries.method == "rules" else nullcontext():
         (found,) = await understood(one, model)
+    fallbacks = list(found.fallbacks)
     hybrid = await searches.hybrid(found.queries)
     if model is not None and job.config.grading.method != "none":
         graded = await grade_topic(one, model, topic, found.queries, hybrid)
+        fallbacks += graded.fallbacks
         selected = [graded.rows[place] for place in graded.selected]
     else:
         selected = narrative_rankings(one, found.queries, hybrid).of(0).tolist()
     answered = await answer_topic(one, model, topic, found.queries, hybrid, selected)
-    return rag_record(topic, submitted(answered.answer, job.track), job.track, job.author)
+    record = rag_record(topic, submitted(answered.answer, job.track), job.track, job.author)
+    return record, [*fallbacks, *answered.fallbacks]
 
 
 class Searches:

@@ -17,7 +17,7 @@ from generation.rules.answer import closest_passage, gather
 from generation.sentences import Passage, Words
 from generation.sub_answers import SubTask, sub_answered
 from generation.synthesise import SynthesisTask, edit, joined, resynthesise, select_edit
-from generation.tokens import tokens
+from generation.tokens import clip, tokens
 from generation.types import Answer, Evidence, Fallback, Sentence
 from indexing.embed import embed_passages
 from indexing.types import Span
@@ -92,8 +92,7 @@ def shown_of(job: Job, material: Material, rows: Sequence[int], asked: slice) ->
 
     Together they take half of the model's window.
     """
-    assert job.config.model is not None
-    limit = job.config.model.window // 2 // max(len(rows), 1)
+    limit = window(job) // 2 // max(len(rows), 1)
     shown = []
     for row in rows:
         document, cosines = material.documents[row], material.asked[asked] @ material.segments[row].T
@@ -106,6 +105,12 @@ def shown_of(job: Job, material: Material, rows: Sequence[int], asked: slice) ->
             for start, end in spans
         ]
     return shown
+
+
+def window(job: Job) -> int:
+    """The tokens that the model takes."""
+    assert job.config.model is not None  # the configuration has been checked
+    return job.config.model.window
 
 
 def passages_of(material: Material, shown: Sequence[Evidence]) -> tuple[Passage, ...]:
@@ -132,7 +137,9 @@ async def from_each(
         (made,), missed = await edit(model, [task])
     elif settings.synthesis == "resynthesise":
         by_id = {passage.doc_id: passage for own in passages for passage in own}
-        (made,), missed = await resynthesise(model, [task], [list(by_id.values())])
+        limit = window(job) // 2 // max(len(by_id), 1)
+        shown = [passage._replace(text=clip(passage.text, limit)) for passage in by_id.values()]
+        (made,), missed = await resynthesise(model, [task], [shown])
     else:
         texts = [sentence.text for sentence in joined(task)]
         said = await asyncio.to_thread(embed_passages, job.embedding, texts, job.threads)

@@ -1,4 +1,4 @@
-"""The command line: `keystone index | run | answer | fuse | validate | evaluate | tune | demo | doctor`.
+"""The command line: `keystone index | run | answer | record | fuse | validate | evaluate | tune | demo | doctor`.
 
 Heavy packages are imported inside the commands that need them. Exit codes: 0 done, 1 an error or an invalid
 submission, 2 wrong usage, 3 replies are awaited, and 130 as everywhere where it was interrupted.
@@ -175,7 +175,24 @@ def answer(
     from runs.screen import progress_bars
 
     with progress_bars(quiet) as progress, answering.named(topics) as file:
-        answering.answer_file(answering.settings(config, set or [], preset, file, index), out, threads, progress)
+        settings = answering.settings(config, set or [], preset, file, index)
+        missed = answering.answer_file(settings, out, threads, progress)
+    for fallback in missed if not quiet else []:
+        typer.echo(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
+
+
+@app.command()
+def record(
+    replies: Annotated[Path, typer.Argument(help="The replies that a run has kept, such as out/replies.sqlite.")],
+    out: Annotated[Path, typer.Option(help="The JSONL file to write.")],
+) -> None:
+    """Write the replies of a model as a file that a run can be made from again, without the model.
+
+    Example: keystone record out/replies.sqlite --out replies.jsonl
+    """
+    from generation import replay
+
+    typer.echo(f"{out}: {replay.record(replies, out)} replies")
 
 
 @app.command()

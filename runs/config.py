@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
@@ -146,9 +146,15 @@ class LanguageModel(Model):
     key_env: str = "OPENAI_API_KEY"
     """The environment variable that holds the key."""
     key_file: AnyPath | None = None
-    """A file of mode 600 that holds the key, where the environment does not."""
+    """A file of mode 600 that holds the key; it goes before the environment."""
     window: int = Field(default=32_768, ge=512)
     """Tokens that the model takes, its reply included."""
+    thinking: int = Field(default=0, ge=0, le=1_000_000)
+    """Tokens that a reply may have besides what a step needs, for models that think first."""
+    extra: dict[str, Any] = {}
+    """Further fields of each request, such as `reasoning_effort: low`; replies are kept by them too."""
+    engine: dict[str, Any] = {}
+    """Arguments of vLLM's engine in this process, such as `max_model_len: 8192`."""
     concurrency: int = Field(default=256, ge=1, le=100_000)
     """Calls in flight at an endpoint, at most."""
     call_seconds: float = Field(default=300, gt=0)

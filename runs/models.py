@@ -1,9 +1,9 @@
 """The language model that a configuration names: opened when first asked, closed when the run ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -11,7 +11,7 @@ import orjson
 
 from generation.client import ModelSettings, OpenModel, open_model
 from generation.model import Model
-from generation.types import Usage
+from generation.types import Failure, Reply, Request, Usage
 from generation.usage import Prices, add, report
 from indexing.files import written
 from runs.config import RunConfig
@@ -21,6 +21,8 @@ T = TypeVar("T")
 USAGE = "usage.json"
 REPLIES = "replies.sqlite"
 BATCH = "batch"
+PATIENCE = 1.0
+"""Seconds that closing a model may take after an error or an interrupt."""
 
 
 class Ask(Protocol):
@@ -46,21 +48,33 @@ def asking(config: RunConfig, folder: Path) -> Iterator[Ask]:
             nonlocal model
             if model is None and config.model is not None:
                 model = await stack.enter_async_context(open_model(settings_of(config)))
-            return await work(model)
+            thinking = config.model.thinking if config.model else 0
+            return await work(Thinking(model.name, model, thinking) if model and thinking else model)
 
         return runner.run(asked())
 
     try:
         yield ask
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
         _account(model, folder, config)
-        runner.run(stack.__aexit__(type(error), error, error.__traceback__))
+        runner.run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), PATIENCE))
         raise
     _account(model, folder, config)
     runner.run(stack.aclose())
     runner.close()
+
+
+@dataclass(slots=True)
+class Thinking:
+    """A model that thinks before it says anything, and is allowed so many tokens more for that."""
+
+    name: str
+    model: Model
+    tokens: int
+
+    def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
+        """See `generation.model.Model`."""
+        return self.model.complete(replace(one, max_tokens=one.max_tokens + self.tokens) for one in requests)
 
 
 def _account(model: OpenModel | None, folder: Path, config: RunConfig) -> None:
@@ -97,5 +111,7 @@ def settings_of(config: RunConfig) -> ModelSettings:
         cache=model.cache or config.out / REPLIES,
         folder=config.out / BATCH,
         recorded=model.replies,
+        extra=model.extra,
+        engine=model.engine,
         prices=None if model.prices is None else Prices(**model.prices.model_dump()),
     )

@@ -74,7 +74,7 @@ def stages(job: Job, ask: Ask) -> list[Stage]:
     systems = tuple(f"{system}.trec" for system in config.retrieval.systems)
     named = {"run_id": config.run_id, "index": index}
     topics = [[topic.id, topic.narrative] for topic in job.topics]
-    model = config.model and config.model.name
+    model = config.model and config.model.model_dump(mode="json", include={"name", "window", "thinking", "extra"})
     found = [
         Stage("config", (CONFIG,), (), _plain(config), lambda: write_config(job)),
         Stage(
