@@ -1,6 +1,8 @@
 """Batch answering: any number of narratives over an index, each answer written as soon as it is made."""
 
 import asyncio
+import fcntl
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
@@ -27,11 +29,12 @@ from runs.grading import grade_topic
 from runs.job import Job, open_job
 from runs.models import Ask, asking
 from runs.pipeline import narrative_rankings, part, rankings_of, summaries_of, understood
-from runs.rag import rag_record, read_rag, submitted
-from runs.tracks import Track
+from runs.rag import metadata_of, rag_record, submitted
 
 NAME = "keystone"
 """The run id of answers where nothing else is said."""
+BEGINNING = (b'{"metadata"', b'{"run_id"')
+"""How the first line of an answer file of ours begins."""
 AT_ONCE = 64
 """Topics under way at one time."""
 
@@ -62,10 +65,10 @@ def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress:
     if config.track == "none" or config.answer.method == "none":
         raise UserError("found track: none or answer.method: none, expected answers to be asked for")
     job = open_job(config, threads, progress)
-    done = set() if out is None else answered_already(out, job.track)
+    done = set() if out is None else answered_already(out, job)
     missed: list[Fallback] = []
     left = replace(job, topics=[topic for topic in job.topics if topic.id not in done])
-    with asking(config, config.out) as ask, nullcontext(sys.stdout.buffer) if out is None else out.open("ab") as file:
+    with asking(config, config.out) as ask, _opened(out) as file:
 
         def write(line: bytes, fallbacks: list[Fallback]) -> None:
             file.write(line)
@@ -74,6 +77,24 @@ def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress:
 
         answer_topics(left, ask, write)
     return missed
+
+
+@contextmanager
+def _opened(out: Path | None) -> Iterator[IO[bytes]]:
+    """The file to append to, which no other process appends to; or standard output."""
+    if out is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        file = out.open("ab")
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"{out}: another process is writing to it") from None
+        yield file
 
 
 def answer_topics(job: Job, ask: Ask, write: Callable[[bytes, list[Fallback]], None]) -> None:
@@ -117,7 +138,10 @@ async def answer_one(
 
 
 class Searches:
-    """Searches of topics that come one by one: all that wait are searched as one batch."""
+    """Searches of topics that come one by one: all that wait are searched as one batch.
+
+    In a candidate pool each topic is searched by itself, so that its answer does not depend on its company.
+    """
 
     def __init__(self, job: Job, model: Model | None) -> None:
         self.java = asyncio.Lock()
@@ -138,7 +162,8 @@ class Searches:
     async def _search(self) -> None:
         while self._waiting:
             async with self.java:
-                batch, self._waiting = self._waiting, []
+                count = 1 if self._job.index.pooled else len(self._waiting)
+                batch, self._waiting = self._waiting[:count], self._waiting[count:]
                 queries = [query for own, _ in batch for query in own]
                 try:
                     hybrid = await asyncio.to_thread(self._rankings, queries)
@@ -162,16 +187,36 @@ class Searches:
         return [summaries.get(document.id, document.contents) for document in documents]
 
 
-def answered_already(path: Path, track: Track) -> set[str]:
+def answered_already(path: Path, job: Job) -> set[str]:
     """The ids of the topics whose answers a file holds; a last line that was cut off is removed from it.
 
-    `UserError` with file and line for a line that is no answer of the track.
+    `UserError` with file and line for a line that is no answer of this run and its track.
     """
-    if not path.exists():
-        return set()
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        with path.open("r+b") as file:
-            file.truncate(len(whole))
-    return {submitted.answer.topic_id for submitted in read_rag(path, track)} if whole else set()
+    if path.suffix in (".gz", ".zst"):
+        raise UserError(f"{path}: answers are written as they come: expected a name without {path.suffix}")
+    try:
+        content = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    end = content.rfind(b"\n") + 1
+    done = {_answered(path, number, line, job) for number, line in enumerate(content[:end].splitlines(), start=1)}
+    if content[end:]:
+        if not content[end:].startswith(b"{") or (not done and not content.startswith(BEGINNING)):
+            raise UserError(f"{path}:{len(done) + 1}: found no answer of a run of ours, expected a new or an own file")
+        os.truncate(path, end)
+    return done
+
+
+def _answered(path: Path, number: int, line: bytes, job: Job) -> str:
+    """The topic of a line of an answer file of this run."""
+    track, author = job.track, job.author
+    try:
+        metadata = metadata_of(orjson.loads(line), track)
+        told = {key.holds: metadata[key.name] for key in track.keys}
+        if (told["run"], told.get("team", author.team_id)) != (author.run_id, author.team_id):
+            raise ValueError
+        return str(told["topic"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(
+            f"{path}:{number}: found no answer of run {author.run_id!r} for {track.name}, expected a new or an own file"
+        ) from None

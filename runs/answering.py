@@ -27,6 +27,8 @@ from runs.material import Material, gathered
 from runs.pipeline import asked_of
 from runs.rag import within_limits
 
+LEAST = 64
+"""Tokens that a document is shown with at least."""
 LOW = 0.75
 """The share of an answer's words that it should have at least: 300 of 400 in the paper."""
 
@@ -56,7 +58,8 @@ async def answer_topic(
     material = await asyncio.to_thread(gathered, job, rows, [queries[place] for place in places])
     if settings.method == "rules" or model is None:
         return await asyncio.to_thread(by_rules, job, topic, material)
-    words = (int(job.words * LOW), job.words)
+    most = job.words_for(topic)
+    words = (int(most * LOW), most)
     asked = [slice(n, n + 1) for n in range(len(lists))] if settings.method == "answers" else [slice(None)]
     shown = [shown_of(job, material, own, each) for own, each in zip(lists, asked, strict=True)]
     passages = [passages_of(material, evidence) for evidence in shown]
@@ -70,6 +73,10 @@ async def answer_topic(
             chosen, fallbacks=[*fallbacks, Fallback(topic.id, "answer", "its sentences are chosen by rules")]
         )
     answer, far = await asyncio.to_thread(with_segments, job, made, material)
+    kept = within_limits(topic.id, answer.sentences, job.track)
+    if len(kept) < len(answer.sentences):
+        lost = f"{len(answer.sentences) - len(kept)} of {len(answer.sentences)} sentences exceed the track's length"
+        far.append(Fallback(topic.id, "limits", lost))
     return Answered(answer, [item for evidence in shown for item in evidence], [*fallbacks, *far])
 
 
@@ -80,18 +87,20 @@ def by_rules(job: Job, topic: Topic, material: Material) -> Answered:
     text_of = {document.id: document.text for document in documents}
     said = embed_passages(job.embedding, [text_of[s.doc_id][s.start : s.end] for s in spans], job.threads)
     made, evidence = chosen_by_rules(
-        topic.id, material.queries, material.asked, documents, segments, spans, said, job.words
+        topic.id, material.queries, material.asked, documents, segments, spans, said, job.words_for(topic)
     )
     if not made.sentences:
-        made = closest_passage(topic.id, material.asked, documents, segments, job.words)
+        made = closest_passage(topic.id, material.asked, documents, segments, job.words_for(topic))
     return Answered(made, evidence, [])
 
 
 def shown_of(job: Job, material: Material, rows: Sequence[int], asked: slice) -> list[Evidence]:
     """What the model is shown of the documents in these rows: each whole, or its best segments for what is asked.
 
-    Together they take half of the model's window.
+    Together they take half of the model's window: documents for which less than `LEAST` tokens are left, the last,
+    are not shown, and a segment that is longer than its share is cut.
     """
+    rows = rows[: max(1, window(job) // 2 // LEAST)]
     limit = window(job) // 2 // max(len(rows), 1)
     shown = []
     for row in rows:
@@ -99,6 +108,9 @@ def shown_of(job: Job, material: Material, rows: Sequence[int], asked: slice) ->
         spans = [(0, len(document.text))]
         if tokens(told(document, spans)) > limit:
             spans = best_spans(document, cosines, None, limit)
+            if tokens(told(document, spans)) > limit:
+                start, end = spans[0]
+                spans = [(start, start + len(clip(document.text[start:end], limit - tokens(document.title) - 1)))]
         query = material.queries[asked][int(cosines.max(axis=1).argmax())]
         shown += [
             Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)

@@ -14,6 +14,8 @@ from runs.rag import Author
 from runs.topics import read_topics
 from runs.tracks import TRACKS, Track, with_limits
 
+CHARACTERS = 6
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -23,6 +25,8 @@ class Job:
     index: Index
     store: DocumentStore
     topics: list[Topic]
+    track: Track
+    """The rules of the run's track; those of the default track where it has none."""
     threads: int = 1
     progress: Progress = silent
 
@@ -32,14 +36,16 @@ class Job:
         return self.config.out / self.config.run_id
 
     @property
-    def track(self) -> Track:
-        """The rules of the run's track."""
-        return with_limits(TRACKS[self.config.track], self.config.topics)
-
-    @property
     def words(self) -> int:
-        """The words that an answer has at most."""
+        """The words that an answer has at most, where its topic sets no limit of its own."""
         return self.config.answer.words or self.track.words
+
+    def words_for(self, topic: Topic) -> int:
+        """The words that the answer to a topic has at most; a word has some six characters, with the space."""
+        limit, unit = self.track.limit(topic.id), self.track.length.unit
+        if limit is None:
+            return self.words
+        return max(1, min(self.words, limit if unit == "words" else limit // CHARACTERS))
 
     @property
     def author(self) -> Author:
@@ -61,7 +67,9 @@ class Job:
 def open_job(config: RunConfig, threads: int = 1, progress: Progress = silent) -> Job:
     """What a configuration names, opened. `UserError` for an index or topics that are not there."""
     index = open_index(config.index)
-    job = Job(config, index, DocumentStore(index.store), read_topics(config.topics), threads, progress)
+    topics = read_topics(config.topics)
+    track = with_limits(TRACKS["rag25" if config.track == "none" else config.track], config.topics)
+    job = Job(config, index, DocumentStore(index.store), topics, track, threads, progress)
     if config.track != "none" or config.grading.method != "none":
         _ = job.embedding
     return job

@@ -34,8 +34,8 @@ class Ask(Protocol):
 
 
 @contextmanager
-def asking(config: RunConfig, folder: Path) -> Iterator[Ask]:
-    """The model of a run; what its calls have cost is added to `usage.json` in the run's folder.
+def asking(config: RunConfig, folder: Path | None) -> Iterator[Ask]:
+    """The model of a run; what its calls have cost is added to `usage.json` in the run's folder, if one is named.
 
     An interrupt leaves everything as it is: each reply is on disk before anybody sees it.
     """
@@ -77,19 +77,21 @@ class Thinking:
         return self.model.complete(replace(one, max_tokens=one.max_tokens + self.tokens) for one in requests)
 
 
-def _account(model: OpenModel | None, folder: Path, config: RunConfig) -> None:
-    """Add what the calls have cost to the run's account."""
-    if model is None or not model.usage:
+def _account(model: OpenModel | None, folder: Path | None, config: RunConfig) -> None:
+    """Add what the calls have cost to the run's account, which begins anew with another model."""
+    if folder is None or model is None or not model.usage:
         return
     known: dict[str, Usage] = {}
     with suppress(OSError, ValueError, TypeError, KeyError):
-        rows = orjson.loads((folder / USAGE).read_bytes())["purposes"]
-        rows.pop("total")
+        told = orjson.loads((folder / USAGE).read_bytes())
+        rows = told["purposes"] if told["model"] == model.name else {}
+        rows.pop("total", None)
         known = {name: Usage(**{field.name: row[field.name] for field in fields(Usage)}) for name, row in rows.items()}
     for purpose, usage in model.usage.items():
         known[purpose] = add(known.get(purpose, Usage()), usage)
     prices = settings_of(config).prices
     told = {"model": model.name, "purposes": report(known, prices), "notes": model.notes}
+    folder.mkdir(parents=True, exist_ok=True)
     with written(folder / USAGE) as out:
         out.write(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
@@ -98,6 +100,7 @@ def settings_of(config: RunConfig) -> ModelSettings:
     """The configuration's model, with its files beside the run directories."""
     model = config.model
     assert model is not None
+    prices = model.prices
     return ModelSettings(
         name=model.name,
         backend=model.backend,
@@ -113,5 +116,6 @@ def settings_of(config: RunConfig) -> ModelSettings:
         recorded=model.replies,
         extra=model.extra,
         engine=model.engine,
-        prices=None if model.prices is None else Prices(**model.prices.model_dump()),
+        prices=prices
+        and Prices(prices.prompt, prices.completion, prices.prompt if prices.cached is None else prices.cached),
     )

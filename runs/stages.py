@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from fusion.segments import closest
 from generation.model import Model, together
 from generation.types import Answer, Sentence
 from indexing.dense import faiss_module
-from indexing.document_vectors import contents
+from indexing.document_vectors import Texts, contents
 from indexing.embed import embed_queries
 from indexing.errors import UserError
-from indexing.files import json_lines, locked, sha256, written
+from indexing.files import digest, json_lines, locked, sha256, written
 from indexing.segment_vectors import segment_vectors
 from indexing.types import Document, Progress, silent
 from retrieval.types import Query, Rankings, Topic
@@ -74,17 +75,20 @@ def stages(job: Job, ask: Ask) -> list[Stage]:
     systems = tuple(f"{system}.trec" for system in config.retrieval.systems)
     named = {"run_id": config.run_id, "index": index}
     topics = [[topic.id, topic.narrative] for topic in job.topics]
-    model = config.model and config.model.model_dump(mode="json", include={"name", "window", "thinking", "extra"})
     found = [
         Stage("config", (CONFIG,), (), _plain(config), lambda: write_config(job)),
         Stage(
-            "queries", (QUERIES,), (), [topics, index, _plain(config.queries), model], lambda: write_queries(job, ask)
+            "queries",
+            (QUERIES,),
+            (),
+            [topics, index, _plain(config.queries), asked(config, config.queries.method == "model")],
+            lambda: write_queries(job, ask),
         ),
         Stage(
             "search",
             (*systems, *((SUMMARIES,) if config.retrieval.summarise else ())),
             (QUERIES,),
-            [named, _plain(config.retrieval), model],
+            [named, _plain(config.retrieval), asked(config, config.retrieval.summarise)],
             lambda: search(job, ask),
         ),
         Stage("hybrid", (HYBRID,), systems, [named, config.fusion.k], lambda: fuse_each_query(job)),
@@ -104,7 +108,7 @@ def stages(job: Job, ask: Ask) -> list[Stage]:
                 "grades",
                 (GRADES, QRELS, KEYSTONE),
                 (QUERIES, HYBRID, NARRATIVE),
-                [named, _plain(config.grading), model, config.track],
+                [named, _plain(config.grading), asked(config), config.track],
                 lambda: write_grades(job, ask),
             )
         )
@@ -128,7 +132,7 @@ def stages(job: Job, ask: Ask) -> list[Stage]:
             "answers",
             (EVIDENCE, ANSWERS),
             (QUERIES, HYBRID, ranking, *((GRADES,) if ranking == KEYSTONE else ())),
-            [index, _plain(config.answer), job.words, model],
+            [index, topics, track, _plain(config.answer), asked(config, config.answer.method != "rules")],
             lambda: write_answers(job, ask),
         ),
         Stage(
@@ -139,6 +143,15 @@ def stages(job: Job, ask: Ask) -> list[Stage]:
             lambda: write_submission(job),
         ),
     ]
+
+
+def asked(config: RunConfig, asks: bool = True) -> Any:
+    """What of the model's settings changes its replies, for a stage that asks it; the words of its prompts too."""
+    if config.model is None or not asks:
+        return None
+    prompts = [path.read_text(encoding="utf-8") for path in sorted(files("generation.prompts").iterdir(), key=str)
+               if path.name.endswith(".py")]  # fmt: skip
+    return [digest(prompts), config.model.model_dump(mode="json", include={"name", "window", "thinking", "extra"})]
 
 
 def describe(job: Job) -> dict[str, Any]:
@@ -217,20 +230,26 @@ def read_queries(job: Job) -> list[Query]:
 def search(job: Job, ask: Ask) -> None:
     """Stage `search`: every query to every system, in one batch and in parallel."""
     made: list[dict[str, Any]] = []
-
-    def texts_of(documents: Sequence[Document]) -> list[str]:
-        summaries, missed = ask(lambda model: summaries_of(job, model, documents))
-        made.extend(
-            {"doc_id": doc_id, "summary": text, "fallbacks": [asdict(one) for one in missed if one.topic_id == doc_id]}
-            for doc_id, text in summaries.items()
-        )
-        return [summaries.get(document.id, document.contents) for document in documents]
-
-    found = rankings_of(job, read_queries(job), texts_of if job.config.retrieval.summarise else contents)
+    found = rankings_of(job, read_queries(job), texts_of(job, ask, made.append))
     for system, rankings in found.items():
         _write_rankings(job, f"{system}.trec", rankings)
     if job.config.retrieval.summarise:
         _write_json_lines(job.directory / SUMMARIES, made)
+
+
+def texts_of(job: Job, ask: Ask, tell: Callable[[dict[str, Any]], None] = lambda _record: None) -> Texts:
+    """What is embedded of candidates: their contents, or summaries of the long ones, each of which `tell` is given."""
+    if not job.config.retrieval.summarise:
+        return contents
+
+    def texts(documents: Sequence[Document]) -> list[str]:
+        summaries, missed = ask(lambda model: summaries_of(job, model, documents))
+        for doc_id, text in summaries.items():
+            fallbacks = [asdict(one) for one in missed if one.topic_id == doc_id]
+            tell({"doc_id": doc_id, "summary": text, "fallbacks": fallbacks})
+        return [summaries.get(document.id, document.contents) for document in documents]
+
+    return texts
 
 
 def fuse_each_query(job: Job) -> None:

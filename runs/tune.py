@@ -22,7 +22,7 @@ from runs.job import Job, open_job
 from runs.measures import Measure
 from runs.models import asking
 from runs.pipeline import narrative_rankings, rankings_of, understood
-from runs.stages import run_from
+from runs.stages import run_from, texts_of
 from runs.trec import Qrels, read_qrels, without_own
 
 GRID = (
@@ -32,7 +32,7 @@ GRID = (
     "fusion.k_narrative=[10, 20, 60]",
 )
 """What is tried where nothing else is named."""
-WHOLE = ("queries.method=narrative",)
+WHOLE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""
 
 Setting = tuple[str, ...]
@@ -91,9 +91,9 @@ class _Scorer:
         behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight"}}
         key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])
         if key != self._key:
-            with asking(config, job.directory) as ask:
+            with asking(config, None) as ask:
                 self._queries = [query for one in ask(lambda model: understood(job, model)) for query in one.queries]
-            self._systems, self._key = rankings_of(job, self._queries), key
+                self._systems, self._key = rankings_of(job, self._queries, texts_of(job, ask)), key
         hybrid = fuse_systems(list(self._systems.values()), config.fusion.k, config.retrieval.depth)
         run = run_from(job, narrative_rankings(job, self._queries, hybrid))
         return evaluate(config.run_id, without_own(run) if skip_own else run, qrels, measures)

@@ -1,5 +1,6 @@
 """Runs with a language model behind a real endpoint: every preset, from recorded replies too, faults and all."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -12,7 +13,8 @@ import orjson
 import pytest
 
 from generation.replay import record
-from indexing.build import Index
+from generation.tokens import tokens
+from indexing.build import Index, build_index
 from runs.config_file import PRESETS, read_config
 from runs.models import REPLIES, USAGE
 from runs.stages import run
@@ -223,3 +225,58 @@ def test_a_person_is_told_what_was_spared_and_what_went_wrong(index: Index, tmp_
     assert shown.returncode == 0
     assert re.search(r"grades: \d+ of 27 pairs asked, \d+% saved\n", shown.stderr)
     assert re.search(r"fallbacks: \d+ \(expand 2\), listed in .*/manifest.json\n", shown.stderr)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param(b'{"a": 1}', ":1: found no answer of a run of ours", id="JSON without an end"),
+        pytest.param(b'{"a": 1}\n', ":1: found no answer of run 'keystone' for rag25", id="JSON"),
+        pytest.param(b"my notes\nmore", ":1: found no answer of run", id="notes"),
+        pytest.param(b'{"metadata": {"run_id": "other"}}\n', ":1: found no answer of run", id="another run"),
+    ],
+)
+def test_a_file_that_is_not_ours_is_not_touched(
+    index: Index, tmp_path: Path, server: Server, content: bytes, told: str
+) -> None:
+    topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
+    out.write_bytes(content)
+    here = [*command(index, tmp_path, server), "--index", str(index.folder), "--topics", str(topics)]
+    shown = keystone(*here, "--out", out)
+    assert shown.returncode == 1
+    assert shown.stderr.startswith(f"error: {out}{told}")
+    assert out.read_bytes() == content
+    for where in (tmp_path / "none/a.jsonl", tmp_path, tmp_path / "a.jsonl.gz"):
+        assert keystone(*here, "--out", where).stderr.startswith(f"error: {where}: ")
+
+
+def test_what_is_shown_fits_half_of_the_window(index: Index, tmp_path: Path, server: Server) -> None:
+    """Twenty documents of one long segment each, for a model that takes little."""
+    corpus = tmp_path / "corpus.jsonl"
+    text = " ".join(["The bees fly around the old garden wall again and again until the evening comes."] * 10)
+    corpus.write_text("".join(json.dumps({"id": f"d{n}", "text": f"{text} Number {n}."}) + "\n" for n in range(20)))
+    long = build_index(corpus, tmp_path / "long")[0]
+    directory = make("uema21lab_B4", long, tmp_path, server, "answer.words=60", "grading.documents=20")
+    shown = [orjson.loads(line) for line in (directory / "evidence.jsonl").read_bytes().splitlines()]
+    for topic in ("1", "2"):
+        own = [item["text"] for item in shown if item["query_id"].startswith(topic)]
+        assert len(own) == 20
+        assert 1000 < sum(map(tokens, own)) <= 4096 // 2
+
+
+def test_stages_that_do_not_ask_the_model_are_kept_when_it_changes(
+    index: Index, tmp_path: Path, server: Server
+) -> None:
+    write_topics(tmp_path / "topics.jsonl")
+    arguments = [part for part in command(index, tmp_path, server, "run") if part != "--quiet"]
+    rules = [*arguments, "--set", "queries.method=rules", "--set", "answer.method=rules"]
+    assert keystone(*rules).returncode == 0
+    shown = keystone(*rules, "--set", "model.extra={seed: 1}")
+    kept = [line.split(":")[0] for line in shown.stderr.splitlines() if ": kept" in line]
+    assert kept == ["queries", "search", "hybrid", "narrative"]
+
+
+def test_prices_need_none_for_cached_tokens(index: Index, tmp_path: Path, server: Server) -> None:
+    directory = make("uema21lab_base", index, tmp_path, server, "model.prices={prompt: 1000000, completion: 0}")
+    total = orjson.loads((directory / USAGE).read_bytes())["purposes"]["total"]
+    assert total["cost"] == 10 * total["calls"]
