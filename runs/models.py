@@ -100,7 +100,9 @@ def settings_of(config: RunConfig) -> ModelSettings:
     """The configuration's model, with its files beside the run directories."""
     model = config.model
     assert model is not None
-    prices = model.prices
+    prices, paid = model.prices, None
+    if prices is not None:
+        paid = Prices(prices.prompt, prices.completion, prices.prompt if prices.cached is None else prices.cached)
     return ModelSettings(
         name=model.name,
         backend=model.backend,
@@ -116,6 +118,5 @@ def settings_of(config: RunConfig) -> ModelSettings:
         recorded=model.replies,
         extra=model.extra,
         engine=model.engine,
-        prices=prices
-        and Prices(prices.prompt, prices.completion, prices.prompt if prices.cached is None else prices.cached),
+        prices=paid,
     )

@@ -250,7 +250,7 @@ def test_a_file_that_is_not_ours_is_not_touched(
         assert keystone(*here, "--out", where).stderr.startswith(f"error: {where}: ")
 
 
-def test_what_is_shown_fits_half_of_the_window(index: Index, tmp_path: Path, server: Server) -> None:
+def test_what_is_shown_fits_half_of_the_window(tmp_path: Path, server: Server) -> None:
     """Twenty documents of one long segment each, for a model that takes little."""
     corpus = tmp_path / "corpus.jsonl"
     text = " ".join(["The bees fly around the old garden wall again and again until the evening comes."] * 10)
