@@ -108,9 +108,11 @@ def shown_of(job: Job, material: Material, rows: Sequence[int], asked: slice) ->
         spans = [(0, len(document.text))]
         if tokens(told(document, spans)) > limit:
             spans = best_spans(document, cosines, None, limit)
-            if tokens(told(document, spans)) > limit:
+            if spans and tokens(told(document, spans)) > limit:
                 start, end = spans[0]
-                spans = [(start, start + len(clip(document.text[start:end], limit - tokens(document.title) - 1)))]
+                spans = [
+                    (start, start + len(clip(document.text[start:end], max(0, limit - tokens(document.title) - 1))))
+                ]
         query = material.queries[asked][int(cosines.max(axis=1).argmax())]
         shown += [
             Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)

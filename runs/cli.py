@@ -134,6 +134,7 @@ def run(
     settings = read_config(config, set, preset)
 
     from runs import stages
+    from runs.manifest import told
     from runs.screen import progress_bars
 
     def announce(stage: "Stage", reused: bool) -> None:
@@ -143,7 +144,7 @@ def run(
     with progress_bars(quiet) as progress:
         directory = stages.run(settings, threads, progress, announce)
     if not quiet:
-        for line in stages.told(directory):
+        for line in told(directory):
             typer.echo(line, err=True)
     typer.echo(directory)
 

@@ -15,9 +15,11 @@ from runs.grading import Graded
 
 
 def records(graded: Sequence[Graded], store: DocumentStore, graded_by: str) -> Iterator[dict[str, Any]]:
-    """One record a topic: queries, documents, a row of grades a query (null: not asked for, or failed), and who graded.
+    """One record a topic, with who graded.
 
-    `selected` are the keystone documents, best first, with `scores` beside them; of `pairs`, `asked` were graded.
+    It has the queries, the documents with the spans of their text that were graded, and a row of grades a query (null:
+    not asked for, or failed). `selected` are the keystone documents, best first, with `scores` beside them; of
+    `pairs`, `asked` were graded.
     """
     for topic in graded:
         ids = store.ids(topic.rows)
@@ -28,6 +30,7 @@ def records(graded: Sequence[Graded], store: DocumentStore, graded_by: str) -> I
             "asked": topic.asked,
             "queries": [query.id for query in topic.queries],
             "documents": ids,
+            "spans": topic.spans,
             "grades": [[None if math.isnan(grade) else grade for grade in row] for row in topic.grades.tolist()],
             "selected": [ids[place] for place in topic.selected],
             "scores": topic.scores,

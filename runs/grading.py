@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from fusion.coverage import choose
 from fusion.parasol import BEST, Floats, Pairs, Top, find_top
 from generation.model import Model
-from generation.passages import passage
-from generation.tokens import tokens
+from generation.passages import best_spans, told
+from generation.tokens import clip, tokens
 from generation.types import Failure, Fallback
 from generation.umbrela import Mode, Pair, grade_pairs
 from retrieval.types import Query, Rankings, Topic
@@ -36,6 +36,8 @@ class Graded:
     topic_id: str
     queries: list[Query]
     rows: list[int]
+    spans: list[list[tuple[int, int]]]
+    """Of each candidate the stretches of its text that were graded."""
     grades: NDArray[np.float64]
     asked: int
     selected: list[int]
@@ -52,7 +54,9 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
     mode: Mode = "grid" if settings.method == "grid" else "pointwise"
     rows = candidates(job, topic, queries, hybrid)
     material = await asyncio.to_thread(gathered, job, rows, [queries[n] for n in asked_of(topic.id, queries)])
-    texts = await asyncio.to_thread(passages, job, material)
+    spans = await asyncio.to_thread(graded_spans, job, material)
+    shown = zip(material.documents.values(), spans, strict=True)
+    texts = [clip(told(document, own), settings.tokens) for document, own in shown]
     fallbacks: list[Fallback] = []
 
     async def grades(pairs: Sequence[Pair]) -> list[float]:
@@ -81,7 +85,7 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
         budget = settings.documents if settings.budget is None else settings.budget
         selected = choose(top.grades, costs, budget, settings.cap)[: settings.documents]
         scores = [float(len(selected) - place) for place in range(len(selected))]
-    return Graded(topic.id, material.queries, rows, top.grades, top.judged, selected, scores, fallbacks)
+    return Graded(topic.id, material.queries, rows, spans, top.grades, top.judged, selected, scores, fallbacks)
 
 
 async def _answered(
@@ -115,13 +119,13 @@ def candidates(job: Job, topic: Topic, queries: Sequence[Query], hybrid: Ranking
     return found
 
 
-def passages(job: Job, material: Material) -> list[str]:
+def graded_spans(job: Job, material: Material) -> list[list[tuple[int, int]]]:
     """What of each document is graded: its best segments for the queries.
 
     All queries are shown the same, so that a server computes a document once.
     """
     settings = job.config.grading
     return [
-        passage(document, material.asked @ material.segments[row].T, settings.segments, settings.tokens)
+        best_spans(document, material.asked @ material.segments[row].T, settings.segments, settings.tokens)
         for row, document in material.documents.items()
     ]

@@ -5,53 +5,52 @@ and one that was not see the same values.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import orjson
 import yaml
 
 from fusion.rrf import fuse_systems
 from fusion.segments import closest
 from generation.model import Model, together
 from generation.types import Answer, Sentence
-from indexing.dense import faiss_module
 from indexing.document_vectors import Texts, contents
 from indexing.embed import embed_queries
 from indexing.errors import UserError
-from indexing.files import digest, json_lines, locked, sha256, written
+from indexing.files import json_lines, locked, written
 from indexing.segment_vectors import segment_vectors
 from indexing.types import Document, Progress, silent
 from retrieval.types import Query, Rankings, Topic
 from runs.answering import Answered, answer_topic
+from runs.artifacts import (
+    ANSWERS,
+    CONFIG,
+    EVIDENCE,
+    GRADES,
+    HYBRID,
+    KEYSTONE,
+    NARRATIVE,
+    QRELS,
+    QUERIES,
+    SUMMARIES,
+    read_rankings,
+    write_json_lines,
+    write_rankings,
+)
 from runs.config import RunConfig
-from runs.directory import MANIFEST, Stage, perform
+from runs.directory import Stage, perform
 from runs.grade_files import keystone_rankings, read_selected, records, write_qrels
 from runs.grading import Graded, grade_topic
 from runs.job import Job, open_job
+from runs.manifest import asked, concluded, describe
 from runs.models import Ask, asking
-from runs.names import names_of
 from runs.pipeline import narrative_rankings, rankings_of, summaries_of, understood
 from runs.rag import submitted, write_rag
-from runs.render import strictly_decreasing
-from runs.trec import Run, read_run, run_of, write_run
+from runs.trec import run_of, write_run
 
-QUERIES = "queries.jsonl"
-SUMMARIES = "summaries.jsonl"
-HYBRID = "hybrid.trec"
-NARRATIVE = "narrative.trec"
-GRADES = "grades.jsonl"
-QRELS = "grades.qrels"
-KEYSTONE = "keystone.trec"
-EVIDENCE = "evidence.jsonl"
-ANSWERS = "answers.jsonl"
-CONFIG = "config.yaml"
 AT_ONCE = 64
 """Topics that ask the model at one time."""
 
@@ -145,58 +144,6 @@ def stages(job: Job, ask: Ask) -> list[Stage]:
     ]
 
 
-def asked(config: RunConfig, asks: bool = True) -> Any:
-    """What of the model's settings changes its replies, for a stage that asks it; the words of its prompts too."""
-    if config.model is None or not asks:
-        return None
-    prompts = [path.read_text(encoding="utf-8") for path in sorted(files("generation.prompts").iterdir(), key=str)
-               if path.name.endswith(".py")]  # fmt: skip
-    return [digest(prompts), config.model.model_dump(mode="json", include={"name", "window", "thinking", "extra"})]
-
-
-def describe(job: Job) -> dict[str, Any]:
-    """What the manifest says besides its artifacts: what was used, and who did the understanding and writing."""
-    packages = ("keystone-rag", "pyserini", "torch", "tokenizers", "numpy")
-    embedding = asdict(job.index.embedding) if job.index.embedding else None
-    config = job.config
-    return {
-        "run_id": config.run_id,
-        "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding},
-        "topics": {"sha256": sha256(config.topics), "number": len(job.topics)},
-        "methods": {
-            "queries": config.queries.method,
-            "fusion": config.fusion.method,
-            "grading": config.grading.method,
-            "answer": "none" if config.track == "none" else config.answer.method,
-        },
-        "model": config.model.name if config.model and config.asks() else None,
-        "versions": {**{package: version(package) for package in packages}, "faiss": faiss_module().__version__},
-    }
-
-
-def concluded(job: Job) -> dict[str, Any]:
-    """What the artifacts tell of the model: what it was spared, and every step that went on without what it asked."""
-    if job.config.model is None:
-        return {}
-    artifacts = [job.directory / name for name in (QUERIES, SUMMARIES, GRADES, ANSWERS)]
-    found = [record for path in artifacts if path.exists() for _, record in json_lines(path)]
-    summary: dict[str, Any] = {"fallbacks": [fallback for record in found for fallback in record["fallbacks"]]}
-    if job.config.grading.method != "none":
-        pairs, asked = (sum(record.get(key, 0) for record in found) for key in ("pairs", "asked"))
-        summary["grading"] = {"pairs": pairs, "asked": asked, "saved": round(1 - asked / pairs, 4) if pairs else 0.0}
-    return summary
-
-
-def told(directory: Path) -> Iterator[str]:
-    """What a person should know of a run's model: the grades that were not needed, and the steps it did not serve."""
-    manifest = orjson.loads((directory / MANIFEST).read_bytes())
-    if grading := manifest.get("grading"):
-        yield f"grades: {grading['asked']} of {grading['pairs']} pairs asked, {grading['saved']:.0%} saved"
-    if fallbacks := manifest.get("fallbacks"):
-        counted = ", ".join(f"{step} {n}" for step, n in sorted(Counter(f["step"] for f in fallbacks).items()))
-        yield f"fallbacks: {len(fallbacks)} ({counted}), listed in {directory / MANIFEST}"
-
-
 def write_config(job: Job) -> None:
     """Stage `config`: the resolved configuration."""
     with written(job.directory / CONFIG) as out:
@@ -219,7 +166,7 @@ def write_queries(job: Job, ask: Ask) -> None:
     repeated, times = ids.most_common(1)[0]
     if times > 1:
         raise UserError(f"{job.config.topics}: topic ids give the query id {repeated!r} twice: rename a topic")
-    _write_json_lines(job.directory / QUERIES, records)
+    write_json_lines(job.directory / QUERIES, records)
 
 
 def read_queries(job: Job) -> list[Query]:
@@ -232,9 +179,9 @@ def search(job: Job, ask: Ask) -> None:
     made: list[dict[str, Any]] = []
     found = rankings_of(job, read_queries(job), texts_of(job, ask, made.append))
     for system, rankings in found.items():
-        _write_rankings(job, f"{system}.trec", rankings)
+        write_rankings(job, f"{system}.trec", rankings)
     if job.config.retrieval.summarise:
-        _write_json_lines(job.directory / SUMMARIES, made)
+        write_json_lines(job.directory / SUMMARIES, made)
 
 
 def texts_of(job: Job, ask: Ask, tell: Callable[[dict[str, Any]], None] = lambda _record: None) -> Texts:
@@ -255,21 +202,21 @@ def texts_of(job: Job, ask: Ask, tell: Callable[[dict[str, Any]], None] = lambda
 def fuse_each_query(job: Job) -> None:
     """Stage `hybrid`: RRF over the systems of each query."""
     ids = [query.id for query in read_queries(job)]
-    systems = [_read_rankings(job, f"{system}.trec", ids) for system in job.config.retrieval.systems]
-    _write_rankings(job, HYBRID, fuse_systems(systems, job.config.fusion.k, job.config.retrieval.depth))
+    systems = [read_rankings(job, f"{system}.trec", ids) for system in job.config.retrieval.systems]
+    write_rankings(job, HYBRID, fuse_systems(systems, job.config.fusion.k, job.config.retrieval.depth))
 
 
 def fuse_each_narrative(job: Job) -> None:
     """Stage `narrative`: RRF, or another method of fusion, over the queries of each narrative."""
     queries = read_queries(job)
-    hybrid = _read_rankings(job, HYBRID, [query.id for query in queries])
-    _write_rankings(job, NARRATIVE, narrative_rankings(job, queries, hybrid))
+    hybrid = read_rankings(job, HYBRID, [query.id for query in queries])
+    write_rankings(job, NARRATIVE, narrative_rankings(job, queries, hybrid))
 
 
 def write_grades(job: Job, ask: Ask) -> None:
     """Stage `grades`: UMBRELA grades, and the ranking in which what they select comes first."""
     queries = read_queries(job)
-    hybrid = _read_rankings(job, HYBRID, [query.id for query in queries])
+    hybrid = read_rankings(job, HYBRID, [query.id for query in queries])
 
     async def grade(model: Model | None) -> list[Graded]:
         assert model is not None  # the configuration has been checked
@@ -280,17 +227,17 @@ def write_grades(job: Job, ask: Ask) -> None:
     graded = ask(grade)
     assert job.config.model is not None
     found = list(records(graded, job.store, job.config.model.name))
-    _write_json_lines(job.directory / GRADES, found)
+    write_json_lines(job.directory / GRADES, found)
     write_qrels(job.directory / QRELS, found)
-    narrative = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
+    narrative = read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
     alone = job.config.grading.select == "coverage" and job.config.track != "none" and job.track.rows is None
-    _write_rankings(job, KEYSTONE, keystone_rankings(graded, narrative, alone))
+    write_rankings(job, KEYSTONE, keystone_rankings(graded, narrative, alone))
 
 
 def assign_segments(job: Job, ranked: str) -> None:
     """Stage `segments`: the ranking that is submitted, of documents or of their segments, as the track has it."""
     track = job.track
-    ranking = _read_rankings(job, ranked, [topic.id for topic in job.topics])
+    ranking = read_rankings(job, ranked, [topic.id for topic in job.topics])
     ranking = ranking if track.rows is None else ranking.top(track.rows)
     if track.segments:
         names = closest_segments(job, ranking)
@@ -317,11 +264,11 @@ def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
 def write_answers(job: Job, ask: Ask) -> None:
     """Stage `answers`: a cited answer to each narrative, and what it was made from."""
     queries = read_queries(job)
-    hybrid = _read_rankings(job, HYBRID, [query.id for query in queries])
+    hybrid = read_rankings(job, HYBRID, [query.id for query in queries])
     if job.config.grading.method != "none":
         selected = read_selected(job.directory / GRADES, job.store)
     else:
-        narrative = _read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
+        narrative = read_rankings(job, NARRATIVE, [topic.id for topic in job.topics])
         selected = {topic.id: narrative.of(i).tolist() for i, topic in enumerate(job.topics)}
     with job.progress("Answering", len(job.topics)) as tick:
 
@@ -332,8 +279,8 @@ def write_answers(job: Job, ask: Ask) -> None:
 
         at_once = AT_ONCE if job.config.model else 1
         made = ask(lambda model: together([partial(one, model, topic) for topic in job.topics], at_once))
-    _write_json_lines(job.directory / EVIDENCE, (asdict(item) for one in made for item in one.evidence))
-    _write_json_lines(
+    write_json_lines(job.directory / EVIDENCE, (asdict(item) for one in made for item in one.evidence))
+    write_json_lines(
         job.directory / ANSWERS, ({**asdict(one.answer), "fallbacks": list(map(asdict, one.fallbacks))} for one in made)
     )
 
@@ -349,28 +296,3 @@ def write_submission(job: Job) -> None:
 
 def _plain(model: Any) -> Any:
     return model.model_dump(mode="json")
-
-
-def _write_json_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    with written(path) as out:
-        for record in records:
-            out.write(orjson.dumps(record) + b"\n")
-
-
-def run_from(job: Job, rankings: Rankings) -> Run:
-    """Rankings of documents as a run, with their ids, and with scores that give their order to every reader."""
-    rows, row_of = np.unique(rankings.docs, return_inverse=True)
-    docs = names_of(job.store.ids(rows))[row_of]
-    scores = strictly_decreasing(rankings.scores, rankings.offsets)
-    return Run(job.config.run_id, rankings.query_ids, rankings.offsets, docs, scores)
-
-
-def _write_rankings(job: Job, name: str, rankings: Rankings) -> None:
-    write_run(job.directory / name, run_from(job, rankings))
-
-
-def _read_rankings(job: Job, name: str, ids: list[str]) -> Rankings:
-    run = read_run(job.directory / name).of(ids)
-    doc_ids, code_of = run.docs.distinct()
-    rows = job.store.rows(doc_ids)[code_of]
-    return Rankings(tuple(ids), run.offsets, rows, run.scores.astype(np.float32))

@@ -15,6 +15,7 @@ from indexing.errors import UserError
 from indexing.files import digest
 from indexing.types import Progress, silent
 from retrieval.types import Query, Rankings
+from runs.artifacts import run_from
 from runs.config import RunConfig
 from runs.config_file import read_config
 from runs.evaluate import Evaluation, evaluate
@@ -22,7 +23,7 @@ from runs.job import Job, open_job
 from runs.measures import Measure
 from runs.models import asking
 from runs.pipeline import narrative_rankings, rankings_of, understood
-from runs.stages import run_from, texts_of
+from runs.stages import texts_of
 from runs.trec import Qrels, read_qrels, without_own
 
 GRID = (

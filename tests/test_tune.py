@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from indexing.build import Index
 from indexing.errors import UserError
+from runs.artifacts import NARRATIVE
 from runs.config_file import read_config
 from runs.evaluate import Evaluation, evaluate_files
 from runs.measures import parse_measure
-from runs.stages import NARRATIVE, run
+from runs.stages import run
 from runs.tune import _cross_validated, tune
 
 MEASURES = [parse_measure("nDCG@5"), parse_measure("R@5")]

@@ -12,6 +12,7 @@ from indexing.build import build_index
 from indexing.errors import UserError
 from indexing.types import Progress
 from runs import stages, validate
+from runs.artifacts import NARRATIVE
 from runs.config import Queries, RunConfig
 from runs.evaluate import evaluate
 from runs.screen import print_evaluations
@@ -49,7 +50,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
         folders = [stages.run(run, threads, progress) for run in runs]
         qrels, narratives = read_qrels(qrels_path), read_topics(topics)
     with progress("Measuring", None):
-        evaluations = [evaluate(folder.name, read_run(folder / stages.NARRATIVE), qrels) for folder in folders]
+        evaluations = [evaluate(folder.name, read_run(folder / NARRATIVE), qrels) for folder in folders]
     track = TRACKS[TRACK]
     submissions = [folders[1] / track.retrieval_file, folders[1] / track.answer_file]
     violations = {path: validate.validate(path, track, narratives) for path in submissions}
