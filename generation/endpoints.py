@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -16,13 +17,15 @@ import orjson
 from yarl import URL
 
 from generation.access import checked
-from generation.chat import Answered, Dialect, Faulty, body_of, other_dialect, read_answer, words
+from generation.chat import Answered, Dialect, Faulty, body_of, other_dialect, read_answer, refuses_schema, words
 from generation.limits import Limit, backoff, retry_after
 from generation.types import Failure, Request, Usage
 from indexing.errors import UserError
 
 TRIES = 8
-"""Of one request that is answered wrongly, or not in time."""
+"""Of one request that is answered wrongly."""
+TRIES_IN_TIME = 3
+"""Of one request that is not answered in time, which tells of the request rather than of the endpoint."""
 STREAK = 8
 """Failures one after another for which an endpoint is rested."""
 LONGEST_PAUSE, LONGEST_PAUSE_OF_FAULTS = 10.0, 2.0
@@ -104,7 +107,7 @@ class Endpoints:
 
     async def answer(self, request: Request) -> Answered:
         """Ask until there is a reply, or none can be had: see `generation.chat.Backend`."""
-        faults = turned_away = 0
+        faults = turned_away = late = 0
         seconds, pause, busy_since = 0.0, 0.0, None
         while True:
             endpoint = await self._room(first=not faults and not turned_away)
@@ -120,10 +123,12 @@ class Endpoints:
             except Faulty as error:
                 faults, busy_since = faults + 1, None
                 if isinstance(error, _TooLate):
+                    late += 1
                     endpoint.limit.overloaded(sent, self._loop.time())
-                self._failed(endpoint, str(error), sent)
-                if faults == TRIES:
-                    answered = Answered(Failure(f"{endpoint.url}: {error}, {TRIES} times"))
+                else:
+                    self._failed(endpoint, str(error), sent)
+                if faults == TRIES or late == TRIES_IN_TIME:
+                    answered = Answered(Failure(f"{endpoint.url}: {error}, {faults} times"))
                 pause = backoff(faults, LONGEST_PAUSE_OF_FAULTS)
             else:
                 endpoint.succeeded()
@@ -155,14 +160,21 @@ class Endpoints:
                 raise _Busy(f"{status}: {said}", retry_after(headers.get("Retry-After")))
             if status in _WRONG or status in _BUSY or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {status}: {said}")
+            if status >= 500 and endpoint.rests_until > self._loop.time():
+                raise _Busy(f"{status}: {said}", reached=False)
             if status >= 500 or status < 300:
                 raise Faulty(f"{status}: {said}")
-            if (other := other_dialect(dialect, body.decode(errors="replace"))) is None:
+            refusal = body.decode(errors="replace")
+            if request.schema is not None and dialect.schemas and refuses_schema(refusal):
+                notes.append(f"{endpoint.url}: {self._model} refuses the schema of {request.purpose}: asked without")
+                request = replace(request, schema=None)
+                continue
+            if (other := other_dialect(dialect, refusal)) is None:
                 return Answered(Failure(f"{endpoint.url}: refused with status {status}: {said}"))
             dialect = other[0]
             notes.append(f"{endpoint.url}: {self._model} {other[1]}")
         try:
-            answered = read_answer(orjson.loads(body))
+            answered = read_answer(orjson.loads(body), bool(request.top_logprobs))
         except orjson.JSONDecodeError:
             raise Faulty("an answer that is not JSON") from None
         if notes:  # what was refused for a text that names these fields is refused without them too
@@ -186,7 +198,10 @@ class Endpoints:
         except TimeoutError:
             raise _TooLate("no answer in time") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Faulty(f"the connection broke: {type(error).__name__}") from None
+            why = f"the connection broke: {type(error).__name__}"
+            if endpoint.rests:  # what takes connections for a server that is down breaks them
+                raise _Busy(why, reached=False) from None
+            raise Faulty(why) from None
         if self._key and self._key in body:
             body = body.replace(self._key, b"[key]")
         return response.status, response.headers, body

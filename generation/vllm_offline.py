@@ -182,7 +182,7 @@ def read_output(output: Any, request: Request) -> Answered:
     if tokens:
         choice["logprobs"] = {"content": [{"top_logprobs": alternatives} for alternatives in tokens]}
     try:
-        return replace(read_answer({"choices": [choice]}), usage=usage)
+        return replace(read_answer({"choices": [choice]}, bool(request.top_logprobs)), usage=usage)
     except Faulty as error:
         return Answered(Failure(str(error)), usage)
 

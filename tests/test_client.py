@@ -255,8 +255,9 @@ def test_further_fields_are_part_of_what_replies_are_kept_by(tmp_path: Path) -> 
 
 
 def test_log_probabilities_are_read_kept_and_asked_for_again_if_they_are_of_another_form(tmp_path: Path) -> None:
+    odd = [{"token": 7, "logprob": -1}, {"token": None, "logprob": -1}]
     tokens = [
-        {"top_logprobs": [{"token": "3", "logprob": -0.1}, {"token": "0", "logprob": -9999.0}]},
+        {"top_logprobs": [{"token": "3", "logprob": -0.1}, *odd, {"token": "0", "logprob": -9999.0}]},
         {"top_logprobs": []},
     ]
     faults = [changed(logprobs={"content": [{"token": "3"}]}), changed(logprobs={"content": tokens})]
@@ -264,6 +265,10 @@ def test_log_probabilities_are_read_kept_and_asked_for_again_if_they_are_of_anot
         first, _, _ = complete(settings(tmp_path, server.url), [asking("3", top_logprobs=2)])
         second, _, _ = complete(settings(tmp_path, server.url), [asking("3", top_logprobs=2)])
     assert first == second == {0: Reply("3", "stop", ({"3": -0.1, "0": -9999.0}, {}))}
+    for unasked in ({"content": None}, {"content": tokens}, [1]):
+        with serving(faults=[changed(logprobs=unasked)]) as server:
+            assert complete(settings(tmp_path, server.url), [asking(str(unasked))])[0] == {0: Reply(str(unasked))}
+            assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -273,6 +278,7 @@ def test_log_probabilities_are_read_kept_and_asked_for_again_if_they_are_of_anot
         ("response_format", {"detail": [{"loc": ["body", "response_format"], "msg": "extra fields not permitted"}]}),
         ("max_tokens", {"error": {"message": "Unsupported parameter: use 'max_completion_tokens' instead."}}),
         ("temperature", {"error": {"message": "Unsupported value: 'temperature' does not support 0 with this model."}}),
+        ("top_logprobs", {"error": {"message": "You are not allowed to request logprobs from this model"}}),
     ],
 )
 def test_a_field_that_an_endpoint_does_not_take_is_left_out_from_then_on_and_noted_once(
@@ -281,7 +287,7 @@ def test_a_field_that_an_endpoint_does_not_take_is_left_out_from_then_on_and_not
     async def refuse(exchange: Exchange) -> bool:
         return field in exchange.body and await status(400, said)(exchange)
 
-    asked = [asking(str(i), schema=SCHEMA) for i in range(100)]
+    asked = [asking(str(i), schema=SCHEMA, top_logprobs=2) for i in range(100)]
     with serving(always=refuse, latency=0.002) as server, serving(latency=0.002) as other:
         outcomes, usage, notes = complete(settings(tmp_path, server.url, other.url), asked)
     assert outcomes == {i: Reply(str(i)) for i in range(100)}
@@ -291,6 +297,22 @@ def test_a_field_that_an_endpoint_does_not_take_is_left_out_from_then_on_and_not
     assert 0 < sum(field in body for body in server.requests) <= 16
     assert all(field in body for body in other.requests)
     assert usage["step"].retries == 0
+
+
+def test_a_schema_that_an_endpoint_does_not_take_is_left_out_for_its_requests_alone(tmp_path: Path) -> None:
+    strange = {"type": "object", "propertyNames": {}}
+    said = "Invalid schema for response_format 'reply': 'propertyNames' is not permitted."
+
+    async def refuse(exchange: Exchange) -> bool:
+        wanted = exchange.body.get("response_format", {}).get("json_schema", {}).get("schema")
+        return wanted == strange and await status(400, {"error": {"message": said}})(exchange)
+
+    asked = [asking(str(i), schema=strange if i % 2 else SCHEMA) for i in range(20)]
+    with serving(always=refuse) as server:
+        outcomes, _, notes = complete(settings(tmp_path, server.url), asked)
+    assert outcomes == {i: Reply(str(i)) for i in range(20)}
+    assert sum("response_format" in body for body in server.answered) == 10
+    assert notes == [f"{server.url}: m refuses the schema of step: asked without"]
 
 
 def test_identical_requests_at_one_time_are_asked_once(tmp_path: Path) -> None:
@@ -420,6 +442,37 @@ def test_patience_with_endpoints_that_do_not_answer_has_an_end(
             complete(chosen, [asking(str(i)) for i in range(30)])
     assert time.monotonic() - start < 3
     assert "no endpoint has answered for 0.3 s" in str(error.value)
+
+
+def test_requests_that_hang_are_failures_and_end_no_run(tmp_path: Path) -> None:
+    async def stuck(exchange: Exchange) -> bool:
+        return exchange.body["messages"][0]["content"] in ("2", "5") and await hang(exchange)
+
+    with serving(always=stuck) as server:
+        chosen = replace(settings(tmp_path, server.url, call_seconds=0.15), patience_seconds=0.1)
+        outcomes, _, _ = complete(chosen, [asking(str(i)) for i in range(9)])
+    assert len(server.requests) == 7 + 2 * 3
+    for number in (2, 5):
+        failure = outcomes.pop(number)
+        assert isinstance(failure, Failure)
+        assert "no answer in time, 3 times" in failure.reason
+    assert outcomes == {i: Reply(str(i)) for i in range(9) if i not in (2, 5)}
+
+
+def test_a_server_that_is_down_behind_what_takes_its_connections_is_waited_for(tmp_path: Path) -> None:
+    with serving(faults=[hangs_up] * 60) as server:
+        outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(3)])
+    assert outcomes == {i: Reply(str(i)) for i in range(3)}
+
+
+def test_errors_of_an_endpoint_that_rests_are_no_fault_of_their_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "TRIES", 1)
+    monkeypatch.setattr(endpoints, "backoff", lambda tries, longest: 0.3)
+    with serving(faults=[status(500)] * 16, latency=0.02) as server:
+        outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(16)])
+    assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoints.STREAK
 
 
 def test_the_time_of_a_run_has_an_end_and_what_was_answered_is_kept(tmp_path: Path) -> None:
