@@ -172,18 +172,21 @@ class Client:
                     raise error
                 if stream.drawn and not stream.pending:
                     return
-                if stream.pending:
-                    stream.awaited = self._loop.create_future()
-                    await stream.awaited
-                else:
+                if not stream.pending and len(self._workers) < self._backend.at_once:
                     await asyncio.sleep(0)
+                    continue
+                stream.awaited = self._loop.create_future()
+                await stream.awaited
         finally:
             self._leave(stream)
+            self._deliver()
 
     async def close(self) -> None:
-        """Give up what is still being asked."""
+        """Give up what is still being asked; what has arrived is kept."""
         if self._end:
             self._end.cancel()
+        await asyncio.sleep(0)  # workers that have been answered take it
+        self._deliver()
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
@@ -194,7 +197,13 @@ class Client:
         while len(self._workers) < self._backend.at_once and not self._error and (job := self._next()):
             worker = self._loop.create_task(self._work(job))
             self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            worker.add_done_callback(self._free)
+
+    def _free(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if not worker.cancelled():
+            for stream in self._streams:
+                stream.wake()
 
     async def _work(self, job: _Job | None) -> None:
         try:
@@ -210,11 +219,13 @@ class Client:
     def _deliver(self) -> None:
         """Keep what has arrived, by one commit for all that came at the same moment, and hand it out."""
         arrived, self._arrived = self._arrived, []
+        if not arrived:
+            return
         replies = [(job.key, answered) for job, answered in arrived if isinstance(answered.outcome, Reply)]
         try:
             new = self._cache.put(replies) if replies else set()
             known = {key: self._cache.get(key) for key, _ in replies if key not in new}
-        except UserError as error:
+        except Exception as error:
             self._fail(error)
             return
         for job, answered in arrived:

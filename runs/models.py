@@ -35,7 +35,7 @@ class Ask(Protocol):
 def asking(config: RunConfig, folder: Path) -> Iterator[Ask]:
     """The model of a run; what its calls have cost is added to `usage.json` in the run's folder.
 
-    An interrupt leaves everything as it is: each reply is on disk before anybody sees it.
+    Each reply is on disk before anybody sees it, and so is what has arrived when the run is interrupted.
     """
     model: OpenModel | None = None
     stack = AsyncExitStack()
@@ -52,8 +52,6 @@ def asking(config: RunConfig, folder: Path) -> Iterator[Ask]:
 
     try:
         yield ask
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
         _account(model, folder, config)
         runner.run(stack.__aexit__(type(error), error, error.__traceback__))
