@@ -58,6 +58,14 @@ class Dialect:
     limit: str = "max_tokens"
 
 
+def both(one: Dialect, other: Dialect) -> Dialect:
+    """What each of the two takes."""
+    limit = one.limit if other.limit == "max_tokens" else other.limit
+    return Dialect(
+        one.schemas and other.schemas, one.temperature and other.temperature, one.logprobs and other.logprobs, limit
+    )
+
+
 def keyed_name(model: str, extra: Mapping[str, Any]) -> str:
     """The name under which a model's replies are kept: its own, with further fields of requests if there are some."""
     return f"{model} {orjson.dumps(dict(extra), option=orjson.OPT_SORT_KEYS).decode()}" if extra else model
