@@ -27,8 +27,9 @@ class ModelSettings:
     backend: Literal["endpoints", "vllm", "batch", "replay"] = "endpoints"
     urls: tuple[str, ...] = ()
     """Base URLs such as http://localhost:8000/v1 of endpoints that serve the same model."""
-    key_env: str = "OPENAI_API_KEY"
-    """The environment variable that holds the secret; without it none is sent."""
+    key_env: str | None = None
+    """The environment variable that holds the secret; None: OPENAI_API_KEY, sent by https or within this machine only.
+    Without it none is sent."""
     key_file: Path | None = None
     """A file of mode 600 that holds the secret; it goes before the variable."""
     concurrency: int = 256
@@ -96,17 +97,18 @@ def _backend(settings: ModelSettings) -> Backend:
         return complete_offline(settings)
     if not settings.urls:
         raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
-    from generation.access import secret
+    from generation.access import KEY, secret
     from generation.endpoints import Endpoints
 
     return Endpoints(
         settings.name,
         settings.urls,
-        secret(settings.key_env, settings.key_file),
+        secret(settings.key_env or KEY, settings.key_file),
         concurrency=settings.concurrency,
         call_seconds=settings.call_seconds,
         patience=settings.patience_seconds,
         extra=settings.extra,
+        guarded=settings.key_env is None and settings.key_file is None,
     )
 
 

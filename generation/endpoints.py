@@ -16,7 +16,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from generation.access import checked
+from generation.access import KEY, checked, is_guarded, without_key
 from generation.chat import Answered, Dialect, Faulty, body_of, other_dialect, read_answer, refuses_schema, words
 from generation.limits import Limit, backoff, retry_after
 from generation.types import Failure, Request, Usage
@@ -57,6 +57,7 @@ class _Endpoint:
         self.address = URL(url.rstrip("/") + "/chat/completions")
         self.limit = Limit(most)
         self.dialect = Dialect()
+        self.headers: dict[str, str] = {}
         self.flying = self.failures = self.rests = 0
         self.rests_until = self.changed = -float("inf")
         self.failing_since: float | None = None
@@ -74,7 +75,8 @@ class _Endpoint:
 class Endpoints:
     """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
 
-    `key` is sent as bearer and shown nowhere: where an endpoint repeats it, it is taken out.
+    `key` is sent as bearer and shown nowhere: where an endpoint repeats it, it is taken out. With `guarded` only those
+    endpoints are sent it to which it goes by https, or within this machine.
     """
 
     def __init__(
@@ -87,21 +89,26 @@ class Endpoints:
         call_seconds: float = 600.0,
         patience: float = 600.0,
         extra: Mapping[str, Any] | None = None,
+        guarded: bool = False,
     ) -> None:
-        self._model, self._extra, self._patience = model, extra, patience
-        self._key = key.encode() if key else b""
+        self._model, self._extra, self._patience, self._key = model, extra, patience, key
         self._endpoints = [_Endpoint(checked(url), concurrency) for url in urls]
         self._waiting: deque[asyncio.Future[_Endpoint]] = deque()
         self._loop = asyncio.get_running_loop()
         self.at_once = concurrency * len(urls)
         self.notes: list[str] = []
-        headers = {"Content-Type": "application/json"}
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
+        for endpoint in self._endpoints if key else ():
+            if guarded and not is_guarded(endpoint.url):
+                self.notes.append(
+                    f"{endpoint.url}: is sent no key: {KEY} is not named by key_env and goes by https alone"
+                )
+                _log.warning(self.notes[-1])
+            else:
+                endpoint.headers["Authorization"] = f"Bearer {key}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
             timeout=aiohttp.ClientTimeout(total=call_seconds, sock_connect=min(call_seconds, CONNECT_SECONDS)),
-            headers=headers,
+            headers={"Content-Type": "application/json"},
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
@@ -188,7 +195,9 @@ class Endpoints:
         """Status, headers and body of what the endpoint says; without the key, if that is in it."""
         sent = orjson.dumps(body_of(self._model, request, self._extra, dialect))
         try:
-            async with self._session.post(endpoint.address, data=sent, allow_redirects=False) as response:
+            async with self._session.post(
+                endpoint.address, data=sent, headers=endpoint.headers, allow_redirects=False
+            ) as response:
                 body = await response.read()
         except aiohttp.ClientConnectorCertificateError as error:
             raise UserError(f"{endpoint.url}: its certificate is not trusted: {error.certificate_error}") from None
@@ -202,9 +211,7 @@ class Endpoints:
             if endpoint.rests:  # what takes connections for a server that is down breaks them
                 raise _Busy(why, reached=False) from None
             raise Faulty(why) from None
-        if self._key and self._key in body:
-            body = body.replace(self._key, b"[key]")
-        return response.status, response.headers, body
+        return response.status, response.headers, without_key(body, self._key) if self._key else body
 
     def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
         now = self._loop.time()

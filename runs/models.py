@@ -86,7 +86,7 @@ def settings_of(config: RunConfig) -> ModelSettings:
         name=model.name,
         backend=model.backend,
         urls=tuple(model.urls),
-        key_env=model.key_env,
+        key_env=model.key_env if "key_env" in model.model_fields_set else None,
         key_file=model.key_file,
         concurrency=model.concurrency,
         call_seconds=model.call_seconds,

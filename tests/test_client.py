@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from generation import endpoints
-from generation.access import secret
+from generation.access import is_guarded, secret, without_key
 from generation.client import ModelSettings, open_model
 from generation.model import every, read_json, together
 from generation.types import Failure, Reply, Request, Usage
@@ -469,7 +469,7 @@ def test_errors_of_an_endpoint_that_rests_are_no_fault_of_their_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoints, "TRIES", 1)
-    monkeypatch.setattr(endpoints, "backoff", lambda tries, longest: 0.3)
+    monkeypatch.setattr(endpoints, "backoff", lambda *_: 0.3)
     with serving(faults=[status(500)] * 16, latency=0.02) as server:
         outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(16)])
     assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoints.STREAK
@@ -505,6 +505,34 @@ def test_the_key_is_shown_nowhere(fault: Fault, tmp_path: Path, caplog: pytest.L
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert SECRET not in shown + caplog.text + repr(settings(tmp_path))
     assert SECRET.encode() not in kept
+
+
+@pytest.mark.parametrize("character", ["\\/", "\\u002f", "\\u002F"])
+def test_a_key_that_is_repeated_with_escapes_is_taken_out(character: str) -> None:
+    said = without_key(b'{"error": "%s?"}' % SECRET.replace("/", character).encode(), SECRET)
+    assert json.loads(said) == {"error": "[key]?"}
+    other = b'{"error":  "a\\n"} '
+    assert without_key(other, SECRET) == other
+
+
+@pytest.mark.parametrize(
+    ("url", "guarded"),
+    [("https://x/v1", True), ("http://x/v1", False), ("http://127.0.0.1:1/v1", True), ("http://127.9.9.9/v1", True),
+     ("http://localhost:8000/v1", True), ("http://[::1]:1/v1", True), ("http://10.0.0.1/v1", False),
+     ("http://localhost.x/v1", False), ("http://127.0.0.1.x/v1", False)],
+)  # fmt: skip
+def test_a_key_that_nobody_named_is_sent_to_who_alone_can_read_it(
+    url: str, guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_guarded(url) == guarded
+    monkeypatch.setattr(endpoints, "is_guarded", lambda _: guarded)
+    with serving() as server:
+        _, _, notes = complete(settings(tmp_path, server.url), [asking("a")])
+        assert server.keys == {f"Bearer {SECRET}" if guarded else None}
+        assert len(notes) == (not guarded)
+        server.keys.clear()
+        assert complete(settings(tmp_path, server.url, key_env="OPENAI_API_KEY"), [asking("b")])[2] == []
+        assert server.keys == {f"Bearer {SECRET}"}
 
 
 def test_where_the_key_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,11 +576,28 @@ def test_a_refused_text_that_names_fields_changes_nothing_for_others(tmp_path: P
     assert all({"response_format", "max_tokens", "temperature"} <= body.keys() for body in said)
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/v1", "http://", "http://[", "http://user:xyzzy@x/v1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:8000",
+        "ftp://x/v1",
+        "http://",
+        "http://[",
+        "http://user:xyzzy@x/v1",
+        "user:xyzzy@x/v1",
+        "http://user:xyzzy@[x",
+        "http://user:x?xyzzy@x:y",
+        "http://x/v1?key=xyzzy",
+        "http://x/v1?",
+        "http://x/v1#xyzzy",
+        "ftp://x/?xyzzy",
+    ],
+)
 def test_what_is_no_url_is_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="URL") as error:
         complete(settings(tmp_path, url), [asking("a")])
-    assert "xyzzy" not in str(error.value)
+    assert "xyzzy" not in str(error.value) + str(error.value.__context__)
     with pytest.raises(UserError, match="URL"):
         complete(settings(tmp_path), [asking("a")])
 

@@ -64,7 +64,7 @@ def test_who_waits_for_a_free_worker_takes_no_turns(cache: Cache, monkeypatch: p
 
 def test_a_worker_that_becomes_free_serves_who_came_before_it_had_left(cache: Cache) -> None:
     async def run() -> list[Reply | Failure]:
-        async def answer(request: Request) -> Answered:
+        async def answer(_: Request) -> Answered:
             return Answered(Reply("a"))
 
         client = Client("m", Backend(answer, at_once=1), cache)
@@ -78,7 +78,7 @@ def test_a_worker_that_becomes_free_serves_who_came_before_it_had_left(cache: Ca
 
 
 def test_a_reply_that_cannot_be_kept_ends_all_that_ask(cache: Cache) -> None:
-    async def answer(request: Request) -> Answered:
+    async def answer(_: Request) -> Answered:
         return Answered(Reply("half a pair: \ud800"))
 
     async def run() -> None:
