@@ -16,7 +16,10 @@ from generation.types import Failure, Reply, Request
 
 class Backend:
     def __init__(self, answer: Callable[[Request], Awaitable[Answered]], at_once: int = 4) -> None:
-        self.answer, self.at_once, self.notes = answer, at_once, list[str]()
+        self._answer, self.at_once, self.notes = answer, at_once, list[str]()
+
+    async def answer(self, request: Request) -> Answered:
+        return await self._answer(request)
 
     async def close(self) -> None: ...
 
