@@ -17,7 +17,17 @@ import orjson
 from yarl import URL
 
 from generation.access import KEY, checked, is_guarded, without_key
-from generation.chat import Answered, Dialect, Faulty, body_of, other_dialect, read_answer, refuses_schema, words
+from generation.chat import (
+    Answered,
+    Dialect,
+    Faulty,
+    body_of,
+    both,
+    other_dialect,
+    read_answer,
+    refuses_schema,
+    words,
+)
 from generation.limits import Limit, backoff, retry_after
 from generation.types import Failure, Request, Usage
 from indexing.errors import UserError
@@ -132,7 +142,7 @@ class Endpoints:
                 if isinstance(error, _TooLate):
                     late += 1
                     endpoint.limit.overloaded(sent, self._loop.time())
-                else:
+                if endpoint.rests or not isinstance(error, _TooLate):
                     self._failed(endpoint, str(error), sent)
                 if faults == TRIES or late == TRIES_IN_TIME:
                     answered = Answered(Failure(f"{endpoint.url}: {error}, {faults} times"))
@@ -185,7 +195,7 @@ class Endpoints:
         except orjson.JSONDecodeError:
             raise Faulty("an answer that is not JSON") from None
         if notes:  # what was refused for a text that names these fields is refused without them too
-            endpoint.dialect = dialect
+            endpoint.dialect = both(endpoint.dialect, dialect)
             self.notes += [note for note in notes if note not in self.notes]
         return answered
 
