@@ -1,12 +1,19 @@
 """Where an endpoint is, and the key that opens it."""
 
 import os
+import re
 import stat
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 
+import orjson
 from yarl import URL
 
 from indexing.errors import UserError
+
+KEY = "OPENAI_API_KEY"
+"""The environment variable of the key where none is named."""
 
 
 def secret(variable: str, file: Path | None = None) -> str | None:
@@ -33,13 +40,38 @@ def secret(variable: str, file: Path | None = None) -> str | None:
 
 
 def checked(url: str) -> str:
-    """A base URL as it was given; `UserError` if it is none, or holds a password."""
+    """A base URL as it was given; `UserError` if it is none, or holds a password, a query or a fragment."""
     try:
         found = URL(url)
     except ValueError:
         found = URL()
     if found.user or found.password:
         raise UserError("model URL: holds a user or a password; expected the key in the environment or in a file")
+    shown = re.split("[?#]", url.rpartition("@")[2])[0]
     if found.scheme not in ("http", "https") or not found.host:
-        raise UserError(f"{url!r}: not the URL of an endpoint, expected such as http://localhost:8000/v1")
+        raise UserError(f"{shown!r}: not the URL of an endpoint, expected such as http://localhost:8000/v1")
+    if "?" in url or "#" in url:
+        raise UserError(f"{shown!r}: the model's URL has a query or a fragment, expected such as {shown}")
     return url
+
+
+def is_guarded(url: str) -> bool:
+    """Whether what is sent to a URL can be read by its server alone: by https, or within this machine."""
+    found = URL(url)
+    host = found.host or ""
+    if found.scheme == "https" or host == "localhost":
+        return True
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return False
+
+
+def without_key(body: bytes, key: str) -> bytes:
+    """What a server says, with `[key]` in place of the key, also where its JSON writes it with other escapes."""
+    body = body.replace(key.encode(), b"[key]")
+    if b"\\" in body:
+        with suppress(orjson.JSONDecodeError):
+            plain, written = orjson.dumps(orjson.loads(body)), orjson.dumps(key)[1:-1]
+            if written in plain:
+                return plain.replace(written, b"[key]")
+    return body

@@ -3,20 +3,33 @@
 What the cache does not hold is written to `<digest>.requests.jsonl` in a folder, and the run ends with `Waits`; replies
 are put beside it as `<digest>.replies.jsonl`, in any order, and the same command goes on. Replies go to the cache when
 they are first read. A request that was refused for its content is a `Failure` for as long as the file that says so
-lies there; one that failed otherwise, or whose reply is no reply, is written again.
+lies there; one that failed otherwise, or whose reply is no reply, is written again, and so is one of which a field was
+refused that can be written in another way.
 """
 
 import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from generation.cache import Cache
-from generation.chat import Answered, Faulty, body_of, keyed_name, read_answer, words
+from generation.chat import (
+    Answered,
+    Dialect,
+    Faulty,
+    body_of,
+    both,
+    keyed_name,
+    other_dialect,
+    read_answer,
+    refuses_schema,
+    words,
+)
 from generation.model import Waits, key_of
 from generation.types import Failure, Reply, Request, Usage
 from generation.usage import add
@@ -50,6 +63,9 @@ class Batch:
         self.notes: list[str] = []
         self._model, self._folder, self._cache, self._extra = model, folder, cache, extra
         self._refused: dict[str, Failure] = {}
+        self._dialects: defaultdict[str, Dialect] = defaultdict(Dialect)
+        self._dialect = Dialect()
+        self._without_schema: set[str] = set()
         self._asked: set[str] = set()
         self._files: list[_Requests] = []
         with _writing(folder):
@@ -98,7 +114,9 @@ class Batch:
         if key in self._asked:
             return
         self._asked.add(key)
-        body = body_of(self._model, request, self._extra)
+        if key in self._without_schema:
+            request = replace(request, schema=None)
+        body = body_of(self._model, request, self._extra, both(self._dialect, self._dialects[key]))
         line = orjson.dumps({"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}) + b"\n"
         with _writing(self._folder):
             if not self._files or not self._files[-1].takes(line):
@@ -111,11 +129,18 @@ class Batch:
         if not files:
             return set()
         known = {
-            record["custom_id"] for file in sorted(self._folder.glob(f"*{REQUESTS}")) for _, record in _lines(file)
+            record["custom_id"]: isinstance(body := record.get("body"), dict) and bool(body.get("logprobs"))
+            for file in sorted(self._folder.glob(f"*{REQUESTS}"))
+            for _, record in _lines(file)
         }
-        return self._cache.put(reply for file in files for reply in self._replies(file, known))
+        new = self._cache.put(reply for file in files for reply in self._replies(file, known))
+        for key, dialect in self._dialects.items():
+            if self._cache.get(key):  # what was refused for a text that names these fields is refused without them too
+                self._dialect = both(self._dialect, dialect)
+        return new
 
-    def _replies(self, file: Path, known: set[str]) -> Iterator[tuple[str, Answered]]:
+    def _replies(self, file: Path, known: Mapping[str, bool]) -> Iterator[tuple[str, Answered]]:
+        """The replies of a file; `known` says of which requests, and whether with log-probabilities."""
         unknown = unusable = 0
         for number, record in _lines(file):
             key = record["custom_id"]
@@ -123,20 +148,38 @@ class Batch:
                 unknown += 1
                 continue
             try:
-                answered = read_line(record)
+                answered = read_line(record, known[key])
             except Faulty:
                 unusable += 1
                 continue
             except ValueError as error:
                 raise UserError(f"{file}:{number}: {error}") from None
             if isinstance(answered.outcome, Failure):
-                self._refused[key] = answered.outcome
+                if not self._rewritten(key, record):
+                    self._refused[key] = answered.outcome
             else:
                 yield key, answered
         if unknown:
             self.notes.append(f"{file.name}: {unknown:,} replies to requests of no file in the folder are left out")
         if unusable:
             self.notes.append(f"{file.name}: {unusable:,} requests without a usable reply are asked again")
+
+    def _rewritten(self, key: str, record: Mapping[str, Any]) -> bool:
+        """Whether the refusal of a request names what can be written in another way, as it will be."""
+        response = record["response"]
+        if response["status_code"] not in (400, 422):
+            return False
+        said = orjson.dumps(response.get("body") or record.get("error")).decode()
+        if refuses_schema(said) and key not in self._without_schema:
+            self._without_schema.add(key)
+            note = "refuses a schema: its replies are asked for without"
+        elif other := other_dialect(self._dialects[key], said):
+            self._dialects[key], note = other
+        else:
+            return False
+        if (note := f"{self._model} {note}") not in self.notes:
+            self.notes.append(note)
+        return True
 
     def _account(self, purpose: str, usage: Usage) -> None:
         self.usage[purpose] = add(self.usage[purpose], usage)
@@ -192,8 +235,8 @@ def replies_of(requests: Path) -> Path:
     return requests.with_name(requests.name.removesuffix(REQUESTS) + REPLIES)
 
 
-def read_line(record: Mapping[str, Any]) -> Answered:
-    """What a line of a batch's output says came of a request.
+def read_line(record: Mapping[str, Any], logprobs: bool = False) -> Answered:
+    """What a line of a batch's output says came of a request, with log-probabilities if they were asked for.
 
     `Faulty` where it is to be asked again; `ValueError` where the line is none of a batch.
     """
@@ -204,7 +247,7 @@ def read_line(record: Mapping[str, Any]) -> Answered:
         raise ValueError("not a line of a batch's output: expected response.status_code")
     status, body = response["status_code"], response.get("body")
     if status == 200:
-        return read_answer(body)
+        return read_answer(body, logprobs)
     if status in REFUSED:
         return Answered(Failure(f"refused with status {status}: {words(body or error)}"))
     raise Faulty(f"{status}: {words(body or error)}")

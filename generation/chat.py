@@ -54,7 +54,16 @@ class Dialect:
 
     schemas: bool = True
     temperature: bool = True
+    logprobs: bool = True
     limit: str = "max_tokens"
+
+
+def both(one: Dialect, other: Dialect) -> Dialect:
+    """What each of the two takes."""
+    limit = one.limit if other.limit == "max_tokens" else other.limit
+    return Dialect(
+        one.schemas and other.schemas, one.temperature and other.temperature, one.logprobs and other.logprobs, limit
+    )
 
 
 def keyed_name(model: str, extra: Mapping[str, Any]) -> str:
@@ -76,7 +85,7 @@ def body_of(
     if request.schema is not None and dialect.schemas:
         wanted = {"name": "reply", "schema": request.schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": wanted}
-    if request.top_logprobs:
+    if request.top_logprobs and dialect.logprobs:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return body | dict(extra or {})
 
@@ -84,21 +93,33 @@ def body_of(
 def other_dialect(dialect: Dialect, said: str) -> tuple[Dialect, str] | None:
     """How to ask an endpoint that refused a request in these words, and a note of it; None if the words mean else.
 
-    An endpoint that takes schemas but not this one ("Invalid schema for response_format") refuses the request, not
-    the field; so does one that finds max_tokens too large.
+    An endpoint that finds max_tokens too large refuses the request, not the field; so does one that takes schemas but
+    not this one: see `refuses_schema`.
     """
+    if refuses_schema(said):
+        return None
     said = said.lower()
-    if dialect.schemas and "response_format" in said and "invalid schema" not in said:
+    if dialect.schemas and "response_format" in said:
         return replace(dialect, schemas=False), "takes no JSON schemas: replies are asked for without"
     if dialect.limit == "max_tokens" and "max_completion_tokens" in said and "too large" not in said:
         return replace(dialect, limit="max_completion_tokens"), "takes max_completion_tokens in place of max_tokens"
     if dialect.temperature and "temperature" in said and "support" in said:
         return replace(dialect, temperature=False), "takes no temperature: its default is used"
+    if dialect.logprobs and "logprobs" in said:
+        return replace(dialect, logprobs=False), "gives no log-probabilities: replies are asked for without"
     return None
 
 
-def read_answer(body: Any) -> Answered:
-    """The reply in the body of an answer with status 200; `Faulty` where there is none.
+def refuses_schema(said: str) -> bool:
+    """Whether an endpoint that takes schemas refuses in these words the one of this request."""
+    said = said.lower()
+    return "invalid schema" in said and "response_format" in said
+
+
+def read_answer(body: Any, logprobs: bool = False) -> Answered:
+    """The reply in the body of an answer with status 200, with log-probabilities if they were asked for.
+
+    `Faulty` where there is none.
 
     `finish` is `length` where the server says so, which it also does when it has cut `max_tokens` down to its window
     without a word, else `stop`. A refusal and what a filter holds back are failures: asking again does not help.
@@ -122,8 +143,8 @@ def read_answer(body: Any) -> Answered:
         text = ""
     if not isinstance(text, str):
         raise Faulty("an answer without content")
-    logprobs = _logprobs(choice["logprobs"]) if choice.get("logprobs") else ()
-    return Answered(Reply(text, "length" if finish == "length" else "stop", logprobs), usage)
+    tokens = _logprobs(choice["logprobs"]) if logprobs and choice.get("logprobs") else ()
+    return Answered(Reply(text, "length" if finish == "length" else "stop", tokens), usage)
 
 
 def _usage(found: Any) -> Usage:
@@ -139,7 +160,10 @@ def _usage(found: Any) -> Usage:
 
 def _logprobs(found: Any) -> tuple[Mapping[str, float], ...]:
     try:
-        tokens = [[(each["token"], float(each["logprob"])) for each in t["top_logprobs"]] for t in found["content"]]
+        tokens = [
+            [(each["token"], float(each["logprob"])) for each in t["top_logprobs"] if isinstance(each["token"], str)]
+            for t in found["content"]
+        ]
     except (KeyError, TypeError, ValueError):
         raise Faulty("an answer with log-probabilities of another form") from None
     return tuple(dict(sorted(alternatives, key=lambda pair: pair[1])) for alternatives in tokens)

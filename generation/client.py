@@ -27,8 +27,9 @@ class ModelSettings:
     backend: Literal["endpoints", "vllm", "batch", "replay"] = "endpoints"
     urls: tuple[str, ...] = ()
     """Base URLs such as http://localhost:8000/v1 of endpoints that serve the same model."""
-    key_env: str = "OPENAI_API_KEY"
-    """The environment variable that holds the secret; without it none is sent."""
+    key_env: str | None = None
+    """The environment variable that holds the secret; None: OPENAI_API_KEY, sent by https or within this machine only.
+    Without it none is sent."""
     key_file: Path | None = None
     """A file of mode 600 that holds the secret; it goes before the variable."""
     concurrency: int = 256
@@ -96,17 +97,18 @@ def _backend(settings: ModelSettings) -> Backend:
         return complete_offline(settings)
     if not settings.urls:
         raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
-    from generation.access import secret
+    from generation.access import KEY, secret
     from generation.endpoints import Endpoints
 
     return Endpoints(
         settings.name,
         settings.urls,
-        secret(settings.key_env, settings.key_file),
+        secret(settings.key_env or KEY, settings.key_file),
         concurrency=settings.concurrency,
         call_seconds=settings.call_seconds,
         patience=settings.patience_seconds,
         extra=settings.extra,
+        guarded=settings.key_env is None and settings.key_file is None,
     )
 
 
@@ -172,18 +174,21 @@ class Client:
                     raise error
                 if stream.drawn and not stream.pending:
                     return
-                if stream.pending:
-                    stream.awaited = self._loop.create_future()
-                    await stream.awaited
-                else:
+                if not stream.pending and len(self._workers) < self._backend.at_once:
                     await asyncio.sleep(0)
+                    continue
+                stream.awaited = self._loop.create_future()
+                await stream.awaited
         finally:
             self._leave(stream)
+            self._deliver()
 
     async def close(self) -> None:
-        """Give up what is still being asked."""
+        """Give up what is still being asked; what has arrived is kept."""
         if self._end:
             self._end.cancel()
+        await asyncio.sleep(0)  # workers that have been answered take it
+        self._deliver()
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
@@ -194,7 +199,13 @@ class Client:
         while len(self._workers) < self._backend.at_once and not self._error and (job := self._next()):
             worker = self._loop.create_task(self._work(job))
             self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            worker.add_done_callback(self._free)
+
+    def _free(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if not worker.cancelled():
+            for stream in self._streams:
+                stream.wake()
 
     async def _work(self, job: _Job | None) -> None:
         try:
@@ -210,11 +221,13 @@ class Client:
     def _deliver(self) -> None:
         """Keep what has arrived, by one commit for all that came at the same moment, and hand it out."""
         arrived, self._arrived = self._arrived, []
+        if not arrived:
+            return
         replies = [(job.key, answered) for job, answered in arrived if isinstance(answered.outcome, Reply)]
         try:
             new = self._cache.put(replies) if replies else set()
             known = {key: self._cache.get(key) for key, _ in replies if key not in new}
-        except UserError as error:
+        except Exception as error:
             self._fail(error)
             return
         for job, answered in arrived:

@@ -9,20 +9,33 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import orjson
 from yarl import URL
 
-from generation.access import checked
-from generation.chat import Answered, Dialect, Faulty, body_of, other_dialect, read_answer, words
+from generation.access import KEY, checked, is_guarded, without_key
+from generation.chat import (
+    Answered,
+    Dialect,
+    Faulty,
+    body_of,
+    both,
+    other_dialect,
+    read_answer,
+    refuses_schema,
+    words,
+)
 from generation.limits import Limit, backoff, retry_after
 from generation.types import Failure, Request, Usage
 from indexing.errors import UserError
 
 TRIES = 8
-"""Of one request that is answered wrongly, or not in time."""
+"""Of one request that is answered wrongly."""
+TRIES_IN_TIME = 3
+"""Of one request that is not answered in time, which tells of the request rather than of the endpoint."""
 STREAK = 8
 """Failures one after another for which an endpoint is rested."""
 LONGEST_PAUSE, LONGEST_PAUSE_OF_FAULTS = 10.0, 2.0
@@ -54,6 +67,7 @@ class _Endpoint:
         self.address = URL(url.rstrip("/") + "/chat/completions")
         self.limit = Limit(most)
         self.dialect = Dialect()
+        self.headers: dict[str, str] = {}
         self.flying = self.failures = self.rests = 0
         self.rests_until = self.changed = -float("inf")
         self.failing_since: float | None = None
@@ -71,7 +85,8 @@ class _Endpoint:
 class Endpoints:
     """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
 
-    `key` is sent as bearer and shown nowhere: where an endpoint repeats it, it is taken out.
+    `key` is sent as bearer and shown nowhere: where an endpoint repeats it, it is taken out. With `guarded` only those
+    endpoints are sent it to which it goes by https, or within this machine.
     """
 
     def __init__(
@@ -84,27 +99,32 @@ class Endpoints:
         call_seconds: float = 600.0,
         patience: float = 600.0,
         extra: Mapping[str, Any] | None = None,
+        guarded: bool = False,
     ) -> None:
-        self._model, self._extra, self._patience = model, extra, patience
-        self._key = key.encode() if key else b""
+        self._model, self._extra, self._patience, self._key = model, extra, patience, key
         self._endpoints = [_Endpoint(checked(url), concurrency) for url in urls]
         self._waiting: deque[asyncio.Future[_Endpoint]] = deque()
         self._loop = asyncio.get_running_loop()
         self.at_once = concurrency * len(urls)
         self.notes: list[str] = []
-        headers = {"Content-Type": "application/json"}
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
+        for endpoint in self._endpoints if key else ():
+            if guarded and not is_guarded(endpoint.url):
+                self.notes.append(
+                    f"{endpoint.url}: is sent no key: {KEY} is not named by key_env and goes by https alone"
+                )
+                _log.warning(self.notes[-1])
+            else:
+                endpoint.headers["Authorization"] = f"Bearer {key}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
             timeout=aiohttp.ClientTimeout(total=call_seconds, sock_connect=min(call_seconds, CONNECT_SECONDS)),
-            headers=headers,
+            headers={"Content-Type": "application/json"},
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def answer(self, request: Request) -> Answered:
         """Ask until there is a reply, or none can be had: see `generation.chat.Backend`."""
-        faults = turned_away = 0
+        faults = turned_away = late = 0
         seconds, pause, busy_since = 0.0, 0.0, None
         while True:
             endpoint = await self._room(first=not faults and not turned_away)
@@ -120,10 +140,12 @@ class Endpoints:
             except Faulty as error:
                 faults, busy_since = faults + 1, None
                 if isinstance(error, _TooLate):
+                    late += 1
                     endpoint.limit.overloaded(sent, self._loop.time())
-                self._failed(endpoint, str(error), sent)
-                if faults == TRIES:
-                    answered = Answered(Failure(f"{endpoint.url}: {error}, {TRIES} times"))
+                if endpoint.rests or not isinstance(error, _TooLate):
+                    self._failed(endpoint, str(error), sent)
+                if faults == TRIES or late == TRIES_IN_TIME:
+                    answered = Answered(Failure(f"{endpoint.url}: {error}, {faults} times"))
                 pause = backoff(faults, LONGEST_PAUSE_OF_FAULTS)
             else:
                 endpoint.succeeded()
@@ -155,18 +177,25 @@ class Endpoints:
                 raise _Busy(f"{status}: {said}", retry_after(headers.get("Retry-After")))
             if status in _WRONG or status in _BUSY or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {status}: {said}")
+            if status >= 500 and endpoint.rests_until > self._loop.time():
+                raise _Busy(f"{status}: {said}", reached=False)
             if status >= 500 or status < 300:
                 raise Faulty(f"{status}: {said}")
-            if (other := other_dialect(dialect, body.decode(errors="replace"))) is None:
+            refusal = body.decode(errors="replace")
+            if request.schema is not None and dialect.schemas and refuses_schema(refusal):
+                notes.append(f"{endpoint.url}: {self._model} refuses the schema of {request.purpose}: asked without")
+                request = replace(request, schema=None)
+                continue
+            if (other := other_dialect(dialect, refusal)) is None:
                 return Answered(Failure(f"{endpoint.url}: refused with status {status}: {said}"))
             dialect = other[0]
             notes.append(f"{endpoint.url}: {self._model} {other[1]}")
         try:
-            answered = read_answer(orjson.loads(body))
+            answered = read_answer(orjson.loads(body), bool(request.top_logprobs))
         except orjson.JSONDecodeError:
             raise Faulty("an answer that is not JSON") from None
         if notes:  # what was refused for a text that names these fields is refused without them too
-            endpoint.dialect = dialect
+            endpoint.dialect = both(endpoint.dialect, dialect)
             self.notes += [note for note in notes if note not in self.notes]
         return answered
 
@@ -176,7 +205,9 @@ class Endpoints:
         """Status, headers and body of what the endpoint says; without the key, if that is in it."""
         sent = orjson.dumps(body_of(self._model, request, self._extra, dialect))
         try:
-            async with self._session.post(endpoint.address, data=sent, allow_redirects=False) as response:
+            async with self._session.post(
+                endpoint.address, data=sent, headers=endpoint.headers, allow_redirects=False
+            ) as response:
                 body = await response.read()
         except aiohttp.ClientConnectorCertificateError as error:
             raise UserError(f"{endpoint.url}: its certificate is not trusted: {error.certificate_error}") from None
@@ -186,10 +217,11 @@ class Endpoints:
         except TimeoutError:
             raise _TooLate("no answer in time") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Faulty(f"the connection broke: {type(error).__name__}") from None
-        if self._key and self._key in body:
-            body = body.replace(self._key, b"[key]")
-        return response.status, response.headers, body
+            why = f"the connection broke: {type(error).__name__}"
+            if endpoint.rests:  # what takes connections for a server that is down breaks them
+                raise _Busy(why, reached=False) from None
+            raise Faulty(why) from None
+        return response.status, response.headers, without_key(body, self._key) if self._key else body
 
     def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
         now = self._loop.time()

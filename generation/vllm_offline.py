@@ -27,6 +27,8 @@ T = TypeVar("T")
 CHUNK = 4
 """Requests given to the engine together, as a multiple of those that the settings allow at once: while the last of
 them are answered there is room left."""
+LARGEST = 256
+"""Requests given to the engine together at most: replies are kept when all of them are there."""
 STRUCTURED = {"backend": "guidance", "disable_any_whitespace": True}
 """How schemas are enforced: vLLM's default lets blanks run on without end, and control characters into strings."""
 GOES = 0.1
@@ -39,7 +41,7 @@ def complete_offline(settings: "ModelSettings") -> "Offline":
     """The backend of the settings: `name` is a model's folder or its name on Hugging Face, `engine` holds arguments
     of `vllm.LLM`, and `extra` fields of its `SamplingParams`, or `chat_template_kwargs`.
     """
-    return Offline(settings.name, settings.engine, settings.extra, CHUNK * settings.concurrency)
+    return Offline(settings.name, settings.engine, settings.extra, min(LARGEST, CHUNK * settings.concurrency))
 
 
 class Offline:
@@ -182,7 +184,7 @@ def read_output(output: Any, request: Request) -> Answered:
     if tokens:
         choice["logprobs"] = {"content": [{"top_logprobs": alternatives} for alternatives in tokens]}
     try:
-        return replace(read_answer({"choices": [choice]}), usage=usage)
+        return replace(read_answer({"choices": [choice]}, bool(request.top_logprobs)), usage=usage)
     except Faulty as error:
         return Answered(Failure(str(error)), usage)
 

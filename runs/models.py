@@ -37,7 +37,7 @@ class Ask(Protocol):
 def asking(config: RunConfig, folder: Path | None) -> Iterator[Ask]:
     """The model of a run; what its calls have cost is added to `usage.json` in the run's folder, if one is named.
 
-    An interrupt leaves everything as it is: each reply is on disk before anybody sees it.
+    Each reply is on disk before anybody sees it, and so is what has arrived when the run is interrupted.
     """
     model: OpenModel | None = None
     stack = AsyncExitStack()
@@ -57,7 +57,8 @@ def asking(config: RunConfig, folder: Path | None) -> Iterator[Ask]:
         yield ask
     except BaseException as error:
         _account(model, folder, config)
-        runner.run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), PATIENCE))
+        with suppress(TimeoutError):
+            runner.run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), PATIENCE))
         raise
     _account(model, folder, config)
     runner.run(stack.aclose())
@@ -107,7 +108,7 @@ def settings_of(config: RunConfig) -> ModelSettings:
         name=model.name,
         backend=model.backend,
         urls=tuple(model.urls),
-        key_env=model.key_env,
+        key_env=model.key_env if "key_env" in model.model_fields_set else None,
         key_file=model.key_file,
         concurrency=model.concurrency,
         call_seconds=model.call_seconds,

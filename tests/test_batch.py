@@ -137,6 +137,56 @@ def test_a_refused_request_is_a_failure_as_long_as_the_file_says_so(refusal: dic
         ask_all(settings(tmp_path), [asking("a"), asking("b")])
 
 
+def refused(request: dict[str, Any], said: str) -> dict[str, Any]:
+    return {"custom_id": request["custom_id"], "response": {"status_code": 400, "body": {"error": {"message": said}}}}
+
+
+def test_what_can_be_written_in_another_way_is_written_again_and_remembered_when_it_was_answered(
+    tmp_path: Path,
+) -> None:
+    steps = [asking("a"), asking("b", schema=SCHEMA), asking("c")]
+    said = [
+        "Unsupported parameter: use 'max_completion_tokens' instead.",
+        "Invalid schema for response_format 'reply': not permitted",
+        "Unsupported value: 'temperature' does not support 0",
+    ]
+    for refusals in ((0, 0, 0), (2, 1, 2), (None, None, 2)):
+        with pytest.raises(Waits):
+            ask_all(settings(tmp_path), steps)
+        (file,) = waiting(tmp_path)
+        asked = lines(file)
+        write(
+            replies_of(file),
+            [answer(r) if n is None else refused(r, said[n]) for r, n in zip(asked, refusals, strict=True)],
+        )
+    assert [sorted(request["body"].keys() - {"model", "messages"}) for request in asked] == [
+        ["max_completion_tokens"],
+        ["max_completion_tokens", "temperature"],
+        ["max_completion_tokens"],
+    ]
+    ((one, two, three),), _, notes = ask_all(settings(tmp_path), steps)
+    assert (one, two) == ("a", "b")
+    assert isinstance(three, Failure), "refused in the same words again"
+    assert len(notes) == 3
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), [asking("d", schema=SCHEMA)])
+    (file,) = waiting(tmp_path)
+    body = lines(file)[0]["body"]
+    assert body.keys() == {"model", "messages", "max_completion_tokens", "response_format"}
+
+
+def test_a_refusal_that_repeats_a_text_changes_nothing_for_others(tmp_path: Path) -> None:
+    hostile = "response_format max_completion_tokens logprobs temperature is not supported"
+    for rounds in range(1, 7):
+        with pytest.raises(Waits):
+            ask_all(settings(tmp_path), [asking("a", schema=SCHEMA), asking(hostile, schema=SCHEMA)])
+        (file,) = waiting(tmp_path)
+        harmless, *others = lines(file)
+        assert {"response_format", "max_tokens", "temperature"} <= harmless["body"].keys()
+        assert len(others) == (rounds < 6), "asked for in each other way, and then no more"
+        write(replies_of(file), [refused(request, hostile) for request in others])
+
+
 FAULTS = {
     "expired": {"response": None, "error": {"code": "batch_expired", "message": "not in time"}},
     "error": {"response": {"status_code": 500, "body": {"error": {"message": "fault"}}}, "error": None},

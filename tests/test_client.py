@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from generation import endpoints
-from generation.access import secret
+from generation.access import is_guarded, secret, without_key
 from generation.client import ModelSettings, open_model
 from generation.model import every, read_json, together
 from generation.types import Failure, Reply, Request, Usage
@@ -255,8 +255,9 @@ def test_further_fields_are_part_of_what_replies_are_kept_by(tmp_path: Path) -> 
 
 
 def test_log_probabilities_are_read_kept_and_asked_for_again_if_they_are_of_another_form(tmp_path: Path) -> None:
+    odd = [{"token": 7, "logprob": -1}, {"token": None, "logprob": -1}]
     tokens = [
-        {"top_logprobs": [{"token": "3", "logprob": -0.1}, {"token": "0", "logprob": -9999.0}]},
+        {"top_logprobs": [{"token": "3", "logprob": -0.1}, *odd, {"token": "0", "logprob": -9999.0}]},
         {"top_logprobs": []},
     ]
     faults = [changed(logprobs={"content": [{"token": "3"}]}), changed(logprobs={"content": tokens})]
@@ -264,6 +265,10 @@ def test_log_probabilities_are_read_kept_and_asked_for_again_if_they_are_of_anot
         first, _, _ = complete(settings(tmp_path, server.url), [asking("3", top_logprobs=2)])
         second, _, _ = complete(settings(tmp_path, server.url), [asking("3", top_logprobs=2)])
     assert first == second == {0: Reply("3", "stop", ({"3": -0.1, "0": -9999.0}, {}))}
+    for unasked in ({"content": None}, {"content": tokens}, [1]):
+        with serving(faults=[changed(logprobs=unasked)]) as server:
+            assert complete(settings(tmp_path, server.url), [asking(str(unasked))])[0] == {0: Reply(str(unasked))}
+            assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -273,6 +278,7 @@ def test_log_probabilities_are_read_kept_and_asked_for_again_if_they_are_of_anot
         ("response_format", {"detail": [{"loc": ["body", "response_format"], "msg": "extra fields not permitted"}]}),
         ("max_tokens", {"error": {"message": "Unsupported parameter: use 'max_completion_tokens' instead."}}),
         ("temperature", {"error": {"message": "Unsupported value: 'temperature' does not support 0 with this model."}}),
+        ("top_logprobs", {"error": {"message": "You are not allowed to request logprobs from this model"}}),
     ],
 )
 def test_a_field_that_an_endpoint_does_not_take_is_left_out_from_then_on_and_noted_once(
@@ -281,7 +287,7 @@ def test_a_field_that_an_endpoint_does_not_take_is_left_out_from_then_on_and_not
     async def refuse(exchange: Exchange) -> bool:
         return field in exchange.body and await status(400, said)(exchange)
 
-    asked = [asking(str(i), schema=SCHEMA) for i in range(100)]
+    asked = [asking(str(i), schema=SCHEMA, top_logprobs=2) for i in range(100)]
     with serving(always=refuse, latency=0.002) as server, serving(latency=0.002) as other:
         outcomes, usage, notes = complete(settings(tmp_path, server.url, other.url), asked)
     assert outcomes == {i: Reply(str(i)) for i in range(100)}
@@ -291,6 +297,22 @@ def test_a_field_that_an_endpoint_does_not_take_is_left_out_from_then_on_and_not
     assert 0 < sum(field in body for body in server.requests) <= 16
     assert all(field in body for body in other.requests)
     assert usage["step"].retries == 0
+
+
+def test_a_schema_that_an_endpoint_does_not_take_is_left_out_for_its_requests_alone(tmp_path: Path) -> None:
+    strange = {"type": "object", "propertyNames": {}}
+    said = "Invalid schema for response_format 'reply': 'propertyNames' is not permitted."
+
+    async def refuse(exchange: Exchange) -> bool:
+        wanted = exchange.body.get("response_format", {}).get("json_schema", {}).get("schema")
+        return wanted == strange and await status(400, {"error": {"message": said}})(exchange)
+
+    asked = [asking(str(i), schema=strange if i % 2 else SCHEMA) for i in range(20)]
+    with serving(always=refuse) as server:
+        outcomes, _, notes = complete(settings(tmp_path, server.url), asked)
+    assert outcomes == {i: Reply(str(i)) for i in range(20)}
+    assert sum("response_format" in body for body in server.answered) == 10
+    assert notes == [f"{server.url}: m refuses the schema of step: asked without"]
 
 
 def test_identical_requests_at_one_time_are_asked_once(tmp_path: Path) -> None:
@@ -422,6 +444,37 @@ def test_patience_with_endpoints_that_do_not_answer_has_an_end(
     assert "no endpoint has answered for 0.3 s" in str(error.value)
 
 
+def test_requests_that_hang_are_failures_and_end_no_run(tmp_path: Path) -> None:
+    async def stuck(exchange: Exchange) -> bool:
+        return exchange.body["messages"][0]["content"] in ("2", "5") and await hang(exchange)
+
+    with serving(always=stuck) as server:
+        chosen = replace(settings(tmp_path, server.url, call_seconds=0.15), patience_seconds=0.1)
+        outcomes, _, _ = complete(chosen, [asking(str(i)) for i in range(9)])
+    assert len(server.requests) == 7 + 2 * 3
+    for number in (2, 5):
+        failure = outcomes.pop(number)
+        assert isinstance(failure, Failure)
+        assert "no answer in time, 3 times" in failure.reason
+    assert outcomes == {i: Reply(str(i)) for i in range(9) if i not in (2, 5)}
+
+
+def test_a_server_that_is_down_behind_what_takes_its_connections_is_waited_for(tmp_path: Path) -> None:
+    with serving(faults=[hangs_up] * 60) as server:
+        outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(3)])
+    assert outcomes == {i: Reply(str(i)) for i in range(3)}
+
+
+def test_errors_of_an_endpoint_that_rests_are_no_fault_of_their_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "TRIES", 1)
+    monkeypatch.setattr(endpoints, "backoff", lambda *_: 0.3)
+    with serving(faults=[status(500)] * 16, latency=0.02) as server:
+        outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(16)])
+    assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoints.STREAK
+
+
 def test_the_time_of_a_run_has_an_end_and_what_was_answered_is_kept(tmp_path: Path) -> None:
     async def stuck(exchange: Exchange) -> bool:
         return int(exchange.body["messages"][0]["content"]) >= 10 and await hang(exchange)
@@ -452,6 +505,34 @@ def test_the_key_is_shown_nowhere(fault: Fault, tmp_path: Path, caplog: pytest.L
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert SECRET not in shown + caplog.text + repr(settings(tmp_path))
     assert SECRET.encode() not in kept
+
+
+@pytest.mark.parametrize("character", ["\\/", "\\u002f", "\\u002F"])
+def test_a_key_that_is_repeated_with_escapes_is_taken_out(character: str) -> None:
+    said = without_key(b'{"error": "%s?"}' % SECRET.replace("/", character).encode(), SECRET)
+    assert json.loads(said) == {"error": "[key]?"}
+    other = b'{"error":  "a\\n"} '
+    assert without_key(other, SECRET) == other
+
+
+@pytest.mark.parametrize(
+    ("url", "guarded"),
+    [("https://x/v1", True), ("http://x/v1", False), ("http://127.0.0.1:1/v1", True), ("http://127.9.9.9/v1", True),
+     ("http://localhost:8000/v1", True), ("http://[::1]:1/v1", True), ("http://10.0.0.1/v1", False),
+     ("http://localhost.x/v1", False), ("http://127.0.0.1.x/v1", False)],
+)  # fmt: skip
+def test_a_key_that_nobody_named_is_sent_to_who_alone_can_read_it(
+    url: str, guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_guarded(url) == guarded
+    monkeypatch.setattr(endpoints, "is_guarded", lambda _: guarded)
+    with serving() as server:
+        _, _, notes = complete(settings(tmp_path, server.url), [asking("a")])
+        assert server.keys == {f"Bearer {SECRET}" if guarded else None}
+        assert len(notes) == (not guarded)
+        server.keys.clear()
+        assert complete(settings(tmp_path, server.url, key_env="OPENAI_API_KEY"), [asking("b")])[2] == []
+        assert server.keys == {f"Bearer {SECRET}"}
 
 
 def test_where_the_key_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,11 +576,28 @@ def test_a_refused_text_that_names_fields_changes_nothing_for_others(tmp_path: P
     assert all({"response_format", "max_tokens", "temperature"} <= body.keys() for body in said)
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/v1", "http://", "http://[", "http://user:xyzzy@x/v1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:8000",
+        "ftp://x/v1",
+        "http://",
+        "http://[",
+        "http://user:xyzzy@x/v1",
+        "user:xyzzy@x/v1",
+        "http://user:xyzzy@[x",
+        "http://user:x?xyzzy@x:y",
+        "http://x/v1?key=xyzzy",
+        "http://x/v1?",
+        "http://x/v1#xyzzy",
+        "ftp://x/?xyzzy",
+    ],
+)
 def test_what_is_no_url_is_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="URL") as error:
         complete(settings(tmp_path, url), [asking("a")])
-    assert "xyzzy" not in str(error.value)
+    assert "xyzzy" not in str(error.value) + str(error.value.__context__)
     with pytest.raises(UserError, match="URL"):
         complete(settings(tmp_path), [asking("a")])
 

@@ -211,9 +211,9 @@ def test_a_run_outlives_its_server(
     before = 0
     finishes = set[str]()
 
-    def seen(body: Any) -> Answered:
+    def seen(body: Any, logprobs: bool) -> Answered:
         finishes.add(body["choices"][0]["finish_reason"])
-        return read_answer(body)
+        return read_answer(body, logprobs)
 
     monkeypatch.setattr(endpoints, "read_answer", seen)
 

@@ -1,0 +1,120 @@
+"""The client with a backend in this process: what it does between answers, and what it keeps when it ends early."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from generation.cache import Cache
+from generation.chat import Answered
+from generation.client import Client
+from generation.model import key_of
+from generation.types import Failure, Reply, Request
+
+
+class Backend:
+    def __init__(self, answer: Callable[[Request], Awaitable[Answered]], at_once: int = 4) -> None:
+        self._answer, self.at_once, self.notes = answer, at_once, list[str]()
+
+    async def answer(self, request: Request) -> Answered:
+        return await self._answer(request)
+
+    async def close(self) -> None: ...
+
+
+def asking(said: str) -> Request:
+    return Request("step", (("user", said),), 10)
+
+
+async def all_of(client: Client, *said: str) -> list[Reply | Failure]:
+    return [outcome async for _, outcome in client.complete(map(asking, said))]
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[Cache]:
+    with closing(Cache(tmp_path / "c")) as cache:
+        yield cache
+
+
+def test_who_waits_for_a_free_worker_takes_no_turns(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, start = 0, Client._start_workers
+
+    def counted(client: Client) -> None:
+        nonlocal turns
+        turns += 1
+        start(client)
+
+    async def answer(request: Request) -> Answered:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return Answered(Reply(request.messages[0][1]))
+
+    async def run() -> list[list[Reply | Failure]]:
+        client = Client("m", Backend(answer), cache)
+        found = await asyncio.gather(*(all_of(client, str(i)) for i in range(60)))
+        found += await asyncio.gather(*(all_of(client, str(i), "x") for i in range(50, 70)))
+        await client.close()
+        return found
+
+    monkeypatch.setattr(Client, "_start_workers", counted)
+    found = asyncio.run(asyncio.wait_for(run(), 20))
+    assert found[:60] == [[Reply(str(i))] for i in range(60)]
+    assert [set(each) for each in found[60:]] == [{Reply(str(i)), Reply("x")} for i in range(50, 70)]
+    assert turns < 10 * 80
+
+
+def test_a_worker_that_becomes_free_serves_who_came_before_it_had_left(cache: Cache) -> None:
+    async def run() -> list[Reply | Failure]:
+        async def answer(_: Request) -> Answered:
+            return Answered(Reply("a"))
+
+        client = Client("m", Backend(answer, at_once=1), cache)
+        found = []
+        for i in range(20):
+            found += await all_of(client, str(i))
+        await client.close()
+        return found
+
+    assert asyncio.run(asyncio.wait_for(run(), 20)) == [Reply("a")] * 20
+
+
+def test_a_reply_that_cannot_be_kept_ends_all_that_ask(cache: Cache) -> None:
+    async def answer(_: Request) -> Answered:
+        return Answered(Reply("half a pair: \ud800"))
+
+    async def run() -> None:
+        client = Client("m", Backend(answer), cache)
+        try:
+            await asyncio.gather(*(all_of(client, str(i)) for i in range(6)))
+        finally:
+            await client.close()
+
+    with pytest.raises(TypeError):
+        asyncio.run(asyncio.wait_for(run(), 20))
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_what_was_answered_when_the_client_is_closed_is_kept(cancelled: bool, cache: Cache) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        places = [loop.create_future() for _ in range(3)]
+
+        async def answer(request: Request) -> Answered:
+            await places[int(request.messages[0][1])]
+            return Answered(Reply("a"))
+
+        client = Client("m", Backend(answer), cache)
+        asked = asyncio.create_task(all_of(client, "0", "1", "2"))
+        await asyncio.sleep(0.01)
+        for place in places[:2]:
+            place.set_result(None)
+        if cancelled:
+            asked.cancel()
+        await client.close()
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+
+    asyncio.run(run())
+    assert {key for key, _ in cache.items()} == {key_of("m", asking(said)) for said in "01"}
