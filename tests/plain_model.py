@@ -28,7 +28,7 @@ def _topic(user: str) -> Any:
 
 def _expand(user: str) -> Any:
     phrase, wanted = re.findall(r"Phrase: (.*)\nVariants wanted: exactly (\d+)", user)[0]
-    return {"variants": [f"{phrase} {'abcdefghijklmnopqrstuvwxyz'[n]} kind" for n in range(int(wanted))]}
+    return {"variants": [f"{phrase} {'abcdefghijklmnopqrstuvwxyz'[n]} kind" for n in range(min(int(wanted), 26))]}
 
 
 def _overlap(query: str, text: str) -> int:
