@@ -18,18 +18,26 @@ CONTENTS = "contents"
 """The fields, named as Anserini names them."""
 
 BUFFER_MEGABYTES = 16.0
+COLLECT = 4_000_000
+"""Characters between two collections of garbage; left to itself, Java's serial collector lets its heap grow first."""
 
 
 def build_lucene(documents: Iterable[Document], folder: Path, progress: Progress = silent) -> None:
     """Index documents, given by row, into a new folder. `UserError` if Lucene cannot write it."""
     try:
+        collect, waiting = java_class("java.lang.System").gc, 0
         with progress("Building the BM25 index", None) as tick:
             writer = _writer(folder)
             try:
                 fields = _Fields()
                 for document in documents:
-                    fields.set(document.id, document.contents)
+                    contents = document.contents
+                    fields.set(document.id, contents)
                     writer.addDocument(fields.document)
+                    waiting += len(contents)
+                    if waiting >= COLLECT:
+                        collect()
+                        waiting = 0
                     tick(1)
                 writer.forceMerge(1)
                 writer.commit()

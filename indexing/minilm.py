@@ -1,14 +1,15 @@
 """all-MiniLM-L6-v2 from the pip package that carries it: 384 dimensions, 256 tokens, mean of the tokens.
 
-A BERT encoder (Devlin et al., 2019) in single precision, run on batches of texts of one length: nothing is
-padded, so nothing is masked and no work is lost. Each batch is one thread's. From `ROWS` rows on, matrix products
-treat a row alike whatever stands beside it, so a text's vector does not depend on its company either.
+A BERT encoder (Devlin et al., 2019) in single precision. The tokens of a batch stand one text after the other, and
+attention is taken among those of one text: nothing is padded, so nothing is masked and no work is lost. Each batch is
+one thread's. From `ROWS` rows on, matrix products treat a row alike whatever stands beside it, so a text's vector
+does not depend on its company either.
 """
 
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ CHARACTERS = 6_000
 TOKENS = 256
 BATCH = 1024
 """Tokens of a batch: enough for matrix products to run at full speed, few enough to stay in a core's cache."""
+INNER = 256
+"""Tokens whose inner states, four times as wide, are held at once, so that they stay in the same cache."""
 ROWS = 16
 HEADS = 12
 EPSILON = 1e-12
@@ -72,45 +75,60 @@ class MiniLM:
 
 
 def batches(lengths: Sequence[int]) -> list[list[int]]:
-    """Positions in groups of one length, each group of at most `BATCH` tokens or a single text; longest first."""
-    found = []
-    by_length = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    for length, group in groupby(by_length, key=lambda i: lengths[i]):
-        members, size = list(group), max(1, BATCH // length)
-        found += [members[start : start + size] for start in range(0, len(members), size)]
+    """Positions by length, longest first, in groups of at most `BATCH` tokens or a single text."""
+    found: list[list[int]] = []
+    size = BATCH
+    for position in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        size += lengths[position]
+        if size > BATCH:
+            found.append([])
+            size = lengths[position]
+        found[-1].append(position)
     return found
 
 
 def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float32]:
-    """The mean of the last layer's states, float32[texts, 384], for token ids [texts, length]."""
+    """The mean of the last layer's states, float32[texts, 384], for the token ids of each text."""
     import torch
     from torch.nn import functional
 
     torch.set_num_threads(1)
-    texts, length = len(batch), len(batch[0])
-    ids = torch.tensor(batch).repeat(-(-ROWS // (texts * length)), 1)
+    filled = batch * -(-ROWS // sum(map(len, batch)))
+    shapes = [(len(list(group)), length) for length, group in groupby(map(len, filled))]
+    sizes = [texts * length for texts, length in shapes]
 
     def linear(name: str, rows: Any) -> Any:
         return torch.addmm(weights[f"{name}.bias"], rows, weights[f"{name}.weight"])
 
+    def add_linear(name: str, rows: Any, more: Any) -> None:
+        rows.addmm_(more, weights[f"{name}.weight"]).add_(weights[f"{name}.bias"])
+
     def norm(name: str, rows: Any) -> Any:
         return functional.layer_norm(rows, rows.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
 
+    def attend(joined: Any, shape: tuple[int, int]) -> Any:
+        parts = joined.view(*shape, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        return functional.scaled_dot_product_attention(*parts).transpose(1, 2).reshape(len(joined), -1)
+
     with torch.inference_mode():
-        rows = weights["embeddings.word_embeddings.weight"][ids] + weights["embeddings.places"][:length]
-        rows = norm("embeddings.LayerNorm", rows).flatten(0, 1)
+        places = [weights["embeddings.places"][: len(own)] for own in filled]
+        rows = weights["embeddings.word_embeddings.weight"][torch.tensor(list(chain(*filled)))]
+        rows = norm("embeddings.LayerNorm", rows.add_(torch.cat(places)))
         layer = 0
         while f"encoder.layer.{layer}.joined.weight" in weights:
             name = f"encoder.layer.{layer}"
-            joined = linear(f"{name}.joined", rows).view(len(ids), length, 3, HEADS, -1)
-            seen = functional.scaled_dot_product_attention(*joined.permute(2, 0, 3, 1, 4))
-            seen = linear(f"{name}.attention.output.dense", seen.transpose(1, 2).reshape(rows.shape))
-            rows = norm(f"{name}.attention.output.LayerNorm", seen.add_(rows))
-            inner = functional.gelu(linear(f"{name}.intermediate.dense", rows))
-            rows = norm(f"{name}.output.LayerNorm", linear(f"{name}.output.dense", inner).add_(rows))
+            joined = linear(f"{name}.joined", rows).split(sizes)
+            add_linear(f"{name}.attention.output.dense", rows, torch.cat(list(map(attend, joined, shapes))))
+            rows = norm(f"{name}.attention.output.LayerNorm", rows)
+            for part in rows.tensor_split(-(-len(rows) // INNER)):
+                inner = functional.gelu(linear(f"{name}.intermediate.dense", part))
+                add_linear(f"{name}.output.dense", part, inner)
+            rows = norm(f"{name}.output.LayerNorm", rows)
             layer += 1
-        means: NDArray[np.float32] = rows.view(len(ids), length, -1).mean(1)[:texts].numpy()
-    return means
+        ends = rows.split(sizes)
+        means = torch.cat([part.view(*shape, -1).mean(1) for part, shape in zip(ends, shapes, strict=True)])
+    found: NDArray[np.float32] = means[: len(batch)].numpy()
+    return found
 
 
 def _arranged(weights: dict[str, Any]) -> dict[str, Any]:

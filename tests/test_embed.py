@@ -77,11 +77,14 @@ def test_a_vector_does_not_depend_on_the_company_of_its_text(model: MiniLM) -> N
 
 
 @given(st.lists(st.integers(2, 256), max_size=200))
-def test_batches_hold_every_text_once_beside_texts_of_its_length(lengths: list[int]) -> None:
+def test_batches_hold_every_text_once_longest_first_and_none_has_room_for_the_next(lengths: list[int]) -> None:
     found = batches(lengths)
     assert sorted(i for batch in found for i in batch) == list(range(len(lengths)))
-    assert all(len({lengths[i] for i in batch}) == 1 for batch in found)
-    assert all(len(batch) * lengths[batch[0]] <= BATCH for batch in found)
+    in_order = [lengths[i] for batch in found for i in batch]
+    assert in_order == sorted(lengths, reverse=True)
+    sizes = [sum(lengths[i] for i in batch) for batch in found]
+    assert all(size <= BATCH for size in sizes)
+    assert all(size + lengths[after[0]] > BATCH for size, after in zip(sizes, found[1:], strict=False))
 
 
 def test_texts_beyond_the_window_are_told(model: MiniLM) -> None:
