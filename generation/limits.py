@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-FIRST = 32
+FIRST = 16
 LEAST = 4
 """Of requests at once after halving: fewer would let single faults starve an endpoint that could do more."""
 GAIN = 1.05
