@@ -4,7 +4,19 @@ import json
 import re
 from typing import Any
 
-from generation.prompts import answer, cite, decompose, edit, expand, resynthesise, shorten, sub_answer, topic, umbrela
+from generation.prompts import (
+    answer,
+    cite,
+    decompose,
+    edit,
+    expand,
+    resynthesise,
+    shorten,
+    sub_answer,
+    summarise,
+    topic,
+    umbrela,
+)
 
 _DOCUMENT = re.compile(r'<document id="([^"]*)">\n(.*?)\n</document>', re.DOTALL)
 _SENTENCE = re.compile(r"[^.?!]+[.?!]")
@@ -12,8 +24,10 @@ _WORD = re.compile(r"[a-z]{3,}")
 
 
 def say(body: dict[str, Any]) -> str:
-    """The reply to the body of a chat request: JSON, as its step's schema wants it."""
+    """The reply to the body of a chat request: JSON, as its step's schema wants it, or a summary."""
     system, user = (body["messages"][place]["content"] for place in (0, 1))
+    if system == summarise.SYSTEM:
+        return str(_DOCUMENT.findall(user)[0][1])[:200]
     return json.dumps(_STEPS[system](user))
 
 

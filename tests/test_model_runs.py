@@ -280,3 +280,20 @@ def test_prices_need_none_for_cached_tokens(index: Index, tmp_path: Path, server
     directory = make("uema21lab_base", index, tmp_path, server, "model.prices={prompt: 1000000, completion: 0}")
     total = orjson.loads((directory / USAGE).read_bytes())["purposes"]["total"]
     assert total["cost"] == 10 * total["calls"]
+
+
+def test_long_candidates_are_summarised_before_they_are_embedded(tmp_path: Path, server: Server) -> None:
+    """The paper's pool: the run embeds what BM25 finds, long documents by their summaries."""
+    corpus = tmp_path / "corpus.jsonl"
+    long = "Honey bees dance for flowers. " * 1_200
+    short = "A volcano erupts, and the weather of the planet changes."
+    corpus.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in (("bees", long), ("volcano", short))))
+    pooled = build_index(corpus, tmp_path / "pooled", faiss=None)[0]
+    directory = make("uema2lab_rrf", pooled, tmp_path, server)
+    (summary,) = map(orjson.loads, (directory / "summaries.jsonl").read_bytes().splitlines())
+    assert (summary["doc_id"], summary["fallbacks"]) == ("bees", [])
+    assert tokens(summary["summary"]) <= 8_000
+    assert {doc_id for hits in read_run(directory / "dense.trec").hits().values() for doc_id, _ in hits} == {
+        "bees",
+        "volcano",
+    }
