@@ -90,7 +90,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(index: Index, tmp_pat
         assert killed(*arguments, times=36, done=done) >= 25
 
 
-def test_an_interrupt_ends_the_run_and_loses_no_reply(index: Index, tmp_path: Path) -> None:
+def test_an_interrupt_ends_within_two_seconds_and_loses_no_reply(index: Index, tmp_path: Path) -> None:
     with serving(model=say, latency=0.5) as server:
         write_topics(tmp_path / "topics.jsonl")
         arguments = [*command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
@@ -98,10 +98,8 @@ def test_an_interrupt_ends_the_run_and_loses_no_reply(index: Index, tmp_path: Pa
         while len(server.answered) < 9:
             assert process.poll() is None
             time.sleep(0.01)
-        began = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
-        print(f"ended after {time.monotonic() - began:.2f} s")
+        assert process.wait(2) == 130, "it ends within two seconds"
         answered = [orjson.dumps(body) for body in server.answered]
         server.latency = 0
         assert keystone(*arguments).returncode == 0
