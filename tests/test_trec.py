@@ -142,7 +142,7 @@ def test_any_bytes_are_read_as_the_plain_reader_does_or_refused_at_the_same_line
 
 
 @pytest.mark.slow
-@settings(max_examples=2_500)
+@settings(max_examples=10_000)
 @given(CONTENT)
 def test_thousands_of_files_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     agrees_with_its_twin(tmp_path_factory.getbasetemp() / "any", content)
