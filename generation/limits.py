@@ -9,7 +9,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-FIRST = 16
+FIRST = 64
+"""Requests at once to begin with: what a server of one GPU works on at least."""
 LEAST = 4
 """Of requests at once after halving: fewer would let single faults starve an endpoint that could do more."""
 GAIN = 1.05
@@ -24,14 +25,14 @@ class Limit:
 
     A round is as many answers as the limit is large. While twice as many at once are answered faster, the limit
     doubles each round. Then it stays, at about twice what the endpoint works on, so that it goes on while its answers
-    are read, and tries again some rounds later. A round in which there was not enough to ask teaches nothing.
+    are read, and tries again some rounds later. Where not even the first doubling pays, it is taken back. A round in which there was not enough to ask teaches nothing.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.size = min(FIRST, most)
         self._rate = 0.0
-        self._grown = self._full = self._settled = False
+        self._grown = self._full = self._paid = False
         self._held = self._answers = 0
         self._since, self._changed = 0.0, -float("inf")
 
@@ -51,12 +52,13 @@ class Limit:
         if not full:
             return
         if self._grown and rate < GAIN * self._rate:
-            self.size = self.size // 2 if self._settled else self.size
-            self._held, self._grown, self._settled = HOLD, False, True
+            self.size = self.size if self._paid else self.size // 2
+            self._held, self._grown, self._paid = HOLD, False, False
         elif self._held:
             self._held -= 1
             self._grown = False
         else:
+            self._paid |= self._grown
             self._grown = self.size < self.most
             self.size = min(self.most, 2 * self.size)
         self._rate = rate
@@ -66,13 +68,13 @@ class Limit:
         if sent < self._changed:
             return
         self.size = min(self.size, max(LEAST, self.size // 2))
-        self._held, self._grown, self._settled, self._changed = HOLD, False, False, at
+        self._held, self._grown, self._paid, self._changed = HOLD, False, False, at
         self._begin_round(at)
 
     def probe(self) -> None:
         """One request at a time until the next answer."""
         self.size = 1
-        self._held, self._grown, self._settled, self._rate = 0, False, False, 0.0
+        self._held, self._grown, self._paid, self._rate = 0, False, False, 0.0
         self._begin_round(0.0)
 
     def _begin_round(self, at: float) -> None:

@@ -22,6 +22,7 @@ import pytest
 from generation import endpoints
 from generation.access import is_guarded, secret, without_key
 from generation.client import ModelSettings, open_model
+from generation.limits import FIRST
 from generation.model import every, read_json, together
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
@@ -194,7 +195,7 @@ def test_what_no_request_will_mend_ends_everything_at_once(fault: Fault, words: 
         complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(100)])
     assert words in str(error.value)
     assert server.url in str(error.value)
-    assert len(server.requests) <= 16
+    assert len(server.requests) <= FIRST
 
 
 def test_length_is_passed_on_also_with_content_that_is_cut_or_null(tmp_path: Path) -> None:
@@ -294,7 +295,7 @@ def test_a_field_that_an_endpoint_does_not_take_is_left_out_from_then_on_and_not
     assert len(notes) == 1
     assert server.url in notes[0]
     assert len(server.answered) + len(other.answered) == 100
-    assert 0 < sum(field in body for body in server.requests) <= 16
+    assert 0 < sum(field in body for body in server.requests) <= FIRST
     assert all(field in body for body in other.requests)
     assert usage["step"].retries == 0
 
