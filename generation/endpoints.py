@@ -28,9 +28,9 @@ from generation.chat import (
     refuses_schema,
     words,
 )
-from generation.limits import Limit, backoff, retry_after
 from generation.types import Failure, Request, Usage
 from indexing.errors import UserError
+from indexing.limits import Limit, backoff, retry_after
 
 TRIES = 8
 """Of one request that is answered wrongly."""

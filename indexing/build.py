@@ -6,7 +6,7 @@ A build that was stopped, at whatever moment, goes on where it was when it is as
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Progress, silent
 
-FORMAT = 3
+FORMAT = 4
 """Raised when the layout of an index folder changes."""
 
 PARTS = ("store", "lucene", "dense.faiss", "index.json")
@@ -31,6 +31,8 @@ PARTS = ("store", "lucene", "dense.faiss", "index.json")
 @dataclass(frozen=True, slots=True)
 class Index:
     """An index folder: its parts and its key, which changes with the corpus, the settings and the layout.
+
+    `at` says where documents and postings are, if not in the folder: {"backend": "opensearch", "url": ...}.
 
     `left_out` counts the records of the corpus that are no documents, by kind. `cut` of the documents were longer
     than the embedding model's window; their vectors stand for their beginning. `faiss` is the kind of the FAISS
@@ -44,6 +46,12 @@ class Index:
     left_out: dict[str, int]
     cut: int
     faiss: str | None
+    at: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def backend(self) -> str:
+        """What holds documents and postings: a name of `indexing.stores` and `retrieval.backends`."""
+        return self.at.get("backend", "lucene")
 
     @property
     def pooled(self) -> bool:
@@ -74,8 +82,9 @@ def open_index(folder: Path) -> Index:
             raise UserError(f"{folder}: index format {found['format']}, expected {FORMAT}: build it again")
         embedding = Embedding(**found["embedding"]) if found["embedding"] else None
         return Index(
-            folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"]
-        )
+            folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
+            found["at"],
+        )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
 
@@ -120,7 +129,7 @@ def build_index(
             if embedding and faiss is not None:
                 cut = _build_dense(store, embedding, faiss, folder, threads, progress)
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
-            meta |= {**read, "cut": cut, "corpus": unicode_name(corpus.name)}
+            meta |= {**read, "cut": cut, "at": {}, "corpus": unicode_name(corpus.name)}
             with written(folder / "index.json") as file:
                 file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
     return open_index(out), True

@@ -15,8 +15,7 @@ from indexing.build import Index
 from indexing.embed import TextRefused, Vectors, embed_passages, embedder
 from indexing.errors import UserError
 from indexing.segment_vectors import vector_cache
-from indexing.store import DocumentStore
-from indexing.types import Document, Progress, silent
+from indexing.types import Document, Progress, Store, silent
 
 CHUNK = 1_024
 
@@ -30,12 +29,17 @@ def contents(documents: Sequence[Document]) -> list[str]:
 
 
 def document_vectors(
-    index: Index, rows: Sequence[int], texts_of: Texts = contents, threads: int = 1, progress: Progress = silent
+    index: Index,
+    store: Store,
+    rows: Sequence[int],
+    texts_of: Texts = contents,
+    threads: int = 1,
+    progress: Progress = silent,
 ) -> Vectors:
-    """The vectors of the documents in these rows of the store, float32[len(rows), dimension]."""
+    """The vectors of the documents in these rows of the index's store, float32[len(rows), dimension]."""
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it with them")
-    store, embedding = DocumentStore(index.store), index.embedding
+    embedding = index.embedding
     vectors = np.empty((len(rows), embedder(embedding).dimension), np.float32)
     with (
         closing(vector_cache(index.folder / "documents.sqlite", "text BLOB")) as cache,

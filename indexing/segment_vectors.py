@@ -15,31 +15,28 @@ import numpy as np
 from indexing.build import Index
 from indexing.embed import Vectors, embed_passages, embedder
 from indexing.errors import UserError
-from indexing.store import DocumentStore
-from indexing.types import Progress, silent
+from indexing.types import Document, Progress, Store, silent
 
 CHUNK = 64
 
 
 def segment_vectors(
-    index: Index, rows: Sequence[int], threads: int = 1, progress: Progress = silent
+    index: Index, store: Store, rows: Sequence[int], threads: int = 1, progress: Progress = silent
 ) -> dict[int, Vectors]:
     """For each document row the vectors of its segments (float32[segments, dimension])."""
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings, which segment assignment needs: build it with them")
     embedding, dimension = index.embedding, embedder(index.embedding).dimension
-    store = DocumentStore(index.store)
     wanted = sorted(set(rows))
 
-    def embed(row: int) -> Vectors:
-        document = store.get([row])[0]
+    def embed(document: Document) -> Vectors:
         return embed_passages(embedding, [document.segment_text(segment) for segment in document.segments])
 
     found: dict[int, Vectors] = {}
-    with closing(vector_cache(index.folder / "segments.sqlite", "row INTEGER")) as cache:
+    with closing(vector_cache(index.folder / "segments.sqlite", "id TEXT")) as cache:
         missing = []
-        for row in wanted:
-            known = cache.execute("SELECT vectors FROM vectors WHERE row = ?", (row,)).fetchone()
+        for row, name in zip(wanted, store.ids(wanted), strict=True):
+            known = cache.execute("SELECT vectors FROM vectors WHERE id = ?", (name,)).fetchone()
             if known:
                 found[row] = np.frombuffer(known[0], dtype=np.float32).reshape(-1, dimension)
             else:
@@ -47,10 +44,11 @@ def segment_vectors(
         with progress("Embedding segments", len(missing)) as tick, ThreadPoolExecutor(threads) as pool:
             for start in range(0, len(missing), CHUNK):
                 chunk = missing[start : start + CHUNK]
-                made = dict(zip(chunk, pool.map(embed, chunk), strict=True))
-                found.update(made)
+                documents = store.get(chunk)
+                made = list(pool.map(embed, documents))
+                found.update(zip(chunk, made, strict=True))
                 with suppress(sqlite3.OperationalError), cache:  # an index that cannot be written is used as it is
-                    rows_made = [(row, vectors.tobytes()) for row, vectors in made.items()]
+                    rows_made = [(d.id, vectors.tobytes()) for d, vectors in zip(documents, made, strict=True)]
                     cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows_made)
                 tick(len(made))
     return found

@@ -1,8 +1,12 @@
 """What a corpus is made of: documents and their segments, located by character offsets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 LONGEST_ID = 1000
 """Characters of an id; URLs and paths fit, a text that stands in the wrong column does not."""
@@ -58,6 +62,24 @@ class Document:
     def segment_text(self, segment: Segment) -> str:
         """The text of one of the document's segments."""
         return self.text[segment.span.start : segment.span.end]
+
+
+class Store(Protocol):
+    """Documents in bulk, by row and by id. Comparing rows compares ids."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Document]:
+        """All documents by row."""
+
+    def ids(self, rows: ArrayLike) -> list[str]:
+        """The document ids of rows (int[n])."""
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
+        """The rows (int32[n]) of document ids; -1 for an id that is not in the store."""
+
+    def get(self, rows: ArrayLike) -> list[Document]:
+        """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
 
 
 Tick = Callable[[int], None]

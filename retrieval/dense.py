@@ -1,15 +1,33 @@
 """Dense search: the inner product of query and document vectors, by FAISS."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from indexing.dense import search_of
+from indexing.dense import faiss_module, load_dense, search_of
 from indexing.embed import Vectors
 from retrieval.types import Rankings, ranked
 
 SPARE = 8
+
+
+class FaissSearcher:
+    """A FAISS index made by `build_dense`, with search parameters such as `nprobe=16`."""
+
+    def __init__(self, path: Path, parameters: str = "") -> None:
+        self._index = load_dense(path, parameters)
+
+    @property
+    def dimension(self) -> int:
+        """Entries of a vector."""
+        return int(self._index.d)
+
+    def search(self, query_ids: Sequence[str], queries: Vectors, depth: int, threads: int = 1) -> Rankings:
+        """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
+        faiss_module().omp_set_num_threads(threads)
+        return search_dense(self._index, query_ids, queries, depth)
 
 
 def search_dense(index: Any, query_ids: Sequence[str], queries: Vectors, depth: int) -> Rankings:

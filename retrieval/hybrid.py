@@ -6,22 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 
 from indexing.build import Index
-from indexing.dense import faiss_module, load_dense
+from indexing.dense import faiss_module
 from indexing.document_vectors import Texts, contents, document_vectors
 from indexing.embed import embed_queries
 from indexing.errors import UserError
 from indexing.java import detach_thread
-from indexing.store import DocumentStore
-from indexing.types import Progress, silent
-from retrieval.dense import search_dense
+from indexing.types import Progress, Store, silent
+from retrieval.backends import Sparse, open_dense, open_sparse
 from retrieval.feedback import DOCUMENTS, METHODS, serves
-from retrieval.lucene import LuceneSearcher
 from retrieval.pool import pool_of, search_pool
 from retrieval.types import Query, Rankings
 
 
 def search_bm25(
     index: Index,
+    store: Store,
     queries: Sequence[Query],
     depth: int,
     threads: int = 1,
@@ -29,13 +28,13 @@ def search_bm25(
     feedback: str | None = None,
 ) -> Rankings:
     """The BM25 ranking of every query's `sparse_text`, expanded by a method of `retrieval.feedback` if one is named."""
-    searcher = LuceneSearcher(index.lucene)
+    searcher = open_sparse(index, store)
     ids, texts = [query.id for query in queries], [query.sparse_text for query in queries]
     expanded: Sequence[str] | Sequence[Mapping[str, float]] = texts
     if feedback:
         with progress(f"BM25 search for {feedback}", len(queries)) as tick:
             first = searcher.search(ids, texts, DOCUMENTS, threads, tick)
-        expanded = _expanded(DocumentStore(index.store), searcher, texts, first, feedback)
+        expanded = _expanded(store, searcher, texts, first, feedback)
     with progress("BM25 search", len(queries)) as tick:
         found = searcher.search(ids, expanded, depth, threads, tick)
     detach_thread()
@@ -43,7 +42,7 @@ def search_bm25(
 
 
 def _expanded(
-    store: DocumentStore, searcher: LuceneSearcher, texts: Sequence[str], first: Rankings, feedback: str
+    store: Store, searcher: Sparse, texts: Sequence[str], first: Rankings, feedback: str
 ) -> list[dict[str, float]]:
     frequency = cache(searcher.stem_frequency)
 
@@ -75,19 +74,19 @@ def search_embeddings(
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it without --no-dense, or set retrieval.systems")
     with progress("Dense search", len(queries)) as tick:
-        dense = load_dense(index.dense, faiss)
+        dense = open_dense(index, faiss)
         vectors = embed_queries(index.embedding, [query.dense_text for query in queries], threads, tick)
-        if vectors.shape[1] != dense.d:
+        if vectors.shape[1] != dense.dimension:
             raise UserError(
                 f"{index.folder}: found vectors of {vectors.shape[1]} numbers from {index.embedding.model}, "
-                f"expected {dense.d}: the model has changed: build the index again"
+                f"expected {dense.dimension}: the model has changed: build the index again"
             )
-        faiss_module().omp_set_num_threads(threads)
-        return search_dense(dense, [query.id for query in queries], vectors, depth)
+        return dense.search([query.id for query in queries], vectors, depth, threads)
 
 
 def search_candidates(
     index: Index,
+    store: Store,
     queries: Sequence[Query],
     bm25: Rankings,
     depth: int,
@@ -104,7 +103,7 @@ def search_candidates(
     if faiss:
         raise UserError(f"retrieval.faiss: found {faiss!r}, expected none: a candidate pool is searched exactly")
     pool = pool_of(bm25)
-    vectors = document_vectors(index, pool.tolist(), texts_of, threads, progress)
+    vectors = document_vectors(index, store, pool.tolist(), texts_of, threads, progress)
     assert index.embedding is not None  # `document_vectors` has looked
     with progress("Dense search", len(queries)) as tick:
         asked = embed_queries(index.embedding, [query.dense_text for query in queries], threads, tick)
@@ -114,6 +113,7 @@ def search_candidates(
 
 def search_all(
     index: Index,
+    store: Store,
     queries: Sequence[Query],
     systems: Sequence[str],
     depth: int,
@@ -129,13 +129,13 @@ def search_all(
     `texts_of` is for.
     """
     if index.pooled and "dense" in systems:
-        bm25 = search_bm25(index, queries, depth, threads, progress, feedback)
-        dense = search_candidates(index, queries, bm25, depth, threads, progress, faiss, texts_of)
+        bm25 = search_bm25(index, store, queries, depth, threads, progress, feedback)
+        dense = search_candidates(index, store, queries, bm25, depth, threads, progress, faiss, texts_of)
         return {name: {"bm25": bm25, "dense": dense}[name] for name in systems}
     searches: dict[str, Callable[..., Rankings]] = {
-        "bm25": partial(search_bm25, feedback=feedback),
-        "dense": partial(search_embeddings, faiss=faiss),
+        "bm25": partial(search_bm25, index, store, feedback=feedback),
+        "dense": partial(search_embeddings, index, faiss=faiss),
     }
     with ThreadPoolExecutor(len(systems) or 1) as pool:
-        jobs = {name: pool.submit(searches[name], index, queries, depth, threads, progress) for name in systems}
+        jobs = {name: pool.submit(searches[name], queries, depth, threads, progress) for name in systems}
         return {name: job.result() for name, job in jobs.items()}

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from indexing.files import json_lines, written
-from indexing.store import DocumentStore
+from indexing.types import Store
 from retrieval.types import Rankings, offsets_of
 from runs.grading import Graded
 
 
-def records(graded: Sequence[Graded], store: DocumentStore, graded_by: str) -> Iterator[dict[str, Any]]:
+def records(graded: Sequence[Graded], store: Store, graded_by: str) -> Iterator[dict[str, Any]]:
     """One record a topic, with who graded.
 
     It has the queries, the documents with the spans of their text that were graded, and a row of grades a query (null:
@@ -57,7 +57,7 @@ def write_qrels(path: Path, records: Iterable[dict[str, Any]]) -> None:
                         out.write(f"{query_id} {by} {doc_id} {round(grade)}\n".encode())
 
 
-def read_selected(path: Path, store: DocumentStore) -> dict[str, list[int]]:
+def read_selected(path: Path, store: Store) -> dict[str, list[int]]:
     """The rows of each topic's keystone documents, best first."""
     return {record["topic_id"]: store.rows(record["selected"]).tolist() for _, record in json_lines(path)}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from indexing.build import Index, open_index
 from indexing.embed import Embedding
 from indexing.errors import UserError
-from indexing.store import DocumentStore
-from indexing.types import Progress, silent
+from indexing.stores import open_store
+from indexing.types import Progress, Store, silent
 from retrieval.types import Topic
 from runs.config import RunConfig
 from runs.rag import Author
@@ -23,7 +23,7 @@ class Job:
 
     config: RunConfig
     index: Index
-    store: DocumentStore
+    store: Store
     topics: list[Topic]
     track: Track
     """The rules of the run's track; those of the default track where it has none."""
@@ -69,7 +69,7 @@ def open_job(config: RunConfig, threads: int = 1, progress: Progress = silent) -
     index = open_index(config.index)
     topics = read_topics(config.topics)
     track = with_limits(TRACKS["rag25" if config.track == "none" else config.track], config.topics)
-    job = Job(config, index, DocumentStore(index.store), topics, track, threads, progress)
+    job = Job(config, index, open_store(index), topics, track, threads, progress)
     if config.track != "none" or config.grading.method != "none":
         _ = job.embedding
     return job

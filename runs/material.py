@@ -24,7 +24,7 @@ def gathered(job: Job, rows: Sequence[int], queries: list[Query]) -> Material:
     """The documents in these rows of the store, in this order, and what belongs to them."""
     return Material(
         dict(zip(rows, job.store.get(rows), strict=True)),
-        segment_vectors(job.index, rows, job.threads),
+        segment_vectors(job.index, job.store, rows, job.threads),
         queries,
         embed_queries(job.embedding, [query.dense_text for query in queries], job.threads),
     )

@@ -38,7 +38,7 @@ async def understood(job: Job, model: Model | None) -> list[Understood]:
     fallbacks: list[Fallback] = []
     if settings.method == "rules":
         found = understand_by_rules(
-            job.topics, job.index, settings.facets, settings.topic, settings.variants, job.threads
+            job.topics, job.index, job.store, settings.facets, settings.topic, settings.variants, job.threads
         )
     else:
         assert model is not None  # the configuration has been checked
@@ -62,6 +62,7 @@ def rankings_of(job: Job, queries: Sequence[Query], texts_of: Texts = contents) 
     feedback = None if settings.feedback == "none" else settings.feedback
     return search_all(
         job.index,
+        job.store,
         queries,
         settings.systems,
         settings.depth,

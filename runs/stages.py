@@ -251,7 +251,7 @@ def assign_segments(job: Job, ranked: str) -> None:
 
 def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
     """For each document of each topic, the id of its segment closest to the narrative."""
-    vectors = segment_vectors(job.index, ranking.docs.tolist(), job.threads, job.progress)
+    vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
     narratives = embed_queries(job.embedding, [topic.narrative for topic in job.topics], job.threads)
     found = []
     for i in range(len(ranking)):

@@ -22,10 +22,10 @@ import pytest
 from generation import endpoints
 from generation.access import is_guarded, secret, without_key
 from generation.client import ModelSettings, open_model
-from generation.limits import FIRST
 from generation.model import every, read_json, together
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
+from indexing.limits import FIRST
 from tests.chat_server import (
     Exchange,
     Fault,
@@ -49,7 +49,7 @@ SECRET = "sk-0123456789/secret"
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("generation.limits.BACKOFF", 0.002)
+    monkeypatch.setattr("indexing.limits.BACKOFF", 0.002)
     monkeypatch.setattr(endpoints, "LONGEST_PAUSE", 0.1)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
 

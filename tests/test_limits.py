@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.limits import LEAST, Limit, backoff, retry_after
 from generation.types import Usage
 from generation.usage import Prices, add, cost, report
+from indexing.limits import LEAST, Limit, backoff, retry_after
 
 
 def simulate(limit: Limit, calls: int, seconds: Callable[[int], float], room: int = 10**9) -> tuple[float, list[int]]:

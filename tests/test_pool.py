@@ -13,6 +13,7 @@ from indexing.document_vectors import contents, document_vectors
 from indexing.embed import Embedding, on_grid
 from indexing.errors import UserError
 from indexing.store import DocumentStore
+from indexing.stores import open_store
 from indexing.types import Document
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
 from retrieval.pool import pool_of, search_pool
@@ -41,9 +42,9 @@ def restricted(whole: Rankings, pool: Sequence[int], depth: int) -> list[list[tu
 def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
     index: Index, pooled: Index, depth: int, systems: list[str]
 ) -> None:
-    found = search_all(pooled, QUERIES, systems, depth)
+    found = search_all(pooled, open_store(pooled), QUERIES, systems, depth)
     assert list(found) == systems
-    bm25 = search_all(index, QUERIES, ["bm25"], depth)["bm25"]
+    bm25 = search_all(index, open_store(index), QUERIES, ["bm25"], depth)["bm25"]
     expected = restricted(search_embeddings(index, QUERIES, 100), bm25.docs.tolist(), depth)
     assert restricted(found["dense"], range(100), 100) == expected
     assert 0 < len(pool_of(bm25)) < index.documents
@@ -76,33 +77,33 @@ def test_vectors_are_made_once_for_a_text(pooled: Index, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("indexing.document_vectors.embed_passages", counting)
     (pooled.folder / "documents.sqlite").unlink(missing_ok=True)
-    first = document_vectors(pooled, [0, 3, 5])
-    again = document_vectors(pooled, [5, 1, 0])
+    first = document_vectors(pooled, open_store(pooled), [0, 3, 5])
+    again = document_vectors(pooled, open_store(pooled), [5, 1, 0])
     assert embedded == contents(DocumentStore(pooled.store).get([0, 3, 5, 1]))
     assert np.array_equal(first[[2, 0]], again[[0, 2]])
 
     def short(documents: Sequence[Document]) -> list[str]:
         return [document.title for document in documents]
 
-    assert not np.array_equal(document_vectors(pooled, [0], short), first[:1])
-    assert np.array_equal(document_vectors(pooled, [0]), first[:1])
+    assert not np.array_equal(document_vectors(pooled, open_store(pooled), [0], short), first[:1])
+    assert np.array_equal(document_vectors(pooled, open_store(pooled), [0]), first[:1])
 
 
 def test_another_text_can_stand_for_a_document(pooled: Index) -> None:
     def honey(documents: Sequence[Document]) -> list[str]:
         return ["honey in the kitchen" if document.id == "volcano" else "x" for document in documents]
 
-    dense = search_all(pooled, QUERIES, ["dense"], 5, texts_of=honey)["dense"]
+    dense = search_all(pooled, open_store(pooled), QUERIES, ["dense"], 5, texts_of=honey)["dense"]
     assert DocumentStore(pooled.store).ids(dense.of(0))[0] == "volcano"
 
 
 def test_what_cannot_be_searched_is_an_error(tmp_path: Path, pooled: Index) -> None:
     with pytest.raises(UserError, match=r"retrieval\.faiss: found 'nprobe=2', expected none"):
-        search_all(pooled, QUERIES, ["bm25", "dense"], 5, faiss="nprobe=2")
+        search_all(pooled, open_store(pooled), QUERIES, ["bm25", "dense"], 5, faiss="nprobe=2")
     bare = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", embedding=None)[0]
     nothing = Rankings((), offsets_of([]), np.empty(0, np.int32), np.empty(0, np.float32))
     with pytest.raises(UserError, match="has no embeddings"):
-        search_candidates(bare, [], nothing, 5)
+        search_candidates(bare, open_store(bare), [], nothing, 5)
     with pytest.raises(UserError, match="expected all-MiniLM-L6-v2"):
         build_index(tmp_path / "c.jsonl", tmp_path / "other", embedding=Embedding("unknown"), faiss=None)
 

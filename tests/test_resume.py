@@ -14,6 +14,7 @@ from indexing import vectors
 from indexing.build import Index, build_index, open_index
 from indexing.embed import Embedding, embedder
 from indexing.errors import UserError
+from indexing.stores import open_store
 from retrieval.hybrid import search_all
 from retrieval.types import Query
 from tests.conftest import CORPUS, write_corpus
@@ -31,7 +32,9 @@ def contents(folder: Path, names: Sequence[str] = DENSE) -> dict[str, bytes]:
 
 def rankings(index: Index) -> list[Any]:
     queries = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
-    return [found.docs.tolist() for found in search_all(index, queries, ["bm25", "dense"], 5).values()]
+    return [
+        found.docs.tolist() for found in search_all(index, open_store(index), queries, ["bm25", "dense"], 5).values()
+    ]
 
 
 def sent(server: Server) -> list[str]:
@@ -69,7 +72,7 @@ def test_shards_that_are_there_are_not_embedded_again(tmp_path: Path) -> None:
 
 def rankings_bm25(index: Index) -> list[Any]:
     queries = [Query("1", "1-1", "", text, "") for text, _ in CORPUS.values()]
-    return list(search_all(index, queries, ["bm25"], 5)["bm25"].docs)
+    return list(search_all(index, open_store(index), queries, ["bm25"], 5)["bm25"].docs)
 
 
 def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:

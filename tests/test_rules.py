@@ -14,6 +14,7 @@ from generation.types import Sentence, Understanding
 from indexing.build import Index
 from indexing.embed import MINILM, embedder, on_grid
 from indexing.segments import segmented
+from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
 from retrieval.types import Query, Topic
 from tests.conftest import CORPUS, NARRATIVES
@@ -121,7 +122,9 @@ def test_expansion_is_distinct_and_new(feedback: list[str], count: int) -> None:
 
 
 def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
-    found = understand([Topic(i, text) for i, text in NARRATIVES.items()], index, "clauses", "phrase", variants=3)
+    found = understand(
+        [Topic(i, text) for i, text in NARRATIVES.items()], index, open_store(index), "clauses", "phrase", variants=3
+    )
     assert [len(u.questions) for u in found] == [4, 2]
     assert [u.topic_id for u in found] == ["1", "2"]
     assert all(len(u.variants) == 3 and u.topic for u in found)
@@ -130,7 +133,9 @@ def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
 
 @pytest.mark.parametrize(("topic_by", "topic"), [("lead", "Ice melts."), ("phrase", "Ice melts"), ("none", "")])
 def test_what_stands_for_the_topic(topic_by: TopicBy, topic: str, index: Index) -> None:
-    (found,) = understand([Topic("7", "Well. Ice melts. Why?")], index, "sentences", topic_by, variants=0)
+    (found,) = understand(
+        [Topic("7", "Well. Ice melts. Why?")], index, open_store(index), "sentences", topic_by, variants=0
+    )
     assert (found.questions, found.topic, found.variants) == (("Ice melts.",), topic, ())
 
 

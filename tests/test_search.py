@@ -20,6 +20,7 @@ from indexing.files import locked
 from indexing.java import java_class
 from indexing.lucene import build_lucene
 from indexing.store import DocumentStore
+from indexing.stores import open_store
 from indexing.types import Document
 from retrieval.dense import search_dense
 from retrieval.feedback import Feedback, rm3, rocchio
@@ -27,6 +28,8 @@ from retrieval.hybrid import search_all, search_bm25, search_embeddings
 from retrieval.lucene import K1, B, LuceneSearcher
 from retrieval.types import Query, Rankings, ranked
 from tests.conftest import CORPUS, write_corpus
+
+BOTH = ["bm25", "dense"]
 
 
 def query(text: str, number: int = 1) -> Query:
@@ -45,7 +48,7 @@ def test_bm25_scores_follow_the_formula(index: Index) -> None:
     average = sum(lengths.values()) / len(lengths)
     holding = [name for name, words in tokens.items() if "ash" in words]
     idf = math.log(1 + (len(tokens) - len(holding) + 0.5) / (len(holding) + 0.5))
-    rankings = search_bm25(index, [query("ash")], 10)
+    rankings = search_bm25(index, open_store(index), [query("ash")], 10)
     assert sorted(found(index, rankings)) == sorted(holding)
     for name, score in zip(found(index, rankings), rankings.scores_of(0), strict=True):
         tf = Counter(tokens[name])["ash"]
@@ -54,9 +57,9 @@ def test_bm25_scores_follow_the_formula(index: Index) -> None:
 
 
 def test_equal_scores_are_ordered_by_document_id(index: Index) -> None:
-    for search in (search_bm25, search_embeddings):
-        ids = found(index, search(index, [query("twins in the kitchen")], 9))
-        assert ids.index("twin-a") + 1 == ids.index("twin-b"), search
+    for system, rankings in search_all(index, open_store(index), [query("twins in the kitchen")], BOTH, 9).items():
+        ids = found(index, rankings)
+        assert ids.index("twin-a") + 1 == ids.index("twin-b"), system
 
 
 @pytest.mark.parametrize(
@@ -67,19 +70,19 @@ def test_equal_scores_are_ordered_by_document_id(index: Index) -> None:
     ],
 )
 def test_both_searches_find_the_obvious_document(index: Index, text: str, first: str) -> None:
-    for rankings in search_all(index, [query(text)], ["bm25", "dense"], 5).values():
+    for rankings in search_all(index, open_store(index), [query(text)], BOTH, 5).values():
         assert found(index, rankings)[0] == first
 
 
 @pytest.mark.parametrize("text", ["", "the of and", "!?", "zzyzx"], ids=["empty", "stop words", "signs", "unknown"])
 def test_a_query_without_known_words_finds_nothing_by_bm25(index: Index, text: str) -> None:
-    rankings = search_bm25(index, [query("honey"), query(text, 2), query("ice", 3)], 5)
+    rankings = search_bm25(index, open_store(index), [query("honey"), query(text, 2), query("ice", 3)], 5)
     assert [len(rankings.of(i)) > 0 for i in range(3)] == [True, False, True]
 
 
 def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:
     queries = [query(text, n) for n, (_, text) in enumerate(CORPUS.values())]
-    one, four = (search_all(index, queries, ["bm25", "dense"], 5, threads) for threads in (1, 4))
+    one, four = (search_all(index, open_store(index), queries, BOTH, 5, threads) for threads in (1, 4))
     for system, rankings in one.items():
         assert rankings.docs.tobytes() == four[system].docs.tobytes()
         assert rankings.scores.tobytes() == four[system].scores.tobytes()
@@ -157,7 +160,7 @@ def test_any_text_is_indexed(text: str, tmp_path: Path) -> None:
 
 
 def test_a_query_may_have_thousands_of_words(index: Index) -> None:
-    rankings = search_bm25(index, [query(" ".join(f"w{n}" for n in range(5000)) + " honey")], 5)
+    rankings = search_bm25(index, open_store(index), [query(" ".join(f"w{n}" for n in range(5000)) + " honey")], 5)
     assert len(rankings.of(0)) > 0
 
 
@@ -181,8 +184,8 @@ def test_feedback_finds_documents_that_share_words_only_with_the_first_ones(feed
     ]
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in fillers + records))
     made, _ = build_index(tmp_path / "c.jsonl", tmp_path / "index", embedding=None)
-    plain = search_bm25(made, [query("queen")], 5)
-    expanded = search_bm25(made, [query("queen"), query("", 2)], 5, feedback=feedback)
+    plain = search_bm25(made, open_store(made), [query("queen")], 5)
+    expanded = search_bm25(made, open_store(made), [query("queen"), query("", 2)], 5, feedback=feedback)
     assert found(made, plain) == ["start"]
     assert found(made, expanded) == ["start", "near"]
     assert len(expanded.of(1)) == 0

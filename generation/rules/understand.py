@@ -7,8 +7,8 @@ from typing import Literal
 from generation.rules.queries import Facets, decompose, expand_topic, extract_topic
 from generation.types import Understanding
 from indexing.build import Index
-from indexing.store import DocumentStore
-from retrieval.lucene import LuceneSearcher
+from indexing.types import Store
+from retrieval.backends import open_sparse
 from retrieval.types import Topic
 
 FEEDBACK = 10
@@ -19,15 +19,20 @@ TopicBy = Literal["lead", "phrase", "none"]
 
 
 def understand(
-    topics: Sequence[Topic], index: Index, facets: Facets, topic_by: TopicBy, variants: int, threads: int = 1
+    topics: Sequence[Topic],
+    index: Index,
+    store: Store,
+    facets: Facets,
+    topic_by: TopicBy,
+    variants: int,
+    threads: int = 1,
 ) -> list[Understanding]:
     """Questions (the narrative's `facets`), topic and `variants` expanded topics of every narrative.
 
     The topic is the narrative's first sentence (`lead`), a `phrase` extracted from it, or nothing. Feedback for the
     expansion comes from the top 10 of BM25 for topic and narrative together.
     """
-    searcher = LuceneSearcher(index.lucene)
-    store = DocumentStore(index.store)
+    searcher = open_sparse(index, store)
     frequency = cache(searcher.document_frequency)
 
     def topic_of(narrative: str) -> str:

@@ -25,7 +25,8 @@ class Limit:
 
     A round is as many answers as the limit is large. While twice as many at once are answered faster, the limit
     doubles each round. Then it stays, at about twice what the endpoint works on, so that it goes on while its answers
-    are read, and tries again some rounds later. Where not even the first doubling pays, it is taken back. A round in which there was not enough to ask teaches nothing.
+    are read, and tries again some rounds later. Where not even the first doubling pays, it is taken back. A round in
+    which there was not enough to ask teaches nothing.
     """
 
     def __init__(self, most: int) -> None:

@@ -1,0 +1,13 @@
+"""The document store of an index, wherever its documents are."""
+
+from indexing.build import Index
+from indexing.errors import UserError
+from indexing.store import DocumentStore
+from indexing.types import Store
+
+
+def open_store(index: Index) -> Store:
+    """The documents of an index. `UserError` where they cannot be had."""
+    if index.backend == "lucene":
+        return DocumentStore(index.store)
+    raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot open")

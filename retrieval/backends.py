@@ -1,0 +1,62 @@
+"""The searches of an index, by the engine that holds it; nothing above this module knows which one that is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from indexing.build import Index
+from indexing.embed import Vectors
+from indexing.errors import UserError
+from indexing.types import Store, Tick
+from retrieval.types import Rankings
+
+
+class Sparse(Protocol):
+    """BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
+
+    def search(
+        self,
+        query_ids: Sequence[str],
+        queries: Sequence[str] | Sequence[Mapping[str, float]],
+        depth: int,
+        threads: int = 1,
+        tick: Tick = ...,
+    ) -> Rankings:
+        """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
+
+    def stems(self, text: str) -> list[str]:
+        """The stems of a text in order, as they are indexed."""
+
+    def stem_frequency(self, stem: str) -> int:
+        """In how many documents a stem occurs."""
+
+    def document_frequency(self, word: str) -> int:
+        """In how many documents the stem of a word occurs; 0 for a stop word."""
+
+
+class Dense(Protocol):
+    """Inner products of query and document vectors."""
+
+    @property
+    def dimension(self) -> int:
+        """Entries of a vector."""
+
+    def search(self, query_ids: Sequence[str], queries: Vectors, depth: int, threads: int = 1) -> Rankings:
+        """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
+
+
+def open_sparse(index: Index, store: Store) -> Sparse:  # noqa: ARG001
+    """The BM25 search of an index over the documents of `store`."""
+    if index.backend == "lucene":
+        from retrieval.lucene import LuceneSearcher
+
+        return LuceneSearcher(index.lucene)
+    raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
+
+
+def open_dense(index: Index, parameters: str = "") -> Dense:
+    """The dense search of an index that holds vectors; `parameters` such as `nprobe=16` where it is not exact."""
+    if index.backend == "lucene":
+        from retrieval.dense import FaissSearcher
+
+        return FaissSearcher(index.dense, parameters)
+    raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
