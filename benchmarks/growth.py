@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from statistics import median
@@ -28,27 +29,39 @@ NAMES = ("medline", "cisi", "scifact", "arguana", "multihop-mini", "time", "ibm-
 
 def rows() -> list[Row]:
     """Time a document and memory at each size against the smallest; 1 means linear time and flat memory."""
-    texts = list(islice(chain(_collected(), passages(SIZES[-1])), SIZES[-1]))
+    texts = list(islice(chain(collected(), passages(SIZES[-1])), SIZES[-1]))
     asked = questions(passages(2_000), QUERIES)
     with tempfile.TemporaryDirectory() as folder:
-        measured = {size: _measure(texts[:size], asked, Path(folder)) for size in SIZES}
+        measured = {size: measure(texts[:size], asked, Path(folder)) for size in SIZES}
     first = SIZES[0]
     found = []
     for size in SIZES[1:]:
-        per_document, memory, rate = measured[size]
+        own, least = measured[size], measured[first]
         name = f"growth from {first:,} to {size:,} documents"
         found += [
-            Row(f"{name}: indexing time a document", per_document * 1e3, measured[first][0] * 1e3, "ms",
-                measured[first][0] / per_document, 0.8, "reading, sentences and Lucene's analysis; no embeddings"),
-            Row(f"{name}: peak memory of indexing", memory / 1e6, measured[first][1] / 1e6, "MB",
-                measured[first][1] / memory, 0.8, "the JVM's heap and Lucene's buffer"),
-            Row(f"{name}: BM25 queries a second", rate, measured[first][2], "1/s",
-                rate / measured[first][2], None, "documents that hold a word of the query, up to 1,000 kept"),
+            Row(f"{name}: indexing time a document", own.seconds * 1e3, least.seconds * 1e3, "ms",
+                least.seconds / own.seconds, 0.8, "reading, sentences and Lucene's analysis; no embeddings"),
+            Row(f"{name}: peak memory of indexing", own.memory / 1e6, least.memory / 1e6, "MB",
+                least.memory / own.memory, 0.8, "the JVM's heap and Lucene's buffer"),
+            Row(f"{name}: BM25 queries a second", own.rate, least.rate, "1/s",
+                own.rate / least.rate, None, "documents that hold a word of the query, up to 1,000 kept"),
         ]  # fmt: skip
     return found
 
 
-def _collected() -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Of an index without embeddings: seconds to make it and bytes on disk, a record; peak bytes; queries a second."""
+
+    seconds: float
+    store: float
+    lucene: float
+    memory: float
+    rate: float
+
+
+def collected() -> Iterator[str]:
+    """The texts of the test collections."""
     for name in NAMES:
         for file in sorted(COLLECTIONS.glob(f"{name}/corpus.jsonl*")):
             with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
@@ -57,12 +70,12 @@ def _collected() -> Iterator[str]:
                     yield record.get("text") or record.get("segment") or record["title"]
 
 
-def _measure(texts: list[str], asked: list[str], folder: Path) -> tuple[float, float, float]:
-    """Seconds a document and peak bytes of `keystone index --no-dense`, and BM25 queries a second."""
+def measure(texts: list[str], asked: list[str], folder: Path, repeats: int = REPEATS) -> Measured:
+    """`keystone index --no-dense` of these texts, then BM25 of these queries; medians of so many times."""
     corpus = folder / f"{len(texts)}.jsonl"
     corpus.write_bytes(b"".join(orjson.dumps({"id": f"d{i}", "text": text}) + b"\n" for i, text in enumerate(texts)))
     seconds, peaks = [], []
-    for turn in range(REPEATS):
+    for turn in range(repeats):
         out = folder / f"{len(texts)}.{turn}"
         command: list[str | Path] = [sys.executable, "-m", "benchmarks.peak", "index", corpus, "--out", out]
         start = time.perf_counter()
@@ -74,4 +87,6 @@ def _measure(texts: list[str], asked: list[str], folder: Path) -> tuple[float, f
         start = time.perf_counter()
         searcher.search(asked, asked, DEPTH, os.cpu_count() or 1)
         rates.append(len(asked) / (time.perf_counter() - start))
-    return median(seconds) / len(texts), median(peaks), median(rates[1:])
+    store, lucene = (sum(f.stat().st_size for f in (out / part).iterdir()) for part in ("store", "lucene"))
+    count = len(texts)
+    return Measured(median(seconds) / count, store / count, lucene / count, median(peaks), median(rates[1:]))

@@ -93,12 +93,10 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
     from torch.nn import functional
 
     torch.set_num_threads(1)
+    gelu_ = torch.ops.aten.gelu_
     filled = batch * -(-ROWS // sum(map(len, batch)))
     shapes = [(len(list(group)), length) for length, group in groupby(map(len, filled))]
     sizes = [texts * length for texts, length in shapes]
-
-    def linear(name: str, rows: Any) -> Any:
-        return torch.addmm(weights[f"{name}.bias"], rows, weights[f"{name}.weight"])
 
     def add_linear(name: str, rows: Any, more: Any) -> None:
         rows.addmm_(more, weights[f"{name}.weight"]).add_(weights[f"{name}.bias"])
@@ -114,15 +112,19 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
         places = [weights["embeddings.places"][: len(own)] for own in filled]
         rows = weights["embeddings.word_embeddings.weight"][torch.tensor(list(chain(*filled)))]
         rows = norm("embeddings.LayerNorm", rows.add_(torch.cat(places)))
+        three, inner = torch.empty(len(rows), 3 * rows.shape[1]), torch.empty(INNER, 4 * rows.shape[1])
         layer = 0
         while f"encoder.layer.{layer}.joined.weight" in weights:
             name = f"encoder.layer.{layer}"
-            joined = linear(f"{name}.joined", rows).split(sizes)
-            add_linear(f"{name}.attention.output.dense", rows, torch.cat(list(map(attend, joined, shapes))))
+            torch.mm(rows, weights[f"{name}.joined.weight"], out=three)
+            three[:, : rows.shape[1]] += weights[f"{name}.attention.self.query.bias"]
+            attended = torch.cat(list(map(attend, three.split(sizes), shapes)))
+            add_linear(f"{name}.attention.output.dense", rows, attended)
             rows = norm(f"{name}.attention.output.LayerNorm", rows)
             for part in rows.tensor_split(-(-len(rows) // INNER)):
-                inner = functional.gelu(linear(f"{name}.intermediate.dense", part))
-                add_linear(f"{name}.output.dense", part, inner)
+                wide = torch.mm(part, weights[f"{name}.intermediate.dense.weight"], out=inner[: len(part)])
+                gelu_(wide.add_(weights[f"{name}.intermediate.dense.bias"]))
+                add_linear(f"{name}.output.dense", part, wide)
             rows = norm(f"{name}.output.LayerNorm", rows)
             layer += 1
         ends = rows.split(sizes)
@@ -134,17 +136,23 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
 def _arranged(weights: dict[str, Any]) -> dict[str, Any]:
     """The weights as the encoder uses them.
 
-    Query, key and value of a layer are one matrix, positions and token type one table. Matrices stand transposed,
-    input by output, which is what products with few rows are fastest with.
+    Query, key and value of a layer are one matrix, positions and token type one table. A bias of the keys changes
+    all of a query's products alike, so nothing after softmax; one of the values is added to every mean of them, so it
+    goes into the bias of the layer's output. Matrices stand transposed, input by output, which is what products with
+    few rows are fastest with.
     """
     import torch
 
     found = dict(weights)
     for name in weights:
-        before, query, kind = name.partition("attention.self.query.")
+        layer, query, _ = name.partition("attention.self.query.weight")
         if query:
-            parts = [weights[f"{before}attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
-            found[f"{before}joined.{kind}"] = torch.cat(parts)
+            parts = [weights[f"{layer}attention.self.{part}.weight"] for part in ("query", "key", "value")]
+            found[f"{layer}joined.weight"] = torch.cat(parts)
+            output = f"{layer}attention.output.dense"
+            found[f"{output}.bias"] = weights[f"{output}.bias"].addmv(
+                weights[f"{output}.weight"], weights[f"{layer}attention.self.value.bias"]
+            )
     for name, tensor in found.items():
         if name.startswith("encoder.") and tensor.dim() == 2:
             found[name] = tensor.t().contiguous()

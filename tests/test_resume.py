@@ -157,7 +157,7 @@ def test_an_error_before_anything_is_done_leaves_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("factory", "times", "kills"), [("Flat", 30, 12), ("IVF8,PQ48x4", 5, 1)])
+@pytest.mark.parametrize(("factory", "times", "kills"), [("Flat", 30, 12), ("IVF8,PQ48x4", 10, 3)])
 def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_one(
     tmp_path: Path, factory: str, times: int, kills: int
 ) -> None:
