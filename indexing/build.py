@@ -34,6 +34,7 @@ class Index:
 
     `at` says where documents and postings are, if not in the folder: {"backend": "opensearch", "url": ...}.
 
+    `documents` is how many there are, None where the engine does not tell.
     `left_out` counts the records of the corpus that are no documents, by kind. `cut` of the documents were longer
     than the embedding model's window; their vectors stand for their beginning. `faiss` is the kind of the FAISS
     index; None where there is none.
@@ -42,7 +43,7 @@ class Index:
     folder: Path
     key: str
     embedding: Embedding | None
-    documents: int
+    documents: int | None
     left_out: dict[str, int]
     cut: int
     faiss: str | None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import orjson
@@ -20,6 +21,9 @@ from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.files import COMPRESSIONS, byte_lines, sha256
 from indexing.formats import ir_datasets, jsonl, pyserini, text, trec, wikitext
 from indexing.types import Document, Segment, Span, is_id
+
+if TYPE_CHECKING:
+    from indexing.official_segments import OfficialSegments
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +58,34 @@ def read_corpus(
     """The documents of a corpus, one at a time, in the order of its files.
 
     `path` is a file, a folder, `ir_datasets:ID` or `pyserini:NAME`; `format` is a name of `FORMATS`, guessed where
-    None. `segments` names a file of MS MARCO V2.1 segments that cuts the documents of `path`; its offsets are held
-    in memory.
+    None. `segments` names a file of MS MARCO V2.1 segments that cuts the documents of `path`, whose offsets are held
+    in memory, or an index of them as `pyserini:NAME`, where they are looked up.
     A record that is no document, with file and line, goes to `report`. `UserError` for a corpus without documents.
     Ids satisfy `is_id` and can repeat; all text is Unicode.
     """
     format = format or guess_format(path)
     files = corpus_files(path, format)
-    official = jsonl.segment_spans(corpus_files(segments, "segments"), report) if segments else {}
+    official = _official(segments, report)
     empty = True
     for file in files:
         for document in FORMATS[format].read(file, _document_name(file, path), report):
             if _is_sound(document, report):
                 spans = official.get(document.id)
-                yield _with_segments(document, spans, report) if spans else document
+                yield with_segments(document, spans, report) if spans else document
                 empty = False
     if empty:
         raise UserError(f"{path}: holds no document")
+
+
+def _official(segments: Path | None, report: Report) -> "jsonl.Spans | OfficialSegments":
+    """What gives the official segments of a document by its id."""
+    if segments is None:
+        return {}
+    if pyserini.index_name(segments) is not None:
+        from indexing.official_segments import OfficialSegments
+
+        return OfficialSegments(segments, report)
+    return jsonl.segment_spans(corpus_files(segments, "segments"), report)
 
 
 def guess_format(path: Path) -> str:
@@ -127,7 +142,7 @@ def corpus_key(path: Path, format: str) -> list[list[str]]:
     """What changes with a corpus: SHA-256 of its files, a Lucene index's list of segments, a package's version."""
     if format == "ir_datasets":
         return [[str(path), version("ir_datasets")]]
-    if format == "pyserini":
+    if format == "pyserini" or pyserini.index_name(path) is not None:
         folder = pyserini.index_folder(path)
         return [[file.name, sha256(file)] for file in sorted(folder.glob("segments_*"))]
     return [[relative_name(file, path), sha256(file)] for file in corpus_files(path, format)]
@@ -178,7 +193,7 @@ def _is_sound(document: Document, report: Report) -> bool:
     return True
 
 
-def _with_segments(document: Document, spans: list[tuple[str, int, int]], report: Report) -> Document:
+def with_segments(document: Document, spans: list[tuple[str, int, int]], report: Report) -> Document:
     """The document cut by official segments; one that ends behind the document is reported and left out."""
     segments = []
     for name, start, end in sorted(spans, key=lambda item: item[1]):

@@ -15,12 +15,16 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from indexing.errors import MissingPackage, UserError
 
 MINIMUM = 21
 """The first Java release that can load Pyserini's jar."""
+
+ALONE = RLock()
+"""Held by whoever calls Java where other threads may too, such as a store that topics read at the same time."""
 
 _INSTALLED = ("/usr/lib/jvm", "/usr/java", "/opt/java", "/Library/Java/JavaVirtualMachines")
 

@@ -40,7 +40,7 @@ def build_store(documents: Iterable[Document], folder: Path, progress: Progress 
         progress("Reading documents", None) as tick,
     ):
         for document in documents:
-            end += out.write(orjson.dumps(_to_record(document)) + b"\n")
+            end += out.write(orjson.dumps(to_record(document)) + b"\n")
             log.write(orjson.dumps([document.id, unicode_name(document.place), end]) + b"\n")
             width = max(width, len(document.id.encode()))
             count += 1
@@ -114,9 +114,7 @@ class DocumentStore:
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """The rows (int32[n]) of document ids; -1 for an id that is not in the store."""
-        wanted = np.array([_searchable(name) for name in ids], dtype=np.bytes_)
-        found = np.minimum(np.searchsorted(self._ids, wanted), len(self._ids) - 1)
-        return np.where(self._ids[found] == wanted, found, -1).astype(np.int32)
+        return rows_of(self._ids, ids)
 
     def get(self, rows: ArrayLike) -> list[Document]:
         """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
@@ -124,7 +122,7 @@ class DocumentStore:
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
         spans = self._offsets[wanted].tolist()
-        return [_from_record(orjson.loads(os.pread(self._records, end - start, start))) for start, end in spans]
+        return [from_record(orjson.loads(os.pread(self._records, end - start, start))) for start, end in spans]
 
     def segments(self, ids: Sequence[str]) -> list[Segment | None]:
         """Segments by id; None for one that is not in the store."""
@@ -138,12 +136,21 @@ class DocumentStore:
             yield from self.get([row])
 
 
-def _searchable(name: str) -> bytes:
+def rows_of(known: NDArray[np.bytes_], ids: Sequence[str]) -> NDArray[np.int32]:
+    """The places (int32[n]) of ids in an ascending array of them as UTF-8; -1 for one that is not there."""
+    wanted = np.array([_searchable(name, known.dtype.itemsize) for name in ids], dtype=known.dtype)
+    found = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[found] == wanted, found, -1).astype(np.int32)
+
+
+def _searchable(name: str, width: int) -> bytes:
     """An id as bytes; the empty one, which no document has, where numpy would take it for another's."""
-    return b"" if name.endswith("\0") else name.encode("utf-8", "surrogatepass")
+    found = name.encode("utf-8", "surrogatepass")
+    return b"" if name.endswith("\0") or len(found) > width else found
 
 
-def _to_record(document: Document) -> dict[str, Any]:
+def to_record(document: Document) -> dict[str, Any]:
+    """A document as JSON, which `from_record` reads."""
     segments = [[s.id, s.span.start, s.span.end] for s in document.segments]
     return {
         "id": document.id,
@@ -155,6 +162,7 @@ def _to_record(document: Document) -> dict[str, Any]:
     }
 
 
-def _from_record(record: dict[str, Any]) -> Document:
+def from_record(record: dict[str, Any]) -> Document:
+    """The document that `to_record` wrote."""
     segments = tuple(Segment(name, Span(record["id"], start, end)) for name, start, end in record["segments"])
     return Document(record["id"], record["text"], record["title"], record["url"], record["headings"], segments)

@@ -10,4 +10,12 @@ def open_store(index: Index) -> Store:
     """The documents of an index. `UserError` where they cannot be had."""
     if index.backend == "lucene":
         return DocumentStore(index.store)
+    if index.backend == "pyserini":
+        from indexing.prebuilt import PrebuiltStore
+
+        return PrebuiltStore(index)
+    if index.backend == "rest":
+        from indexing.rest_store import RestStore
+
+        return RestStore(index)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot open")

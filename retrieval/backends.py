@@ -6,6 +6,7 @@ from typing import Protocol
 from indexing.build import Index
 from indexing.embed import Vectors
 from indexing.errors import UserError
+from indexing.rest_store import RestStore
 from indexing.types import Store, Tick
 from retrieval.types import Rankings
 
@@ -44,12 +45,22 @@ class Dense(Protocol):
         """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
 
 
-def open_sparse(index: Index, store: Store) -> Sparse:  # noqa: ARG001
-    """The BM25 search of an index over the documents of `store`."""
+def open_sparse(index: Index, store: Store) -> Sparse:
+    """The BM25 search of an index over the documents of `store`, which is given those that it did not have."""
     if index.backend == "lucene":
         from retrieval.lucene import LuceneSearcher
 
         return LuceneSearcher(index.lucene)
+    if index.backend == "pyserini":
+        from indexing.lucene_rows import LuceneRows
+        from indexing.prebuilt import ROWS, lucene_folder
+        from retrieval.prebuilt import PrebuiltSearcher
+
+        return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS))
+    if isinstance(store, RestStore):
+        from retrieval.rest import RestSearcher
+
+        return RestSearcher(store)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from indexing.handles import handle_of
 from indexing.java import java_class
 from indexing.lucene import CONTENTS, analyzer, open_reader
 from indexing.types import Tick
-from retrieval.top_docs import Columns, columns_of, handle_of
+from retrieval.top_docs import Columns, columns_of
 from retrieval.types import Rankings, offsets_of
 
 K1 = 0.9

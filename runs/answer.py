@@ -20,6 +20,7 @@ from generation.model import Model, together
 from generation.types import Fallback
 from indexing.document_vectors import contents
 from indexing.errors import UserError
+from indexing.stores import open_store
 from indexing.types import Document, Progress, silent
 from retrieval.types import Query, Rankings, Topic
 from runs.answering import answer_topic
@@ -121,11 +122,11 @@ async def answer_one(
     job: Job, model: Model | None, searches: "Searches", topic: Topic
 ) -> tuple[dict[str, Any], list[Fallback]]:
     """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
-    one = replace(job, topics=[topic])
+    one = replace(job, topics=[topic], store=open_store(job.index))  # rows of its own while other topics search
     async with searches.java if job.config.queries.method == "rules" else nullcontext():
         (found,) = await understood(one, model)
     fallbacks = list(found.fallbacks)
-    hybrid = await searches.hybrid(found.queries)
+    hybrid = await searches.hybrid(one, found.queries)
     if model is not None and job.config.grading.method != "none":
         graded = await grade_topic(one, model, topic, found.queries, hybrid)
         fallbacks += graded.fallbacks
@@ -140,7 +141,8 @@ async def answer_one(
 class Searches:
     """Searches of topics that come one by one: all that wait are searched as one batch.
 
-    In a candidate pool each topic is searched by itself, so that its answer does not depend on its company.
+    In a candidate pool each topic is searched by itself, with its own store, so that its answer does not depend on its
+    company.
     """
 
     def __init__(self, job: Job, model: Model | None) -> None:
@@ -148,13 +150,13 @@ class Searches:
         """Held by who calls Java, which one thread at a time may do."""
         self._job, self._model = job, model
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[tuple[Sequence[Query], asyncio.Future[Rankings]]] = []
+        self._waiting: list[tuple[Job, Sequence[Query], asyncio.Future[Rankings]]] = []
         self._running: asyncio.Task[None] | None = None
 
-    async def hybrid(self, queries: Sequence[Query]) -> Rankings:
-        """The hybrid ranking of each query."""
+    async def hybrid(self, job: Job, queries: Sequence[Query]) -> Rankings:
+        """The hybrid ranking of each query of a topic's job."""
         found: asyncio.Future[Rankings] = self._loop.create_future()
-        self._waiting.append((queries, found))
+        self._waiting.append((job, queries, found))
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._search())
         return await found
@@ -164,21 +166,21 @@ class Searches:
             async with self.java:
                 count = 1 if self._job.index.pooled else len(self._waiting)
                 batch, self._waiting = self._waiting[:count], self._waiting[count:]
-                queries = [query for own, _ in batch for query in own]
+                queries = [query for _, own, _ in batch for query in own]
                 try:
-                    hybrid = await asyncio.to_thread(self._rankings, queries)
+                    hybrid = await asyncio.to_thread(self._rankings, batch[0][0], queries)
                 except Exception as error:
-                    for _, found in batch:
+                    for _, _, found in batch:
                         found.set_exception(error)
                     continue
             place = 0
-            for own, found in batch:
+            for _, own, found in batch:
                 found.set_result(part(hybrid, range(place, place + len(own))))
                 place += len(own)
 
-    def _rankings(self, queries: Sequence[Query]) -> Rankings:
-        config = self._job.config
-        found = rankings_of(self._job, queries, self._texts_of if config.retrieval.summarise else contents)
+    def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
+        config = job.config
+        found = rankings_of(job, queries, self._texts_of if config.retrieval.summarise else contents)
         return fuse_systems(list(found.values()), config.fusion.k, config.retrieval.depth)
 
     def _texts_of(self, documents: Sequence[Document]) -> list[str]:

@@ -45,10 +45,17 @@ class Dense(StrEnum):
 
 @app.command()
 def index(
-    corpus: Annotated[Path, typer.Argument(help="A file or folder (.gz, .zst too), ir_datasets:ID or pyserini:NAME.")],
+    corpus: Annotated[
+        Path, typer.Argument(help="A file or folder (.gz, .zst too), ir_datasets:ID, pyserini:NAME or rest:URL.")
+    ],
     out: Annotated[Path, typer.Option(help="The index folder to make.")],
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
-    segments: Annotated[Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents.")] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Search pyserini:NAME as it is; make no index of its documents.")
+    ] = False,
+    segments: Annotated[
+        Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents; a file or pyserini:NAME.")
+    ] = None,
     dense: Annotated[Dense, typer.Option(help="Documents to embed: all, when indexing; those found, when run.")] = (
         Dense.all
     ),
@@ -75,6 +82,9 @@ def index(
     """
     from indexing.build import build_index
     from indexing.embed import Embedding
+    from indexing.prebuilt import adopt_prebuilt
+    from indexing.rest import address
+    from indexing.rest_store import adopt_server
     from runs.screen import progress_bars
 
     model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix)
@@ -88,17 +98,25 @@ def index(
             typer.echo(f"left out: {error}{'; further ones are counted' if number == TOLD else ''}", err=True)
 
     with progress_bars(quiet) as progress:
-        made, built = build_index(
-            corpus,
-            out,
-            format=format,
-            segments=segments,
-            embedding=None if dense is Dense.none else model,
-            faiss=None if dense is Dense.pool else faiss,
-            threads=threads,
-            progress=progress,
-            report=tell,
-        )
+        known = None if dense is Dense.none else model
+        if address(corpus):
+            if segments:
+                raise UserError("--segments: a REST server has its own documents, expected none")
+            made, built = adopt_server(corpus, out, known)
+        elif in_place:
+            made, built = adopt_prebuilt(corpus, out, segments, known, progress)
+        else:
+            made, built = build_index(
+                corpus,
+                out,
+                format=format,
+                segments=segments,
+                embedding=known,
+                faiss=None if dense is Dense.pool else faiss,
+                threads=threads,
+                progress=progress,
+                report=tell,
+            )
     if made.cut:
         summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
         typer.echo(summary, err=True)
@@ -108,7 +126,8 @@ def index(
         if strict:
             raise UserError(f"{summary}; --strict expects none")
         typer.echo(summary, err=True)
-    typer.echo(f"{made.folder}: {made.documents} documents{'' if built else ', already indexed'}")
+    number = "documents of a server" if made.documents is None else f"{made.documents} documents"
+    typer.echo(f"{made.folder}: {number}{'' if built else ', already indexed'}")
 
 
 @app.command()

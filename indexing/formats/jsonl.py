@@ -88,14 +88,15 @@ def segment_spans(files: Iterable[Path], report: Report = stop) -> Spans:
         for number, record in json_lines(file, report):
             where = f"{file}:{number}"
             try:
-                segment_id, (start, end) = _id(record, where), _offsets(record, where)
+                segment_id, (start, end) = _id(record, where), offsets_of(record, where)
                 spans.setdefault(document_id(segment_id), []).append((segment_id, start, end))
             except BadRecord as error:
                 report(error)
     return spans
 
 
-def _offsets(record: dict[str, Any], where: str) -> tuple[int, int]:
+def offsets_of(record: dict[str, Any], where: str) -> tuple[int, int]:
+    """Where a segment begins and ends in its document. `BadRecord` where that is not said."""
     start, end = record.get("start_char"), record.get("end_char")
     if type(start) is not int or type(end) is not int or not 0 <= start <= end:
         found = f"found {reprlib.repr(start)} and {reprlib.repr(end)}"

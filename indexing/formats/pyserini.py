@@ -6,14 +6,15 @@ its raw documents, as those do whose names do not end in `-slim`.
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.formats.jsonl import document_of
-from indexing.types import Document
+from indexing.formats.jsonl import TEXT_KEYS, document_of
+from indexing.types import Document, Segment, Span
 
 PREFIX = "pyserini:"
 
@@ -55,14 +56,30 @@ def index_folder(path: Path) -> Path:
         raise UserError(f"{path}: Pyserini could not fetch it: {type(error).__name__}: {error}") from error
 
 
+def document_from(raw: str, name: str, where: str) -> Document:
+    """A stored document, JSON or plain text. A segment of MS MARCO V2.1 is a document that is its own segment.
+
+    `BadRecord` for JSON that is no object and for one without a text.
+    """
+    try:
+        record = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return Document(name, raw, place=where)
+    if not isinstance(record, dict):
+        raise BadRecord(f"{where}: expected a JSON object, found {type(record).__name__}", "wrong type")
+    return document_of_object(record, name, where)
+
+
+def document_of_object(record: dict[str, Any], name: str, where: str) -> Document:
+    """The document of this id that an object holds, as `document_from`."""
+    if "segment" not in record or not record.keys().isdisjoint(TEXT_KEYS):
+        return document_of({**record, "docid": name}, where)
+    found = document_of({**record, "docid": name, "text": record["segment"]}, where)
+    return replace(found, segments=(Segment(name, Span(name, 0, len(found.text))),))
+
+
 def _document(fields: Any, where: str) -> Document:
     raw = fields.get("raw")
     if raw is None:
         raise BadRecord(f"{where}: the index stores no raw documents: take its variant that does", "no raw document")
-    try:
-        record = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return Document(fields.get("id"), raw, place=where)
-    if not isinstance(record, dict):
-        raise BadRecord(f"{where}: expected a JSON object, found {type(record).__name__}", "wrong type")
-    return document_of({**record, "docid": fields.get("id")}, where)
+    return document_from(raw, fields.get("id"), where)
