@@ -6,25 +6,30 @@ A build that was stopped, at whatever moment, goes on where it was when it is as
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from indexing.corpora import corpus_key, guess_format, read_corpus
+from indexing.dense_shards import shard_files
 from indexing.embed import MINILM, Embedding, embedder
+from indexing.engines import engine_of
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.files import digest, unicode_name, written
 from indexing.partial import partial_folder, stage
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
-from indexing.types import Progress, silent
+from indexing.types import Document, Progress, silent
+from indexing.vectors import Embed, Shards, embed_store
 
 FORMAT = 4
 """Raised when the layout of an index folder changes."""
 
-PARTS = ("store", "lucene", "dense.faiss", "index.json")
+PARTS = ("store", "lucene", "dense.faiss", "dense-*.faiss", "index.json")
 """What an index folder holds when it is whole."""
 
 
@@ -37,7 +42,7 @@ class Index:
     `documents` is how many there are, None where the engine does not tell.
     `left_out` counts the records of the corpus that are no documents, by kind. `cut` of the documents were longer
     than the embedding model's window; their vectors stand for their beginning. `faiss` is the kind of the FAISS
-    index; None where there is none.
+    index; None where there is none. It lies in `faiss_shards` files; 0 where it is one that is read as a whole.
     """
 
     folder: Path
@@ -48,6 +53,7 @@ class Index:
     cut: int
     faiss: str | None
     at: dict[str, str] = field(default_factory=dict)
+    faiss_shards: int = 0
 
     @property
     def backend(self) -> str:
@@ -74,6 +80,11 @@ class Index:
         """The FAISS index; there only where `faiss` says of which kind."""
         return self.folder / "dense.faiss"
 
+    @property
+    def dense_shards(self) -> list[Path]:
+        """The files of a FAISS index in parts; none where it is `dense`."""
+        return shard_files(self.folder, self.faiss_shards)
+
 
 def open_index(folder: Path) -> Index:
     """An index that `build_index` made. `UserError` if the folder is not one."""
@@ -84,7 +95,7 @@ def open_index(folder: Path) -> Index:
         embedding = Embedding(**found["embedding"]) if found["embedding"] else None
         return Index(
             folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
-            found["at"],
+            found["at"], found.get("faiss_shards", 0),
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
@@ -98,7 +109,9 @@ def build_index(
     segments: Path | None = None,
     embedding: Embedding | None = MINILM,
     faiss: str | None = "Flat",
+    faiss_shard: int | None = None,
     threads: int = 1,
+    engine: str = "local",
     progress: Progress = silent,
     report: Report = stop,
 ) -> tuple[Index, bool]:
@@ -106,6 +119,8 @@ def build_index(
 
     Bad records go to `report`, once: a build that goes on with what was read before tells only their number.
     `faiss` is FAISS's factory string; None leaves the documents to be embedded by the runs that find them.
+    With `faiss_shard` it is made in files of so many documents, one at a time in memory, and mapped when searched.
+    `engine` is `local` or `ray`; they make the same, and each goes on with what the other has done.
 
     A folder that already holds this very index is left as it is; one that holds anything else is refused.
     """
@@ -113,31 +128,33 @@ def build_index(
     with progress("Reading files", None):
         inputs = [corpus_key(corpus, format), *([corpus_key(segments, "segments")] if segments else [])]
     model = asdict(embedding) if embedding else None
-    key = digest([FORMAT, format, model, faiss if embedding else None, inputs])
+    key = digest([FORMAT, format, model, [faiss, faiss_shard] if embedding else None, inputs])
     if out.exists():
         existing = open_index(out)
         if existing.key != key:
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         return existing, False
-    with partial_folder(out, key, PARTS) as folder:
+    with partial_folder(out, key, PARTS) as folder, engine_of(engine, threads) as workers:
         if not (folder / "index.json").exists():
-            read = stage(folder, "store", lambda path: _build_store(corpus, format, segments, path, progress, report))
+            documents = partial(read_corpus, corpus, format, segments, read=workers.read)
+            read = stage(folder, "store", lambda path: _build_store(documents, path, progress, report))
             store = DocumentStore(folder / "store")
             stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
-            cut = 0
+            cut = parts = 0
             if embedding:
                 embedder(embedding)  # an impossible model is known now, also where it is only used later
             if embedding and faiss is not None:
-                cut = _build_dense(store, embedding, faiss, folder, threads, progress)
+                shards = _embed(store, embedding, faiss, folder, workers.embed, threads, progress)
+                cut, parts = shards.cut, _build_dense(shards, faiss, faiss_shard, folder, progress)
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
-            meta |= {**read, "cut": cut, "at": {}, "corpus": unicode_name(corpus.name)}
+            meta |= {**read, "faiss_shards": parts, "cut": cut, "at": {}, "corpus": unicode_name(corpus.name)}
             with written(folder / "index.json") as file:
                 file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
     return open_index(out), True
 
 
 def _build_store(
-    corpus: Path, format: str, segments: Path | None, path: Path, progress: Progress, report: Report
+    documents: Callable[..., Iterator[Document]], path: Path, progress: Progress, report: Report
 ) -> dict[str, Any]:
     left_out: Counter[str] = Counter()
 
@@ -145,9 +162,8 @@ def _build_store(
         left_out[error.kind] += 1
         report(error)
 
-    found = map(segmented, read_corpus(corpus, format, segments, counted))
-    documents = build_store(found, path, progress, counted)
-    return {"documents": documents, "left_out": dict(left_out)}
+    count = build_store(map(segmented, documents(report=counted)), path, progress, counted)
+    return {"documents": count, "left_out": dict(left_out)}
 
 
 def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
@@ -156,14 +172,21 @@ def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
     build_lucene(store, path, progress)
 
 
-def _build_dense(
-    store: DocumentStore, embedding: Embedding, faiss: str, folder: Path, threads: int, progress: Progress
-) -> int:
-    """Embed all documents, in shards, and put them into a FAISS index; returns how many had to be cut."""
-    from indexing.dense import build_dense, new_index
-    from indexing.vectors import embed_store
+def _embed(
+    store: DocumentStore, embedding: Embedding, faiss: str, folder: Path, embed: Embed, threads: int, progress: Progress
+) -> Shards:
+    from indexing.dense import new_index
 
     new_index(embedder(embedding).dimension, faiss)  # a wrong factory string is known before the long work
-    shards = embed_store(store, embedding, folder / "vectors", threads, progress)
+    return embed_store(store, embedding, folder / "vectors", threads, progress, embed)
+
+
+def _build_dense(shards: Shards, faiss: str, size: int | None, folder: Path, progress: Progress) -> int:
+    """Put the vectors into a FAISS index; returns of how many parts, 0 for one that is not in parts."""
+    from indexing.dense import build_dense
+    from indexing.dense_shards import build_dense_shards
+
+    if size:
+        return build_dense_shards(shards, faiss, size, folder, progress)
     stage(folder, "dense.faiss", lambda path: build_dense(shards, faiss, path, progress))
-    return shards.cut
+    return 0

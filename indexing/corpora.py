@@ -8,7 +8,7 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -52,8 +52,27 @@ LOOKED_AT = 100
 """Files of a folder, and lines of a file, that are looked at to guess a format."""
 
 
+Files = Sequence[tuple[Path, str]]
+"""Files of a corpus in order, and the names by which documents are known that have no id of their own."""
+
+Read = Callable[[Files, str, Report], Iterator[Document]]
+"""Reads files of a format as `read_files` does; the documents may have been segmented already."""
+
+
+def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Document]:
+    """The documents of files, in order, whose id and text can be written; what is none goes to `report`."""
+    for file, name in files:
+        for document in FORMATS[format].read(file, name, report):
+            if _is_sound(document, report):
+                yield document
+
+
 def read_corpus(
-    path: Path, format: str | None = None, segments: Path | None = None, report: Report = stop
+    path: Path,
+    format: str | None = None,
+    segments: Path | None = None,
+    report: Report = stop,
+    read: Read = read_files,
 ) -> Iterator[Document]:
     """The documents of a corpus, one at a time, in the order of its files.
 
@@ -64,15 +83,13 @@ def read_corpus(
     Ids satisfy `is_id` and can repeat; all text is Unicode.
     """
     format = format or guess_format(path)
-    files = corpus_files(path, format)
+    files = [(file, _document_name(file, path)) for file in corpus_files(path, format)]
     official = _official(segments, report)
     empty = True
-    for file in files:
-        for document in FORMATS[format].read(file, _document_name(file, path), report):
-            if _is_sound(document, report):
-                spans = official.get(document.id)
-                yield with_segments(document, spans, report) if spans else document
-                empty = False
+    for document in read(files, format, report):
+        spans = official.get(document.id)
+        yield with_segments(document, spans, report) if spans else document
+        empty = False
     if empty:
         raise UserError(f"{path}: holds no document")
 

@@ -5,7 +5,7 @@ so that an index has the same bytes wherever it is built.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from indexing.embed import Vectors
 from indexing.errors import MissingPackage, UserError
-from indexing.types import Progress, silent
+from indexing.types import Progress, Tick, silent
 from indexing.vectors import Shards
 
 SEED = 1234
@@ -57,33 +57,45 @@ def new_index(dimension: int, factory: str) -> Any:
 
 def build_dense(shards: Shards, factory: str, path: Path, progress: Progress = silent) -> None:
     """Make the index from all vectors, in memory, and write it. `UserError` if FAISS cannot be trained on them."""
+    with progress("Building the FAISS index", shards.documents) as tick:
+        index = trained(shards, factory)
+        fill(index, shards, tick)
+    faiss_module().write_index(index, str(path))
+
+
+def trained(shards: Shards, factory: str) -> Any:
+    """An empty index, trained on a sample of the vectors where its kind is. `UserError` if FAISS cannot do that."""
     faiss = faiss_module()
     index = new_index(shards.dimension, factory)
     faiss.omp_set_num_threads(1)
     try:
-        with progress("Building the FAISS index", shards.documents) as tick:
-            if not index.is_trained:
-                inverted = faiss.try_extract_index_ivf(index)
-                index.train(shards.sample(max(SAMPLE, A_CENTROID * inverted.nlist) if inverted else SAMPLE, SEED))
-            for vectors in shards:
-                index.add(np.ascontiguousarray(vectors))
-                tick(len(vectors))
+        if not index.is_trained:
+            inverted = faiss.try_extract_index_ivf(index)
+            index.train(shards.sample(max(SAMPLE, A_CENTROID * inverted.nlist) if inverted else SAMPLE, SEED))
     except RuntimeError as error:
         needed = _NEEDED.search(str(error))
         expected = f"at least {needed[1]} for this index" if needed else f"another index: {_reason(error)}"
         raise UserError(f"FAISS index {factory!r}: found {shards.documents} documents, expected {expected}") from error
-    faiss.write_index(index, str(path))
+    return index
 
 
-def load_dense(path: Path, parameters: str = "") -> Any:
-    """The index as FAISS reads it, with search parameters such as `nprobe=16`.
+def fill(index: Any, parts: Iterable[Vectors], tick: Tick = lambda _: None) -> None:
+    """Add vectors to an index, by one thread."""
+    faiss_module().omp_set_num_threads(1)
+    for vectors in parts:
+        index.add(np.ascontiguousarray(vectors))
+        tick(len(vectors))
 
-    Without any, an inverted file looks into as many lists as the square root of their number. `UserError` if the
+
+def load_dense(path: Path, parameters: str = "", mapped: bool = False) -> Any:
+    """The index as FAISS reads it, with search parameters such as `nprobe=16`; `mapped` leaves it on disk.
+
+    Without parameters, an inverted file looks into as many lists as the square root of their number. `UserError` if the
     file is not a whole index, or has no such parameter.
     """
     faiss = faiss_module()
     try:
-        index = faiss.read_index(str(path))
+        index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
     except RuntimeError as error:
         raise UserError(f"{path}: not a whole FAISS index: build the index again") from error
     inverted = faiss.try_extract_index_ivf(index)

@@ -7,6 +7,7 @@ stage `S` is done when its note `S.json` is there, which is written last; what a
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Pat
 
     What an earlier try with the same key has done is still there, of another key nothing. An error leaves what is
     done for the next try, and nothing if no stage is done. `UserError` while another process fills the folder.
+    In the names of `parts`, `*` is any text.
     """
     beside = path.with_name(f".{path.name}.partial")
     with locked(beside):
@@ -64,7 +66,7 @@ def _key_of(folder: Path) -> str | None:
 
 def _empty(folder: Path, keep: Collection[str]) -> None:
     for path in folder.iterdir():
-        if path.name not in keep:
+        if not any(fnmatchcase(path.name, name) for name in keep):
             _remove(path)
 
 

@@ -95,6 +95,7 @@ class DocumentStore:
     """A store opened for reading: ids and offsets are mapped into memory, documents are read when asked for."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         try:
             self._ids: NDArray[np.bytes_] = np.load(folder / "ids.npy", mmap_mode="r")
             self._offsets: NDArray[np.int64] = np.load(folder / "offsets.npy", mmap_mode="r")

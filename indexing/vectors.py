@@ -4,7 +4,7 @@ A shard is `NNNNNNNN.npy` (float32[documents, dimension]) and, written after it,
 of its bytes and the number of documents whose text was cut. A shard that does not agree with its note is made anew.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +44,13 @@ class Shards:
                 )
             yield vectors
 
+    def between(self, start: int, stop: int) -> Iterator[Vectors]:
+        """The vectors of the rows from `start` to before `stop`, in order, in parts."""
+        for number, vectors in enumerate(self):
+            first = number * SHARD
+            if first < stop and first + len(vectors) > start:
+                yield vectors[max(0, start - first) : stop - first]
+
     def sample(self, count: int, seed: int) -> Vectors:
         """At most `count` of the vectors, drawn at random, in the order of rows."""
         count = min(count, self.documents)
@@ -56,38 +63,77 @@ class Shards:
         return vectors
 
 
+Made = tuple[range, Vectors, int]
+"""A shard: its rows of the store, their vectors, and how many of the documents were cut."""
+
+Embed = Callable[[DocumentStore, Embedding, Sequence[range], int, Tick], Iterator[Made]]
+"""Embeds shards as `embed_shards` does, in any order."""
+
+
+def embed_shards(
+    store: DocumentStore, embedding: Embedding, shards: Sequence[range], threads: int = 1, tick: Tick = lambda _: None
+) -> Iterator[Made]:
+    """Embed title and text of the documents of each shard. `UserError` names a document that the model refuses."""
+    for rows in shards:
+        try:
+            vectors, cut = embed_texts(embedding, texts_of(store, rows), threads, tick)
+        except TextRefused as error:
+            raise refused(store, rows, error.position, str(error)) from error
+        yield rows, vectors, cut
+
+
+def texts_of(store: DocumentStore, rows: range) -> list[str]:
+    """What is embedded of the documents of a shard."""
+    return [document.contents for document in store.get(rows)]
+
+
+def embed_texts(
+    embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None
+) -> tuple[Vectors, int]:
+    """The vectors of a shard's texts, and how many of these were cut. `TextRefused` as from `embed_passages`."""
+    cut: list[int] = []
+    vectors = embed_passages(embedding, texts, threads, tick, cut.append)
+    return vectors, len(cut)
+
+
+def refused(store: DocumentStore, rows: range, position: int, reason: str) -> UserError:
+    """The error for a text of a shard that the model does not take, with the id of its document."""
+    return UserError(f"document {store.ids([rows[position]])[0]}: {reason}")
+
+
 def embed_store(
-    store: DocumentStore, embedding: Embedding, folder: Path, threads: int, progress: Progress = silent
+    store: DocumentStore,
+    embedding: Embedding,
+    folder: Path,
+    threads: int,
+    progress: Progress = silent,
+    embed: Embed = embed_shards,
 ) -> Shards:
     """Embed title and text of all documents, leaving out the shards that `folder` holds already."""
     folder.mkdir(exist_ok=True)
-    files, cuts = [], 0
+    starts = range(0, len(store), SHARD)
+    files = [folder / f"{start // SHARD:08d}.npy" for start in starts]
+    cuts: dict[int, int] = {}
     with progress("Embedding documents", len(store)) as tick:
-        for start in range(0, len(store), SHARD):
+        missing = []
+        for start, file in zip(starts, files, strict=True):
             rows = range(start, min(start + SHARD, len(store)))
-            file = folder / f"{start // SHARD:08d}.npy"
-            cut = _cut_in(file)
-            if cut is None:
-                cut = _write_shard(store, rows, embedding, file, threads, tick)
+            if (known := _cut_in(file)) is None:
+                missing.append(rows)
             else:
+                cuts[start] = known
                 tick(len(rows))
-            files.append(file)
-            cuts += cut
-    return Shards(files, len(store), cuts)
+        for rows, vectors, cut in embed(store, embedding, missing, threads, tick) if missing else ():
+            _write_shard(files[rows.start // SHARD], vectors, cut)
+            cuts[rows.start] = cut
+    return Shards(files, len(store), sum(cuts.values()))
 
 
-def _write_shard(store: DocumentStore, rows: range, embedding: Embedding, file: Path, threads: int, tick: Tick) -> int:
-    cut: list[int] = []
-    texts = [document.contents for document in store.get(rows)]
-    try:
-        vectors = embed_passages(embedding, texts, threads, tick, cut.append)
-    except TextRefused as error:
-        raise UserError(f"document {store.ids([rows[error.position]])[0]}: {error}") from error
+def _write_shard(file: Path, vectors: Vectors, cut: int) -> None:
     with written(file) as out:
         np.save(out, vectors)
     with written(file.with_suffix(".json")) as out:
-        out.write(orjson.dumps({"sha256": sha256(file), "cut": len(cut)}))
-    return len(cut)
+        out.write(orjson.dumps({"sha256": sha256(file), "cut": cut}))
 
 
 def _cut_in(file: Path) -> int | None:

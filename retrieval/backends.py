@@ -69,5 +69,5 @@ def open_dense(index: Index, parameters: str = "") -> Dense:
     if index.backend == "lucene":
         from retrieval.dense import FaissSearcher
 
-        return FaissSearcher(index.dense, parameters)
+        return FaissSearcher(index.dense_shards or index.dense, parameters)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")

@@ -35,6 +35,13 @@ TOLD = 5
 """Records left out that are reported one by one."""
 
 
+class Engine(StrEnum):
+    """What a build runs on."""
+
+    local = "local"
+    ray = "ray"
+
+
 class Dense(StrEnum):
     """Which documents are embedded."""
 
@@ -70,6 +77,14 @@ def index(
     query_prefix: Annotated[str, typer.Option(help="Put before what is asked, as the model wants it.")] = "",
     passage_prefix: Annotated[str, typer.Option(help="Put before what is searched.")] = "",
     faiss: Annotated[str, typer.Option(help="The FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
+    faiss_shard: Annotated[
+        int | None,
+        typer.Option(min=1, help="Documents a file; files are mapped.", show_default="one file"),
+    ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(help="Read and embed here, or on Ray: the cluster at RAY_ADDRESS, else a local one."),
+    ] = Engine.local,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is no document.")] = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
@@ -113,7 +128,9 @@ def index(
                 segments=segments,
                 embedding=known,
                 faiss=None if dense is Dense.pool else faiss,
+                faiss_shard=faiss_shard,
                 threads=threads,
+                engine=engine,
                 progress=progress,
                 report=tell,
             )
