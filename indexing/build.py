@@ -8,7 +8,7 @@ A build that was stopped, at whatever moment, goes on where it was when it is as
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -21,11 +21,16 @@ from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Progress, silent
 
+if TYPE_CHECKING:
+    from indexing.opensearch import Place
+    from indexing.opensearch_index import Target
+    from indexing.vectors import Shards
+
 FORMAT = 4
 """Raised when the layout of an index folder changes."""
 
 PARTS = ("store", "lucene", "dense.faiss", "index.json")
-"""What an index folder holds when it is whole."""
+"""What an index folder holds when it is whole; `index.json` alone where another engine holds the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,7 @@ def build_index(
     segments: Path | None = None,
     embedding: Embedding | None = MINILM,
     faiss: str | None = "Flat",
+    opensearch: "Target | None" = None,
     threads: int = 1,
     progress: Progress = silent,
     report: Report = stop,
@@ -105,6 +111,7 @@ def build_index(
 
     Bad records go to `report`, once: a build that goes on with what was read before tells only their number.
     `faiss` is FAISS's factory string; None leaves the documents to be embedded by the runs that find them.
+    With `opensearch` documents, postings and vectors are loaded to an index of that cluster, not kept in the folder.
 
     A folder that already holds this very index is left as it is; one that holds anything else is refused.
     """
@@ -112,26 +119,35 @@ def build_index(
     with progress("Reading files", None):
         inputs = [corpus_key(corpus, format), *([corpus_key(segments, "segments")] if segments else [])]
     model = asdict(embedding) if embedding else None
-    key = digest([FORMAT, format, model, faiss if embedding else None, inputs])
+    made_of = [FORMAT, format, model, faiss if embedding else None, inputs]
+    key = digest([*made_of, ["opensearch", opensearch.shards]] if opensearch else made_of)
+    at = opensearch.place.at if opensearch else {}
     if out.exists():
         existing = open_index(out)
-        if existing.key != key:
+        if (existing.key, existing.at) != (key, at):
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         return existing, False
-    with partial_folder(out, key, PARTS) as folder:
+    if opensearch:
+        _check_cluster(opensearch, key, embedding, faiss)
+    with partial_folder(out, digest([key, at]) if at else key, PARTS[-1:] if at else PARTS) as folder:
         if not (folder / "index.json").exists():
             read = stage(folder, "store", lambda path: _build_store(corpus, format, segments, path, progress, report))
-            store = DocumentStore(folder / "store")
-            stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
-            cut = 0
+            store, cut, vectors = DocumentStore(folder / "store"), 0, None
+            if not opensearch:
+                stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
             if embedding:
                 embedder(embedding)  # an impossible model is known now, also where it is only used later
             if embedding and faiss is not None:
-                cut = _build_dense(store, embedding, faiss, folder, threads, progress)
+                vectors = _embed(store, embedding, None if opensearch else faiss, folder, threads, progress)
+                cut = vectors.cut
+            if vectors and not opensearch:
+                _build_dense(vectors, str(faiss), folder, progress)
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
-            meta |= {**read, "cut": cut, "at": {}, "corpus": unicode_name(corpus.name)}
+            meta |= {**read, "cut": cut, "corpus": unicode_name(corpus.name)}
+            if opensearch:
+                _load(opensearch, meta, store, vectors, folder, progress)
             with written(folder / "index.json") as file:
-                file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
+                file.write(orjson.dumps({**meta, "at": at}, option=orjson.OPT_INDENT_2))
     return open_index(out), True
 
 
@@ -155,14 +171,79 @@ def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
     build_lucene(store, path, progress)
 
 
-def _build_dense(
-    store: DocumentStore, embedding: Embedding, faiss: str, folder: Path, threads: int, progress: Progress
-) -> int:
-    """Embed all documents, in shards, and put them into a FAISS index; returns how many had to be cut."""
-    from indexing.dense import build_dense, new_index
+def _embed(
+    store: DocumentStore, embedding: Embedding, faiss: str | None, folder: Path, threads: int, progress: Progress
+) -> "Shards":
+    """Embed all documents, in shards; a wrong factory string is known before the long work."""
     from indexing.vectors import embed_store
 
-    new_index(embedder(embedding).dimension, faiss)  # a wrong factory string is known before the long work
-    shards = embed_store(store, embedding, folder / "vectors", threads, progress)
-    stage(folder, "dense.faiss", lambda path: build_dense(shards, faiss, path, progress))
-    return shards.cut
+    if faiss is not None:
+        from indexing.dense import new_index
+
+        new_index(embedder(embedding).dimension, faiss)
+    return embed_store(store, embedding, folder / "vectors", threads, progress)
+
+
+def _build_dense(vectors: "Shards", faiss: str, folder: Path, progress: Progress) -> None:
+    from indexing.dense import build_dense
+
+    stage(folder, "dense.faiss", lambda path: build_dense(vectors, faiss, path, progress))
+
+
+def _check_cluster(target: "Target", key: str, embedding: Embedding | None, faiss: str | None) -> None:
+    """`UserError` for a cluster that cannot take the index, before anything is read or embedded for it."""
+    from indexing.opensearch import close, connect
+    from indexing.opensearch_index import check_possible, held_at, index_body, refuse_other
+
+    dimension = embedder(embedding).dimension if embedding and faiss is not None else None
+    body = index_body({"faiss": faiss}, target.shards, dimension)
+    nodes = connect(target.place.urls, 1)
+    try:
+        held = held_at(nodes, target.place)
+        refuse_other(target.place, held, key)
+        if held is None:
+            check_possible(nodes, target.place, body)
+    finally:
+        close(nodes)
+
+
+def _load(
+    target: "Target",
+    meta: dict[str, Any],
+    store: DocumentStore,
+    vectors: "Shards | None",
+    folder: Path,
+    progress: Progress,
+) -> None:
+    from indexing.opensearch_load import load
+
+    note = folder / "acknowledged"
+    stage(folder, "opensearch", lambda _: load(target, meta, store, vectors, note, progress))
+
+
+def attach(place: "Place", out: Path) -> tuple[Index, bool]:
+    """An index folder for an index that was loaded to OpenSearch elsewhere; also says whether it had to be made.
+
+    `UserError` where there is no finished index, or the folder holds another one.
+    """
+    from indexing.opensearch import close, connect
+    from indexing.opensearch_index import held_at
+
+    nodes = connect(place.urls, 1)
+    try:
+        held = held_at(nodes, place)
+    finally:
+        close(nodes)
+    if held is None or not held.finished:
+        found = "not yet finished" if held else "no such index"
+        raise UserError(f"{place}: {found}; expected one that `keystone index CORPUS --opensearch` has made")
+    if out.exists():
+        existing = open_index(out)
+        if (existing.key, existing.at) != (held.meta["key"], place.at):
+            raise UserError(f"{out}: holds another index: remove it or choose another")
+        return existing, False
+    with partial_folder(out, digest([held.meta, place.at]), PARTS[-1:]) as folder:
+        with written(folder / "index.json") as file:
+            file.write(orjson.dumps({**held.meta, "at": place.at}, option=orjson.OPT_INDENT_2))
+        open_index(folder)  # what another version has made is refused and leaves nothing
+    return open_index(out), True

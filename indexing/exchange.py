@@ -33,6 +33,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+class GaveUp(UserError):
+    """Nothing has succeeded for too long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T, R]):
     """What an answer says: `result`, None if nothing is done, and parts that are `left` to be sent again, and why.
@@ -113,7 +117,7 @@ def exchange(
     """Send the request of each part and yield what `read` makes of the answers, in their order of arrival.
 
     At most `at_once` parts are drawn and not yet done. What `read` says is left is sent again. `read` is given every
-    whole answer but those that say that the cluster is busy or want other credentials; it may raise. `UserError` if
+    whole answer but those that say that the cluster is busy or want other credentials; it may raise. `GaveUp` if
     nothing has succeeded for `patience` seconds: with the last of the reasons.
     """
     limit, source, drawn = Limit(at_once, FIRST, least=1), iter(parts), False
@@ -154,7 +158,7 @@ def exchange(
             else:
                 failing_since = now if failing_since is None else failing_since
                 if now - failing_since >= patience:
-                    raise UserError(f"{found.why}; nothing has succeeded for {patience:g} s: what was done is kept")
+                    raise GaveUp(f"{found.why}; nothing has succeeded for {patience:g} s: what was done is kept")
             for part in found.again:
                 tries = 1 if found.succeeded else job.tries + 1
                 pause = backoff(tries, LONGEST_PAUSE) if found.pause is None else found.pause

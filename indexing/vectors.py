@@ -44,6 +44,13 @@ class Shards:
                 )
             yield vectors
 
+    def of(self, start: int, stop: int) -> Vectors:
+        """The vectors of the rows from `start` to `stop`, which have to be of one shard."""
+        if start // SHARD != (stop - 1) // SHARD:
+            raise IndexError(f"rows {start} to {stop} are not of one shard")
+        first = start // SHARD * SHARD
+        return self._open(start // SHARD)[start - first : stop - first]
+
     def sample(self, count: int, seed: int) -> Vectors:
         """At most `count` of the vectors, drawn at random, in the order of rows."""
         count = min(count, self.documents)

@@ -30,6 +30,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars; on
 Threads = Annotated[int, typer.Option(min=1, help="Threads to use.", show_default="all cores")]
 CORES = os.cpu_count() or 1
 FORMATS = "folder, ir_datasets, jsonl, pyserini, segments, trec or wikitext."
+ATTACHED = "opensearch:"
 INTERRUPTED = 130
 TOLD = 5
 """Records left out that are reported one by one."""
@@ -45,7 +46,13 @@ class Dense(StrEnum):
 
 @app.command()
 def index(
-    corpus: Annotated[Path, typer.Argument(help="A file or folder (.gz, .zst too), ir_datasets:ID or pyserini:NAME.")],
+    corpus: Annotated[
+        str,
+        typer.Argument(
+            help="A file or folder (.gz, .zst too), ir_datasets:ID or pyserini:NAME; or opensearch:URL/NAME, an index "
+            "that was loaded elsewhere."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The index folder to make.")],
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
     segments: Annotated[Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents.")] = None,
@@ -63,6 +70,12 @@ def index(
     query_prefix: Annotated[str, typer.Option(help="Put before what is asked, as the model wants it.")] = "",
     passage_prefix: Annotated[str, typer.Option(help="Put before what is searched.")] = "",
     faiss: Annotated[str, typer.Option(help="The FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
+    opensearch: Annotated[
+        str | None,
+        typer.Option(help="Load it all to URL[,URL...]/NAME of an OpenSearch cluster: see docs/opensearch.md."),
+    ] = None,
+    shards: Annotated[int, typer.Option(min=1, help="Primary shards there.")] = 1,
+    replicas: Annotated[int, typer.Option(min=0, help="Copies of each shard there, made in the end.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is no document.")] = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
@@ -73,9 +86,24 @@ def index(
 
     Example: keystone index corpus.jsonl.gz --out index
     """
-    from indexing.build import build_index
+    from indexing.build import attach, build_index
     from indexing.embed import Embedding
     from runs.screen import progress_bars
+
+    if corpus.startswith(ATTACHED):
+        from indexing.opensearch import place_of
+
+        if opensearch:
+            raise UserError(f"found --opensearch and {corpus}, expected one of them: that index is loaded already")
+        made, built = attach(place_of(corpus.removeprefix(ATTACHED)), out)
+        typer.echo(f"{made.folder}: {made.documents} documents{'' if built else ', already attached'}")
+        return
+    target = None
+    if opensearch:
+        from indexing.opensearch import place_of
+        from indexing.opensearch_index import Target
+
+        target = Target(place_of(opensearch), shards, replicas)
 
     model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix)
     dense = Dense.none if no_dense else dense
@@ -89,12 +117,13 @@ def index(
 
     with progress_bars(quiet) as progress:
         made, built = build_index(
-            corpus,
+            Path(corpus),
             out,
             format=format,
             segments=segments,
             embedding=None if dense is Dense.none else model,
             faiss=None if dense is Dense.pool else faiss,
+            opensearch=target,
             threads=threads,
             progress=progress,
             report=tell,
