@@ -10,4 +10,8 @@ def open_store(index: Index) -> Store:
     """The documents of an index. `UserError` where they cannot be had."""
     if index.backend == "lucene":
         return DocumentStore(index.store)
+    if index.backend == "opensearch":
+        from indexing.opensearch_store import OpenSearchStore
+
+        return OpenSearchStore(index)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot open")

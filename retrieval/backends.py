@@ -1,13 +1,16 @@
 """The searches of an index, by the engine that holds it; nothing above this module knows which one that is."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from indexing.build import Index
 from indexing.embed import Vectors
 from indexing.errors import UserError
 from indexing.types import Store, Tick
 from retrieval.types import Rankings
+
+Statistics = Literal["global", "local"]
+"""Whether a word's weight comes from all shards, which are then asked twice, or from the document's own alone."""
 
 
 class Sparse(Protocol):
@@ -26,11 +29,11 @@ class Sparse(Protocol):
     def stems(self, text: str) -> list[str]:
         """The stems of a text in order, as they are indexed."""
 
-    def stem_frequency(self, stem: str) -> int:
-        """In how many documents a stem occurs."""
+    def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
+        """In how many documents each stem occurs."""
 
-    def document_frequency(self, word: str) -> int:
-        """In how many documents the stem of a word occurs; 0 for a stop word."""
+    def document_frequencies(self, words: Sequence[str]) -> list[int]:
+        """In how many documents the stem of each word occurs; 0 for a stop word."""
 
 
 class Dense(Protocol):
@@ -44,12 +47,16 @@ class Dense(Protocol):
         """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
 
 
-def open_sparse(index: Index, store: Store) -> Sparse:  # noqa: ARG001
-    """The BM25 search of an index over the documents of `store`."""
+def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -> Sparse:  # noqa: ARG001
+    """The BM25 search of an index over the documents of `store`; `statistics` says where a sharded one counts words."""
     if index.backend == "lucene":
         from retrieval.lucene import LuceneSearcher
 
         return LuceneSearcher(index.lucene)
+    if index.backend == "opensearch":
+        from retrieval.opensearch import OpenSearchSparse
+
+        return OpenSearchSparse(index, statistics)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
 
 
@@ -59,4 +66,8 @@ def open_dense(index: Index, parameters: str = "") -> Dense:
         from retrieval.dense import FaissSearcher
 
         return FaissSearcher(index.dense, parameters)
+    if index.backend == "opensearch":
+        from retrieval.opensearch import OpenSearchDense
+
+        return OpenSearchDense(index, parameters)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
