@@ -19,16 +19,19 @@ from indexing.embed import Vectors
 from indexing.errors import UserError
 from indexing.exchange import ask
 from indexing.opensearch import Request
-from indexing.opensearch_index import CONTENTS, VECTOR
+from indexing.opensearch_index import CONTENTS, ROW, VECTOR
 from indexing.opensearch_search import Cluster, open_cluster, search_each, search_of
 from indexing.types import Tick
 from retrieval.backends import Statistics
 from retrieval.lucene import K1
 from retrieval.stems import stems_of
+from retrieval.threshold import best_sums
 from retrieval.types import Rankings, ranked
 
 SCALE = 2.0**23
 GRID = 2.0**24
+CLAUSES = 1024
+"""Words of a query that a cluster takes where nobody has changed that."""
 DEEPEST = 10_000
 """Neighbours that OpenSearch finds in a graph at most."""
 
@@ -54,9 +57,46 @@ class OpenSearchSparse:
     ) -> Rankings:
         """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
         weights = [Counter(stems_of(query)) if isinstance(query, str) else query for query in queries]
-        return search_pages(
-            self._cluster, query_ids, [_of_stems(own) for own in weights], depth, self._score, self._header, tick
-        )
+        long = [number for number, own in enumerate(weights) if len(own) > CLAUSES and len(own) > self._clauses()]
+        asked = [{} if number in long else own for number, own in enumerate(weights)]
+        found = self._pages(query_ids, [_of_stems(own) for own in asked], depth, tick)
+        docs = [found.of(number) for number in range(len(found))]
+        scores = [found.scores_of(number) for number in range(len(found))]
+        for number in long:
+            docs[number], scores[number] = self._long(query_ids[number], weights[number], depth)
+        return ranked(query_ids, docs, scores, depth) if long else found
+
+    def _pages(self, names: Sequence[str], queries: Sequence[Any], depth: int, tick: Tick = lambda _: None) -> Rankings:
+        return search_pages(self._cluster, names, queries, depth, self._score, self._header, tick)
+
+    def _clauses(self) -> int:
+        """The words of a query that the cluster takes."""
+        wanted = {"flat_settings": "true", "include_defaults": "true"}
+        found = ask(self._cluster.nodes, Request("GET", "/_cluster/settings", params=wanted)).checked()
+        known = found["defaults"] | found["persistent"] | found["transient"]
+        return int(known.get("indices.query.bool.max_clause_count", CLAUSES))
+
+    def _long(
+        self, name: str, weights: Mapping[str, float], depth: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The ranking of a query of more words than the cluster takes, from searches for some of them each."""
+        stems, most = sorted(weights), self._clauses() - 1
+        parts = [
+            _of_stems({stem: weights[stem] for stem in stems[start : start + most]})
+            for start in range(0, len(stems), most)
+        ]
+
+        def sums(rows: NDArray[np.int32]) -> NDArray[np.float64]:
+            totals = np.zeros(len(rows))
+            for start in range(0, len(rows), self._cluster.window):
+                chunk = rows[start : start + self._cluster.window]
+                only = {"filter": {"terms": {ROW: chunk}}, "minimum_should_match": 1}
+                found = self._pages([name] * len(parts), [{"bool": part["bool"] | only} for part in parts], len(chunk))
+                np.add.at(totals, np.searchsorted(rows, found.docs), found.scores)
+            return totals
+
+        rows, totals = best_sums(lambda deep: self._pages([name] * len(parts), parts, deep), sums, depth)
+        return rows, totals.astype(np.float32)
 
     def _score(self, scores: NDArray[np.float64]) -> NDArray[np.float32]:
         return (scores * self._factor).astype(np.float32)
