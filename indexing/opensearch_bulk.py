@@ -22,7 +22,7 @@ from indexing.vectors import Shards
 BYTES, DOCUMENTS = 5_000_000, 5_000
 """What a request holds at most, if its first document is not larger."""
 CHUNK = 256
-"""Documents that are read at once; of one shard of vectors."""
+"""Documents whose vectors are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def batches(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]
 
 def _lines(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
     for first, last in wanted:
-        for start in range(first // CHUNK * CHUNK, last, CHUNK):
-            rows = range(max(first, start), min(start + CHUNK, last))
+        for start in range(first, last, CHUNK):
+            rows = range(start, min(start + CHUNK, last))
             own = vectors.of(rows.start, rows.stop) if vectors else None
             for i, record in enumerate(store.records(rows)):
                 document = from_record(orjson.loads(record))

@@ -45,11 +45,10 @@ class Shards:
             yield vectors
 
     def of(self, start: int, stop: int) -> Vectors:
-        """The vectors of the rows from `start` to `stop`, which have to be of one shard."""
-        if start // SHARD != (stop - 1) // SHARD:
-            raise IndexError(f"rows {start} to {stop} are not of one shard")
-        first = start // SHARD * SHARD
-        return self._open(start // SHARD)[start - first : stop - first]
+        """The vectors of the rows from `start` to before `stop`."""
+        shards = range(start // SHARD, (stop - 1) // SHARD + 1)
+        parts = [self._open(i)[max(0, start - i * SHARD) : stop - i * SHARD] for i in shards]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def sample(self, count: int, seed: int) -> Vectors:
         """At most `count` of the vectors, drawn at random, in the order of rows."""
