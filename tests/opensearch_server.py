@@ -49,9 +49,12 @@ class Node:
         return f"http://{self.address('http')}"
 
     def launch(self) -> None:
-        """Start the node and do not wait."""
+        """Start the node and do not wait; one that is started again listens where it did."""
         for kind in ("http", "transport"):
-            (self.folder / f"logs/{kind}.ports").unlink(missing_ok=True)
+            ports = self.folder / f"logs/{kind}.ports"
+            if ports.exists():
+                self.settings[f"{kind}.port"] = ports.read_text().split()[0].rsplit(":", 1)[1]
+                ports.unlink()
         settings = [f"{name}={value}" for name, value in self.settings.items()]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -112,7 +115,7 @@ class Cluster:
         """The addresses of all nodes."""
         return [node.http for node in self.nodes]
 
-    def launch(self, size: int) -> None:
+    def launch(self, size: int, further: dict[str, str]) -> None:
         """Start the nodes; the first one leads, and later ones are told where it is."""
         for number in range(1, size + 1):
             home = self.folder / str(number)
@@ -120,7 +123,6 @@ class Cluster:
             settings = {
                 "cluster.name": self.folder.name,
                 "node.name": f"node-{number}",
-                "node.processors": "1",
                 "node.portsfile": "true",
                 "network.host": "127.0.0.1",
                 "http.port": "0",
@@ -128,12 +130,13 @@ class Cluster:
                 "path.home": str(home),
                 "path.logs": str(home / "logs"),
                 "cluster.routing.allocation.disk.threshold_enabled": "false",
+                **further,
             }
             if size == 1:
                 settings["discovery.type"] = "single-node"
             else:
                 first = self.nodes[0].address("transport") if self.nodes else ""
-                settings["discovery.seed_hosts"] = first
+                settings |= {"node.processors": "1", "discovery.seed_hosts": first}
                 settings |= {} if first else {"cluster.initial_cluster_manager_nodes": "node-1"}
             self.nodes.append(Node(self.version, settings, home))
             self.nodes[-1].launch()
@@ -172,12 +175,12 @@ def call(url: str, method: str, path: str, body: Any = None) -> Any:
 
 
 @contextlib.contextmanager
-def cluster(size: int = 1, version: str = MAIN) -> Iterator[Cluster]:
-    """So many nodes of a version from the moment the cluster is green, gone at the end."""
+def cluster(size: int = 1, version: str = MAIN, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
+    """So many nodes of a version, with those settings, from when the cluster is green; gone at the end."""
     needs_opensearch()
     nodes = Cluster(version)
     try:
-        nodes.launch(size)
+        nodes.launch(size, settings or {})
         nodes.ready()
         yield nodes
     finally:
