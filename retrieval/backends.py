@@ -1,7 +1,7 @@
 """The searches of an index, by the engine that holds it; nothing above this module knows which one that is."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from indexing.build import Index
 from indexing.embed import Vectors
@@ -9,6 +9,9 @@ from indexing.errors import UserError
 from indexing.rest_store import RestStore
 from indexing.types import Store, Tick
 from retrieval.types import Rankings
+
+Statistics = Literal["global", "local"]
+"""Whether a word's weight comes from all shards, which are then asked twice, or from the document's own alone."""
 
 
 class Sparse(Protocol):
@@ -27,11 +30,11 @@ class Sparse(Protocol):
     def stems(self, text: str) -> list[str]:
         """The stems of a text in order, as they are indexed."""
 
-    def stem_frequency(self, stem: str) -> int:
-        """In how many documents a stem occurs."""
+    def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
+        """In how many documents each stem occurs."""
 
-    def document_frequency(self, word: str) -> int:
-        """In how many documents the stem of a word occurs; 0 for a stop word."""
+    def document_frequencies(self, words: Sequence[str]) -> list[int]:
+        """In how many documents the stem of each word occurs; 0 for a stop word."""
 
 
 class Dense(Protocol):
@@ -45,8 +48,11 @@ class Dense(Protocol):
         """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
 
 
-def open_sparse(index: Index, store: Store) -> Sparse:
-    """The BM25 search of an index over the documents of `store`, which is given those that it did not have."""
+def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -> Sparse:
+    """The BM25 search of an index over the documents of `store`, which is given those that it did not have.
+
+    `statistics` says where a sharded index counts words.
+    """
     if index.backend == "lucene":
         from retrieval.lucene import LuceneSearcher
 
@@ -61,6 +67,10 @@ def open_sparse(index: Index, store: Store) -> Sparse:
         from retrieval.rest import RestSearcher
 
         return RestSearcher(store)
+    if index.backend == "opensearch":
+        from retrieval.opensearch import OpenSearchSparse
+
+        return OpenSearchSparse(index, statistics)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
 
 
@@ -70,4 +80,8 @@ def open_dense(index: Index, parameters: str = "") -> Dense:
         from retrieval.dense import FaissSearcher
 
         return FaissSearcher(index.dense_shards or index.dense, parameters)
+    if index.backend == "opensearch":
+        from retrieval.opensearch import OpenSearchDense
+
+        return OpenSearchDense(index, parameters)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")

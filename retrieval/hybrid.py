@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
+
+import numpy as np
 
 from indexing.build import Index
 from indexing.dense import faiss_module
@@ -12,7 +14,7 @@ from indexing.embed import embed_queries
 from indexing.errors import UserError
 from indexing.java import detach_thread
 from indexing.types import Progress, Store, silent
-from retrieval.backends import Sparse, open_dense, open_sparse
+from retrieval.backends import Sparse, Statistics, open_dense, open_sparse
 from retrieval.feedback import DOCUMENTS, METHODS, serves
 from retrieval.pool import pool_of, search_pool
 from retrieval.types import Query, Rankings
@@ -26,9 +28,10 @@ def search_bm25(
     threads: int = 1,
     progress: Progress = silent,
     feedback: str | None = None,
+    statistics: Statistics = "global",
 ) -> Rankings:
     """The BM25 ranking of every query's `sparse_text`, expanded by a method of `retrieval.feedback` if one is named."""
-    searcher = open_sparse(index, store)
+    searcher = open_sparse(index, store, statistics)
     ids, texts = [query.id for query in queries], [query.sparse_text for query in queries]
     expanded: Sequence[str] | Sequence[Mapping[str, float]] = texts
     if feedback:
@@ -44,16 +47,18 @@ def search_bm25(
 def _expanded(
     store: Store, searcher: Sparse, texts: Sequence[str], first: Rankings, feedback: str
 ) -> list[dict[str, float]]:
-    frequency = cache(searcher.stem_frequency)
-
-    @cache
-    def vector(row: int) -> Counter[str]:
-        stems = Counter(searcher.stems(store.get([row])[0].contents))
-        return Counter({stem: n for stem, n in stems.items() if serves(stem, frequency(stem), len(store))})
-
+    rows = np.unique(first.docs)
+    counts = [Counter(searcher.stems(document.contents)) for document in store.get(rows)]
+    stems = sorted(set().union(*counts))
+    frequency = dict(zip(stems, searcher.stem_frequencies(stems), strict=True))
+    serving = {stem for stem in stems if serves(stem, frequency[stem], len(store))}
+    vectors = {
+        row: {stem: count for stem, count in own.items() if stem in serving}
+        for row, own in zip(rows.tolist(), counts, strict=True)
+    }
     return [
         METHODS[feedback](
-            Counter(searcher.stems(text)), [vector(row) for row in first.of(i).tolist()], first.scores_of(i).tolist()
+            Counter(searcher.stems(text)), [vectors[row] for row in first.of(i).tolist()], first.scores_of(i).tolist()
         )
         for i, text in enumerate(texts)
     ]
@@ -122,6 +127,7 @@ def search_all(
     feedback: str | None = None,
     faiss: str = "",
     texts_of: Texts = contents,
+    statistics: Statistics = "global",
 ) -> dict[str, Rankings]:
     """One batch of rankings for each named system (`bm25`, `dense`), searched in parallel.
 
@@ -129,11 +135,11 @@ def search_all(
     `texts_of` is for.
     """
     if index.pooled and "dense" in systems:
-        bm25 = search_bm25(index, store, queries, depth, threads, progress, feedback)
+        bm25 = search_bm25(index, store, queries, depth, threads, progress, feedback, statistics)
         dense = search_candidates(index, store, queries, bm25, depth, threads, progress, faiss, texts_of)
         return {name: {"bm25": bm25, "dense": dense}[name] for name in systems}
     searches: dict[str, Callable[..., Rankings]] = {
-        "bm25": partial(search_bm25, index, store, feedback=feedback),
+        "bm25": partial(search_bm25, index, store, feedback=feedback, statistics=statistics),
         "dense": partial(search_embeddings, index, faiss=faiss),
     }
     with ThreadPoolExecutor(len(systems) or 1) as pool:

@@ -10,6 +10,7 @@ from indexing.handles import handle_of
 from indexing.java import java_class
 from indexing.lucene import CONTENTS, analyzer, open_reader
 from indexing.types import Tick
+from retrieval.stems import stems_of
 from retrieval.top_docs import Columns, columns_of
 from retrieval.types import Rankings, offsets_of
 
@@ -30,13 +31,11 @@ class LuceneSearcher:
         self._searcher.setSimilarity(java_class("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
         self._searcher.setQueryCache(None)
         java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_WORDS)
-        self._analyzer = analyzer()
         generator, query = "io.anserini.search.query.BagOfWordsQueryGenerator", "Lorg/apache/lucene/search/Query;"
         parse = f"(Ljava/lang/String;Lorg/apache/lucene/analysis/Analyzer;Ljava/lang/String;){query}"
-        self._parse = handle_of(generator, "buildQuery", parse, java_class(generator)(), CONTENTS, self._analyzer)
+        self._parse = handle_of(generator, "buildQuery", parse, java_class(generator)(), CONTENTS, analyzer())
         find = f"({query}I)Lorg/apache/lucene/search/TopDocs;"
         self._find = handle_of("org.apache.lucene.search.IndexSearcher", "search", find, self._searcher)
-        self._analysis = java_class("io.anserini.analysis.AnalyzerUtils")
 
     def search(
         self,
@@ -75,17 +74,16 @@ class LuceneSearcher:
 
     def stems(self, text: str) -> list[str]:
         """The stems of a text in order, as they are indexed."""
-        shown: str = self._analysis.analyze(self._analyzer, text).toString()
-        return shown[1:-1].split(", ") if len(shown) > 2 else []
+        return stems_of(text)
 
-    def stem_frequency(self, stem: str) -> int:
-        """In how many documents a stem occurs."""
-        return int(self._reader.docFreq(self._term(stem)))
+    def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
+        """In how many documents each stem occurs."""
+        return [int(self._reader.docFreq(self._term(stem))) for stem in stems]
 
-    def document_frequency(self, word: str) -> int:
-        """In how many documents the stem of a word occurs; 0 for a stop word."""
-        stems = self.stems(word)
-        return self.stem_frequency(stems[0]) if len(stems) == 1 else 0
+    def document_frequencies(self, words: Sequence[str]) -> list[int]:
+        """In how many documents the stem of each word occurs; 0 for a stop word."""
+        found = [stems_of(word) for word in words]
+        return [self.stem_frequencies(stems)[0] if len(stems) == 1 else 0 for stems in found]
 
     def _term(self, stem: str) -> Any:
         return java_class("org.apache.lucene.index.Term")(CONTENTS, stem)

@@ -46,12 +46,12 @@ class PrebuiltSearcher:
         with ALONE:
             return self._searcher.stems(text)
 
-    def stem_frequency(self, stem: str) -> int:
-        """In how many documents a stem occurs."""
+    def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
+        """In how many documents each stem occurs."""
         with ALONE:
-            return self._searcher.stem_frequency(stem)
+            return self._searcher.stem_frequencies(stems)
 
-    def document_frequency(self, word: str) -> int:
-        """In how many documents the stem of a word occurs; 0 for a stop word."""
+    def document_frequencies(self, words: Sequence[str]) -> list[int]:
+        """In how many documents the stem of each word occurs; 0 for a stop word."""
         with ALONE:
-            return self._searcher.document_frequency(word)
+            return self._searcher.document_frequencies(words)

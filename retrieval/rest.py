@@ -1,17 +1,14 @@
 """BM25 by a REST server of Pyserini's; what it finds is kept, so that it has rows."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, NoReturn
 
 import numpy as np
 
 from indexing.errors import UserError
-from indexing.java import ALONE, java_class
-from indexing.lucene import analyzer
 from indexing.rest import TooDeep
 from indexing.rest_store import RestStore
 from indexing.types import Tick
+from retrieval.stems import stems_of
 from retrieval.top_docs import Columns
 from retrieval.types import Rankings, ranked
 from retrieval.whole import SPARE, search_whole
@@ -64,29 +61,25 @@ class RestSearcher:
 
     def stems(self, text: str) -> list[str]:
         """The stems of a text in order, by Anserini's English analyzer, which is the server's unless it was told."""
-        with ALONE:
-            shown: str = self._analysis.analyze(analyzer(), text).toString()
-        return shown[1:-1].split(", ") if len(shown) > 2 else []
+        return stems_of(text)
 
-    def stem_frequency(self, stem: str) -> int:
+    def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Not to be had: `UserError`."""
-        self._refuse(stem)
+        return self._refused(stems)
 
-    def document_frequency(self, word: str) -> int:
+    def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """Not to be had: `UserError`."""
-        self._refuse(word)
-
-    @cached_property
-    def _analysis(self) -> Any:
-        return java_class("io.anserini.analysis.AnalyzerUtils")
+        return self._refused(words)
 
     def _text(self, query: str | Mapping[str, float]) -> str:
         if not isinstance(query, str):
             raise UserError(f"{self._store.server.url}: takes no weighted words: set retrieval.feedback: none")
         return query
 
-    def _refuse(self, word: str) -> NoReturn:
+    def _refused(self, words: Sequence[str]) -> list[int]:
+        if not words:
+            return []
         raise UserError(
-            f"{self._store.server.url}: a REST server does not tell how many documents hold a word (here {word!r}): "
+            f"{self._store.server.url}: a REST server does not tell how many documents hold a word, here {words[0]!r}: "
             "set retrieval.feedback: none, queries.topic: lead and queries.variants: 0"
         )

@@ -30,6 +30,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars; on
 Threads = Annotated[int, typer.Option(min=1, help="Threads to use.", show_default="all cores")]
 CORES = os.cpu_count() or 1
 FORMATS = "folder, ir_datasets, jsonl, pyserini, segments, trec or wikitext."
+ATTACHED = "opensearch:"
 INTERRUPTED = 130
 TOLD = 5
 """Records left out that are reported one by one."""
@@ -53,7 +54,11 @@ class Dense(StrEnum):
 @app.command()
 def index(
     corpus: Annotated[
-        Path, typer.Argument(help="A file or folder (.gz, .zst too), ir_datasets:ID, pyserini:NAME or rest:URL.")
+        str,
+        typer.Argument(
+            help="A file or folder (.gz, .zst too), ir_datasets:ID or pyserini:NAME. Or what is searched where it is: "
+            "rest:URL/NAME of a Pyserini server, opensearch:URL/NAME that was loaded elsewhere."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The index folder to make.")],
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
@@ -85,6 +90,12 @@ def index(
         Engine,
         typer.Option(help="Read and embed here, or on Ray: the cluster at RAY_ADDRESS, else a local one."),
     ] = Engine.local,
+    opensearch: Annotated[
+        str | None,
+        typer.Option(help="Load it all to URL[,URL...]/NAME of an OpenSearch cluster: see docs/opensearch.md."),
+    ] = None,
+    shards: Annotated[int, typer.Option(min=1, help="Primary shards there.")] = 1,
+    replicas: Annotated[int, typer.Option(min=0, help="Copies of each shard there, made in the end.")] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is no document.")] = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
@@ -102,8 +113,25 @@ def index(
     from indexing.rest_store import adopt_server
     from runs.screen import progress_bars
 
-    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix)
-    dense = Dense.none if no_dense else dense
+    if corpus.startswith(ATTACHED):
+        from indexing.opensearch import place_of
+        from indexing.opensearch_build import attach
+
+        if opensearch:
+            raise UserError(f"found --opensearch and {corpus}, expected one of them: that index is loaded already")
+        made, built = attach(place_of(corpus.removeprefix(ATTACHED)), out)
+        typer.echo(f"{made.folder}: {made.documents} documents{'' if built else ', already attached'}")
+        return
+    target = None
+    if opensearch:
+        from indexing.opensearch import place_of
+        from indexing.opensearch_index import Target
+
+        target = Target(place_of(opensearch), shards, replicas)
+
+    known: Embedding | None = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix)
+    if no_dense or dense is Dense.none:
+        known = None
     told = itertools.count(1)
 
     def tell(error: BadRecord) -> None:
@@ -113,22 +141,22 @@ def index(
             typer.echo(f"left out: {error}{'; further ones are counted' if number == TOLD else ''}", err=True)
 
     with progress_bars(quiet) as progress:
-        known = None if dense is Dense.none else model
-        if address(corpus):
+        if address(Path(corpus)):
             if segments:
                 raise UserError("--segments: a REST server has its own documents, expected none")
-            made, built = adopt_server(corpus, out, known)
+            made, built = adopt_server(Path(corpus), out, known)
         elif in_place:
-            made, built = adopt_prebuilt(corpus, out, segments, known, progress)
+            made, built = adopt_prebuilt(Path(corpus), out, segments, known, progress)
         else:
             made, built = build_index(
-                corpus,
+                Path(corpus),
                 out,
                 format=format,
                 segments=segments,
                 embedding=known,
                 faiss=None if dense is Dense.pool else faiss,
                 faiss_shard=faiss_shard,
+                opensearch=target,
                 threads=threads,
                 engine=engine,
                 progress=progress,

@@ -50,6 +50,8 @@ class Retrieval(Model):
     index leaves embedding to the run."""
     faiss: str = ""
     """Search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
+    statistics: Literal["global", "local"] = "global"
+    """Where BM25 counts words in an OpenSearch index of several shards: in all of them, or in each for itself."""
 
     @model_validator(mode="after")
     def _systems_differ(self) -> Self:

@@ -71,6 +71,7 @@ def rankings_of(job: Job, queries: Sequence[Query], texts_of: Texts = contents) 
         feedback,
         settings.faiss,
         texts_of,
+        settings.statistics,
     )
 
 

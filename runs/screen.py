@@ -21,14 +21,31 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
         yield silent
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        ProgressColumn,
+        SpinnerColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+    )
     from rich.progress import Progress as Bars
+    from rich.text import Text
+
+    class RateColumn(ProgressColumn):
+        """Items a second: lately, and in all once the step is done."""
+
+        def render(self, task: Task) -> Text:
+            rate = task.finished_speed or task.speed
+            return Text(f"{rate:,.0f}/s" if rate else "", style="progress.data.speed")
 
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        RateColumn(),
         TimeElapsedColumn(),
     )
     with Bars(*columns, console=Console(stderr=True)) as bars:

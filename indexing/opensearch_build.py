@@ -1,0 +1,70 @@
+"""Index folders whose documents, postings and vectors are in OpenSearch."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from indexing.build import Index, open_index
+from indexing.embed import Embedding, embedder
+from indexing.errors import UserError
+from indexing.files import digest, written
+from indexing.opensearch import Place, close, connect
+from indexing.opensearch_index import Target, check_possible, held_at, index_body, refuse_other
+from indexing.opensearch_load import load
+from indexing.partial import partial_folder, stage
+from indexing.store import DocumentStore
+from indexing.types import Progress
+from indexing.vectors import Shards
+
+
+def check_cluster(target: Target, key: str, embedding: Embedding | None, faiss: str | None) -> None:
+    """`UserError` for a cluster that cannot take the index, before anything is read or embedded for it."""
+    dimension = embedder(embedding).dimension if embedding and faiss is not None else None
+    body = index_body({"faiss": faiss}, target.shards, dimension)
+    nodes = connect(target.place.urls, 1)
+    try:
+        held = held_at(nodes, target.place)
+        refuse_other(target.place, held, key)
+        if held is None:
+            check_possible(nodes, target.place, body)
+    finally:
+        close(nodes)
+
+
+def load_stage(
+    target: Target,
+    meta: dict[str, Any],
+    store: DocumentStore,
+    vectors: Shards | None,
+    folder: Path,
+    progress: Progress,
+) -> None:
+    """Load the documents of a build that a later try goes on with."""
+    note = folder / "acknowledged"
+    stage(folder, "opensearch", lambda _: load(target, meta, store, vectors, note, progress))
+
+
+def attach(place: Place, out: Path) -> tuple[Index, bool]:
+    """An index folder for an index that was loaded to OpenSearch elsewhere; also says whether it had to be made.
+
+    `UserError` where there is no finished index, or the folder holds another one.
+    """
+    nodes = connect(place.urls, 1)
+    try:
+        held = held_at(nodes, place)
+    finally:
+        close(nodes)
+    if held is None or not held.finished:
+        found = "not yet finished" if held else "no such index"
+        raise UserError(f"{place}: {found}; expected one that `keystone index CORPUS --opensearch` has made")
+    if out.exists():
+        existing = open_index(out)
+        if (existing.key, existing.at) != (held.meta["key"], place.at):
+            raise UserError(f"{out}: holds another index: remove it or choose another")
+        return existing, False
+    with partial_folder(out, digest([held.meta, place.at]), ("index.json",)) as folder:
+        with written(folder / "index.json") as file:
+            file.write(orjson.dumps({**held.meta, "at": place.at}, option=orjson.OPT_INDENT_2))
+        open_index(folder)  # what another version has made is refused and leaves nothing
+    return open_index(out), True

@@ -1,0 +1,131 @@
+"""Searches of three real nodes of which one falls: every query is answered as before."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from threading import Thread
+
+import numpy as np
+import pytest
+
+from indexing.build import Index, build_index
+from indexing.opensearch import place_of
+from indexing.opensearch_index import Target
+from indexing.stores import open_store
+from retrieval.backends import open_sparse
+from retrieval.types import Rankings
+from tests.opensearch_server import Cluster, Node, call, cluster
+
+pytestmark = pytest.mark.slow
+
+DOCUMENTS, QUERIES, DEPTH = 3_000, 1_500, 500
+FROZEN = 20.0
+"""Seconds."""
+IMPATIENT = {
+    f"cluster.fault_detection.{who}_check.{name}": value
+    for who in ("follower", "leader")
+    for name, value in {"timeout": "4s", "retry_count": "2"}.items()
+}
+"""A node that says nothing is left out after seconds, not after half a minute."""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Cluster]:
+    """Three nodes."""
+    with cluster(3, settings=IMPATIENT) as three:
+        yield three
+
+
+@pytest.fixture(scope="module")
+def index(nodes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """Documents of few words in three shards, two copies of each, on three nodes."""
+    folder = tmp_path_factory.mktemp("three")
+    random = np.random.default_rng(3)
+    with (folder / "corpus.jsonl").open("w") as corpus:
+        for number in range(DOCUMENTS):
+            words = " ".join(f"word{word}" for word in random.zipf(1.3, 40) % 5_000)
+            corpus.write(json.dumps({"_id": f"d{number:06d}", "title": "", "text": words}) + "\n")
+    target = Target(place_of(f"{','.join(nodes.urls)}/three"), shards=3, replicas=1)
+    made = build_index(folder / "corpus.jsonl", folder / "index", embedding=None, opensearch=target)[0]
+    nodes.ready()
+    return made
+
+
+def questions() -> list[str]:
+    random = np.random.default_rng(4)
+    return [" ".join(f"word{word}" for word in random.zipf(1.3, 8) % 5_000) for _ in range(QUERIES)]
+
+
+def found(index: Index, when: Callable[[int], None] = lambda _: None) -> Rankings:
+    asked = questions()
+    return open_sparse(index, open_store(index)).search([str(i) for i in range(QUERIES)], asked, DEPTH, tick=when)
+
+
+def same(one: Rankings, other: Rankings) -> bool:
+    return np.array_equal(one.docs, other.docs) and np.array_equal(one.scores, other.scores)
+
+
+class Falls:
+    """Does something to the cluster, once, when a fifth of the queries has been answered."""
+
+    def __init__(self, what: Callable[[], None]) -> None:
+        self.what, self.answered, self.fallen_at = what, 0, 0
+
+    def __call__(self, answered: int) -> None:
+        self.answered += answered
+        if not self.fallen_at and self.answered >= QUERIES // 5:
+            self.fallen_at = self.answered
+            self.what()
+
+
+@pytest.mark.parametrize("number", [3, 1], ids=["another node", "the node that leads"])
+def test_every_query_is_answered_when_a_node_is_killed_in_the_middle(number: int, nodes: Cluster, index: Index) -> None:
+    expected = found(index)
+    assert len(expected.docs) > 10 * QUERIES
+    falling = nodes.nodes[number - 1]
+    falls = Falls(falling.kill)
+    try:
+        answered = found(index, falls)
+        assert same(answered, expected)
+        assert 0 < falls.fallen_at < QUERIES
+        assert same(found(index), expected), "a cluster of two nodes answers as one of three"
+    finally:
+        again(nodes, falling)
+
+
+def test_every_query_is_answered_when_a_node_freezes_in_the_middle(nodes: Cluster, index: Index) -> None:
+    expected = found(index)
+    frozen = nodes.nodes[1]
+
+    def thaw() -> None:
+        time.sleep(FROZEN)
+        frozen.signal(signal.SIGCONT)
+
+    def freeze() -> None:
+        frozen.signal(signal.SIGSTOP)
+        Thread(target=thaw).start()
+
+    falls = Falls(freeze)
+    assert same(found(index, falls), expected)
+    assert 0 < falls.fallen_at < QUERIES
+    nodes.ready()
+
+
+def test_documents_come_from_the_nodes_that_are_left(nodes: Cluster, index: Index) -> None:
+    store = open_store(index)
+    expected = list(store)
+    falling = nodes.nodes[1]
+    falling.kill()
+    try:
+        assert list(store) == expected
+        assert store.ids(range(DOCUMENTS)) == [document.id for document in expected]
+    finally:
+        again(nodes, falling)
+
+
+def again(nodes: Cluster, fallen: Node) -> None:
+    """Start a node again, at its old address, and wait until all copies are there again."""
+    fallen.launch()
+    nodes.ready()
+    assert call(nodes.nodes[0].http, "GET", "/_cluster/health")["number_of_nodes"] == 3

@@ -1,0 +1,41 @@
+"""The arithmetic of searching OpenSearch, without a server."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retrieval.opensearch import inner_products
+from retrieval.threshold import best_sums
+from retrieval.types import Rankings, ranked
+
+
+@given(st.lists(st.integers(-5_000_000, 2**24), min_size=1, max_size=50))
+def test_scores_of_scaled_queries_are_turned_into_the_very_products(multiples: list[int]) -> None:
+    products = np.array(multiples) / 2.0**24
+    scaled = (products * 2.0**23).astype(np.float32)
+    one = np.float32(1)
+    scores = np.where(scaled >= 0, scaled + one, one / (one - np.minimum(scaled, 0)))
+    exact = (products < 1 - 2.0**-23) | (products == 1)
+    assert inner_products(scores.astype(np.float64))[exact].tolist() == products[exact].tolist()
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=25), min_size=1, max_size=4),
+    st.integers(1, 12),
+)
+def test_best_sums_are_those_of_adding_everything(lists: list[list[tuple[int, int]]], depth: int) -> None:
+    searches = [dict(own) for own in lists]
+    names = [str(number) for number in range(len(searches))]
+
+    def best(deep: int) -> Rankings:
+        docs = [np.array(list(own), dtype=np.int32) for own in searches]
+        return ranked(names, docs, [np.array(list(own.values()), dtype=np.float32) for own in searches], deep)
+
+    def sums(rows: np.ndarray[tuple[int], np.dtype[np.int32]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return np.array([sum(own.get(row, 0) for own in searches) for row in rows.tolist()], dtype=np.float64)
+
+    everything = np.unique([row for own in searches for row in own]).astype(np.int32)
+    order = np.lexsort((everything, -sums(everything)))[:depth]
+    rows, totals = best_sums(best, sums, depth)
+    assert rows.tolist() == everything[order].tolist()
+    assert totals.tolist() == sums(everything)[order].tolist()
