@@ -30,7 +30,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars; on
 Threads = Annotated[int, typer.Option(min=1, help="Threads to use.", show_default="all cores")]
 CORES = os.cpu_count() or 1
 FORMATS = "folder, ir_datasets, jsonl, pyserini, segments, trec or wikitext."
-ATTACHED = "opensearch:"
 INTERRUPTED = 130
 TOLD = 5
 """Records left out that are reported one by one."""
@@ -106,32 +105,11 @@ def index(
 
     Example: keystone index corpus.jsonl.gz --out index
     """
-    from indexing.build import build_index
     from indexing.embed import Embedding
-    from indexing.prebuilt import adopt_prebuilt
-    from indexing.rest import address
-    from indexing.rest_store import adopt_server
+    from runs.index import make_index
     from runs.screen import progress_bars
 
-    if corpus.startswith(ATTACHED):
-        from indexing.opensearch import place_of
-        from indexing.opensearch_build import attach
-
-        if opensearch:
-            raise UserError(f"found --opensearch and {corpus}, expected one of them: that index is loaded already")
-        made, built = attach(place_of(corpus.removeprefix(ATTACHED)), out)
-        typer.echo(f"{made.folder}: {made.documents} documents{'' if built else ', already attached'}")
-        return
-    target = None
-    if opensearch:
-        from indexing.opensearch import place_of
-        from indexing.opensearch_index import Target
-
-        target = Target(place_of(opensearch), shards, replicas)
-
-    known: Embedding | None = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix)
-    if no_dense or dense is Dense.none:
-        known = None
+    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix)
     told = itertools.count(1)
 
     def tell(error: BadRecord) -> None:
@@ -141,27 +119,23 @@ def index(
             typer.echo(f"left out: {error}{'; further ones are counted' if number == TOLD else ''}", err=True)
 
     with progress_bars(quiet) as progress:
-        if address(Path(corpus)):
-            if segments:
-                raise UserError("--segments: a REST server has its own documents, expected none")
-            made, built = adopt_server(Path(corpus), out, known)
-        elif in_place:
-            made, built = adopt_prebuilt(Path(corpus), out, segments, known, progress)
-        else:
-            made, built = build_index(
-                Path(corpus),
-                out,
-                format=format,
-                segments=segments,
-                embedding=known,
-                faiss=None if dense is Dense.pool else faiss,
-                faiss_shard=faiss_shard,
-                opensearch=target,
-                threads=threads,
-                engine=engine,
-                progress=progress,
-                report=tell,
-            )
+        made, built = make_index(
+            corpus,
+            out,
+            format=format,
+            in_place=in_place,
+            segments=segments,
+            embedding=None if no_dense or dense is Dense.none else model,
+            faiss=None if dense is Dense.pool else faiss,
+            faiss_shard=faiss_shard,
+            opensearch=opensearch,
+            shards=shards,
+            replicas=replicas,
+            engine=engine,
+            threads=threads,
+            progress=progress,
+            report=tell,
+        )
     if made.cut:
         summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
         typer.echo(summary, err=True)

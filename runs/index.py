@@ -1,0 +1,78 @@
+"""`keystone index`: an index made of a corpus, here or in OpenSearch, or one over what is searched where it is."""
+
+from pathlib import Path
+
+from indexing.build import Index, build_index
+from indexing.embed import Embedding
+from indexing.errors import Report, UserError
+from indexing.rest import PREFIX as REST
+from indexing.types import Progress
+
+OPENSEARCH = "opensearch:"
+
+
+def make_index(
+    corpus: str,
+    out: Path,
+    *,
+    format: str | None,
+    in_place: bool,
+    segments: Path | None,
+    embedding: Embedding | None,
+    faiss: str | None,
+    faiss_shard: int | None,
+    opensearch: str | None,
+    shards: int,
+    replicas: int,
+    engine: str,
+    threads: int,
+    progress: Progress,
+    report: Report,
+) -> tuple[Index, bool]:
+    """The index of what `corpus` names, and whether it had to be made: see the options of the command line.
+
+    `UserError` for options that do not go together.
+    """
+    if corpus.startswith((REST, OPENSEARCH)):
+        in_place = True
+    if in_place:
+        options = {"--opensearch": opensearch, "--faiss-shard": faiss_shard, "--format": format}
+        if not corpus.startswith("pyserini:"):
+            options["--segments"] = segments
+        if given := [name for name, value in options.items() if value is not None]:
+            raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
+    if corpus.startswith(REST):
+        from indexing.rest_store import adopt_server
+
+        return adopt_server(Path(corpus), out, embedding)
+    if corpus.startswith(OPENSEARCH):
+        from indexing.opensearch import place_of
+        from indexing.opensearch_build import attach
+
+        return attach(place_of(corpus.removeprefix(OPENSEARCH)), out)
+    if in_place:
+        from indexing.prebuilt import adopt_prebuilt
+
+        return adopt_prebuilt(Path(corpus), out, segments, embedding, progress)
+    target = None
+    if opensearch:
+        from indexing.opensearch import place_of
+        from indexing.opensearch_index import Target
+
+        if faiss_shard:
+            raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
+        target = Target(place_of(opensearch), shards, replicas)
+    return build_index(
+        Path(corpus),
+        out,
+        format=format,
+        segments=segments,
+        embedding=embedding,
+        faiss=faiss,
+        faiss_shard=faiss_shard,
+        opensearch=target,
+        engine=engine,
+        threads=threads,
+        progress=progress,
+        report=report,
+    )
