@@ -36,7 +36,7 @@ def make_index(
     if corpus.startswith((REST, OPENSEARCH)):
         in_place = True
     if in_place:
-        options = {"--opensearch": opensearch, "--faiss-shard": faiss_shard, "--format": format}
+        options: dict[str, object] = {"--opensearch": opensearch, "--faiss-shard": faiss_shard, "--format": format}
         if not corpus.startswith("pyserini:"):
             options["--segments"] = segments
         if given := [name for name, value in options.items() if value is not None]:

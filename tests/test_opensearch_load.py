@@ -278,7 +278,7 @@ def test_another_machine_attaches_to_a_loaded_index(opensearch: Cluster, tmp_pat
     files = [(tmp_path / name / "index.json").read_bytes() for name in ("index", "other")]
     assert json.loads(files[0]) == json.loads(files[1])
     done = keystone("index", f"opensearch:{place}", "--out", tmp_path / "other", "--quiet")
-    assert done.stdout.endswith("documents, already attached\n")
+    assert done.stdout.endswith("documents, already indexed\n")
     done = keystone("index", f"opensearch:{place}", "--out", tmp_path / "third", "--opensearch", place)
     assert "expected one of them" in done.stderr
     with pytest.raises(UserError, match="no such index; expected one that"):
