@@ -53,7 +53,7 @@ def test_doctor_finds_what_a_run_needs() -> None:
             ["run", "run.yaml", "--set", "retrieval.depht=5"],
             1,
             "error: --set retrieval.depht: unknown key (value 5); "
-            "expected one of depth, faiss, feedback, summarise, systems",
+            "expected one of depth, faiss, feedback, statistics, summarise, systems",
             id="typo",
         ),
         pytest.param(["run", "run.yaml", "--set", "index=topics.jsonl"], 1, "not an index", id="no index"),
