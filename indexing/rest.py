@@ -133,6 +133,7 @@ class Server:
         key = os.environ.get(KEY, "").strip()
         if not key.isascii() or not key.isprintable():
             raise UserError(f"{KEY}: not a key: expected one line of ASCII")
+        self._key = key
         self._headers = {"Accept": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
         self._limit, self._turn, self._flying = Limit(AT_ONCE), Condition(), 0
 
@@ -177,7 +178,8 @@ class Server:
                 status, headers, body = self._send(*request)
                 if status == 200:
                     return read(orjson.loads(body))
-                why, busy = f"HTTP {status}: {_said(body)}", status in (429, 503)
+                said = _said(body).replace(self._key or "\0", "[key]")
+                why, busy = f"HTTP {status}: {said}", status in (429, 503)
                 pause = retry_after(headers.get("Retry-After"))
                 if status not in _AGAIN:
                     raise Refused(f"{self.url}: {self.name}: {why}", status)

@@ -5,10 +5,11 @@ the ids that a store knew when it was opened or last given documents. They chang
 longer than a store is kept by id.
 """
 
+import re
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,16 @@ from indexing.build import Index
 from indexing.embed import Embedding
 from indexing.errors import BadRecord, UserError
 from indexing.formats.jsonl import TEXT_KEYS
-from indexing.formats.pyserini import document_from, document_of_object
+from indexing.formats.pyserini import document_of_object
 from indexing.rest import Server, address, form_of
 from indexing.segments import segmented
 from indexing.store import from_record, to_record
-from indexing.types import Document, is_id
+from indexing.types import Document, Segment, Span, is_id
 
 BACKEND = "rest"
 FOUND = "found.sqlite"
 _BATCH = 500
+_SEGMENT = re.compile(r".+#\d+_\d+")
 
 
 def adopt_server(corpus: Path, out: Path, embedding: Embedding | None = None) -> tuple[Index, bool]:
@@ -137,15 +139,29 @@ class RestStore:
 
 
 def document_of_payload(payload: Any, name: str, where: str) -> Document:
-    """The document of what a server sends of it: an object, JSON of one inside a string, or a plain text."""
-    if isinstance(payload, str):
-        return document_from(payload, name, where)
-    if isinstance(payload, dict):
-        return document_of_object(payload, name, where)
-    raise BadRecord(f"{where}: expected a document, found {type(payload).__name__}", "wrong type")
+    """The document of what a server sends of it: an object, JSON of one inside a string, or a plain text.
+
+    A plain text with the id of a segment (`DOCUMENT#NUMBER_OFFSET`) is its own segment. `BadRecord` for anything else.
+    """
+    record = _object(payload)
+    if record is not None:
+        return document_of_object(record, name, where)
+    if not isinstance(payload, str):
+        raise BadRecord(f"{where}: expected a document, found {type(payload).__name__}", "wrong type")
+    own = (Segment(name, Span(name, 0, len(payload))),) if _SEGMENT.fullmatch(name) else ()
+    return Document(name, payload, segments=own)
+
+
+def _object(payload: Any) -> dict[str, Any] | None:
+    """The object that a payload is or whose JSON it is, None where it is neither."""
+    if isinstance(payload, str) and payload.lstrip().startswith("{"):
+        with suppress(orjson.JSONDecodeError):
+            payload = orjson.loads(payload)
+    return payload if isinstance(payload, dict) else None
 
 
 def _has_text(payload: Any) -> bool:
-    if isinstance(payload, dict):
-        return not payload.keys().isdisjoint((*TEXT_KEYS, "segment"))
-    return isinstance(payload, str) and bool(payload)
+    record = _object(payload)
+    if record is None:
+        return isinstance(payload, str) and bool(payload)
+    return not record.keys().isdisjoint((*TEXT_KEYS, "segment"))

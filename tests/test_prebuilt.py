@@ -121,7 +121,7 @@ def test_ids_with_a_beginning_are_found_where_they_stand(folder: Path) -> None:
 @pytest.mark.parametrize("depth", [1, 5, 40, 1000])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_ranking_is_anserinis_with_ties_by_id_also_at_the_cut(index: Index, depth: int, threads: int) -> None:
-    """Anserini's searcher, which Pyserini's is, rounds scores to four places after it has put hits in order."""
+    """Anserini's searcher, which is Pyserini's, rounds scores to four places and takes a millionth off where they tie."""
     peer = java_class("io.anserini.search.SimpleSearcher")(str(lucene_folder(index)))
     peer.set_bm25(0.9, 0.4)
     texts = [*WORDS, "honey bees and the queen of rivers", "nothing like it", ""]
@@ -135,7 +135,7 @@ def test_the_ranking_is_anserinis_with_ties_by_id_also_at_the_cut(index: Index, 
         expected = sorted(hits, key=lambda hit: (-hit[1], hit[0]))
         tied += len(hits) > depth and bool(whole.scores_of(i)[depth - 1] == whole.scores_of(i)[depth])
         assert store.ids(found.of(i)) == [name for name, _ in expected[:depth]]
-        assert found.scores_of(i).tolist() == pytest.approx([score for _, score in expected[:depth]], abs=6e-5)
+        assert found.scores_of(i).tolist() == pytest.approx([score for _, score in expected[:depth]], abs=2e-4)
     assert depth == 1000 or tied > 2
 
 
@@ -156,15 +156,19 @@ def test_no_tie_is_cut(scores: list[list[int]], depth: int) -> None:
     assert asked == [(depth + SPARE) * 2**n for n in range(len(asked))]
 
 
-def test_feedback_and_frequencies_are_those_of_an_index_of_our_own(index: Index, tmp_path: Path) -> None:
-    (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+def test_scores_and_frequencies_are_those_of_an_index_of_our_own(index: Index, tmp_path: Path) -> None:
+    texts = [{"id": record["id"], "contents": record["contents"]} for record in RECORDS]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in texts))
     own = build_index(tmp_path / "c.jsonl", tmp_path / "own", embedding=None)[0]
     ours, theirs = open_sparse(own, open_store(own)), open_sparse(index, open_store(index))
     for word in (*WORDS, "the", "of bees"):
         assert ours.stems(word) == theirs.stems(word)
         assert ours.document_frequency(word) == theirs.document_frequency(word)
-    weighted = [{"bee": 0.5, "honei": 1.5}]
-    assert len(theirs.search(["1"], weighted, 10).of(0)) == 10
+    for queries in (["honey bees of rivers", "ash"], [{"bee": 0.5, "honei": 1.5}, {"ash": 1.0}]):
+        for depth in (3, 50, 1000):
+            a, b = (searcher.search(["1", "2"], queries, depth) for searcher in (ours, theirs))
+            assert (a.docs.tolist(), a.scores.tolist()) == (b.docs.tolist(), b.scores.tolist())
+            assert a.offsets.tolist() == b.offsets.tolist()
 
 
 def test_an_index_is_adopted_once_and_known_again(index: Index, folder: Path, tmp_path: Path) -> None:
