@@ -35,6 +35,7 @@ LONGEST_PAUSE = 30.0
 """Seconds before a request is made again, also where the server asks for more."""
 SECONDS = 60.0
 """How long a reply may take."""
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
@@ -133,6 +134,8 @@ class Server:
         key = os.environ.get(KEY, "").strip()
         if not key.isascii() or not key.isprintable():
             raise UserError(f"{KEY}: not a key: expected one line of ASCII")
+        if key and self._parts.scheme == "http" and self._parts.hostname not in _THIS_MACHINE:
+            raise UserError(f"{url}: {KEY} is sent by https or within this machine only, expected an https URL")
         self._key = key
         self._headers = {"Accept": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
         self._limit, self._turn, self._flying = Limit(AT_ONCE), Condition(), 0

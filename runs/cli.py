@@ -100,6 +100,8 @@ def index(
     with progress_bars(quiet) as progress:
         known = None if dense is Dense.none else model
         if address(corpus):
+            if segments:
+                raise UserError("--segments: a REST server has its own documents, expected none")
             made, built = adopt_server(corpus, out, known)
         elif in_place:
             made, built = adopt_prebuilt(corpus, out, segments, known, progress)

@@ -32,6 +32,7 @@ from runs.tracks import TRACKS
 from runs.trec import read_run
 from tests.conftest import keystone, write_topics
 from tests.lucene_indexes import anserini_index
+from tests.processes import killed
 
 WORDS = ["bees", "honey", "queen", "volcano", "ash", "weather", "ice \u2744", "sugar \U0001f600", "rivers", "pollen"]
 
@@ -121,7 +122,7 @@ def test_ids_with_a_beginning_are_found_where_they_stand(folder: Path) -> None:
 @pytest.mark.parametrize("depth", [1, 5, 40, 1000])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_ranking_is_anserinis_with_ties_by_id_also_at_the_cut(index: Index, depth: int, threads: int) -> None:
-    """Anserini's searcher, which is Pyserini's, rounds scores to four places and takes a millionth off where they tie."""
+    """Anserini's searcher, which is Pyserini's, rounds scores to four places and takes a millionth off at ties."""
     peer = java_class("io.anserini.search.SimpleSearcher")(str(lucene_folder(index)))
     peer.set_bm25(0.9, 0.4)
     texts = [*WORDS, "honey bees and the queen of rivers", "nothing like it", ""]
@@ -306,6 +307,41 @@ def test_threads_may_read_while_another_searches(index: Index) -> None:
         assert len({job.result() for job in searches}) == 1
         for n, job in enumerate(reads):
             assert [document.text for document in job.result()] == expected[n // 5 :: 3]
+
+
+@pytest.mark.slow
+def test_an_adoption_that_is_killed_goes_on_to_the_same_rows(folder: Path, tmp_path: Path) -> None:
+    files = ("index.json", "rows/ids.npy", "rows/numbers.npy", "rows/rows.npy")
+    expected: list[list[bytes]] = []
+
+    def done() -> None:
+        expected.append([(tmp_path / "index" / name).read_bytes() for name in files])
+        assert expected[-1] == expected[0]
+        shutil.rmtree(tmp_path / "index")
+
+    arguments = ("index", f"pyserini:{folder / 'many'}", "--in-place", "--no-dense", "--out", tmp_path / "index", "-q")
+    assert killed(*arguments, times=8, done=done) >= 3
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["corpus.jsonl", "--in-place"], "expected pyserini:NAME or pyserini:FOLDER", id="a corpus"),
+        pytest.param(
+            ["pyserini:docs", "--in-place", "--segments", "s.jsonl"], "s.jsonl: expected pyserini:NAME", id="a file"
+        ),
+        pytest.param(["pyserini:slim", "--in-place"], "stores no raw documents", id="no documents"),
+        pytest.param(["rest:http://h", "--no-dense"], "expected rest:http://HOST:PORT/INDEX", id="half a URL"),
+        pytest.param(["rest:http://h/i", "--segments", "s.jsonl"], "--segments: a REST server has", id="segments"),
+    ],
+)
+def test_what_the_command_line_cannot_use_is_one_error(folder: Path, arguments: list[str], message: str) -> None:
+    shown = keystone("index", *arguments, "--out", "never", "-q", cwd=folder)
+    assert (shown.returncode, shown.stdout, shown.stderr.count("\n")) == (1, "", 1)
+    assert message in shown.stderr
+    assert not (folder / "never").exists()
 
 
 RUN = """

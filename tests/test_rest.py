@@ -481,6 +481,9 @@ def test_a_key_is_sent_and_never_shown(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.raises(UserError) as raised:
             open_sparse(index, store).search(["1"], ["x"], 3)
     assert "secret-key" not in str(raised.value)
+    with pytest.raises(UserError, match="PYSERINI_API_KEY is sent by https or within this machine only"):
+        Server("http://example.org", "x", "v1")
+    Server("https://example.org", "x", "v1")
     assert not any(b"secret-key" in path.read_bytes() for path in index.folder.iterdir())
 
 
