@@ -20,6 +20,9 @@ ABSENT = "\0"
 SEGMENTS = 32
 """Ids that are read at once for a document; few have more segments."""
 
+TEXTS = 256
+"""Documents that are read at once."""
+
 _REF = "org.apache.lucene.util.BytesRef"
 _TERMS = "org.apache.lucene.index.TermsEnum"
 _OUT = "org.apache.lucene.store.ByteBuffersDataOutput"
@@ -88,14 +91,18 @@ class StoredTexts:
 
     def of(self, numbers: Sequence[int]) -> list[str | None]:
         """The texts of documents by number; None for one that stores none."""
+        batches = [numbers[start : start + TEXTS] for start in range(0, len(numbers), TEXTS)]
+        return [text for batch in batches for text in self._batch(batch)]
+
+    def _batch(self, numbers: Sequence[int]) -> Iterator[str | None]:
         asked = java_class("java.nio.ByteBuffer").wrap(np.asarray(numbers, dtype=">i4").tobytes())
         call(self._loop, java_class("java.lang.Integer")(len(numbers)), asked)
-        content, place, texts = _content(self._out), 0, []
+        content, place = _content(self._out), 0
         for _ in numbers:
             length, place = _variable(content, place)
-            texts.append(content[place : place + length].decode())
+            text = content[place : place + length].decode()
             place += length
-        return [None if text == ABSENT else text for text in texts]
+            yield None if text == ABSENT else text
 
 
 def _term_loop(terms: Any, following: Any, heads: Any, names: Any) -> Any:

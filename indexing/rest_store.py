@@ -7,7 +7,6 @@ longer than a store is kept by id.
 
 import re
 import sqlite3
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -25,7 +24,7 @@ from indexing.formats.jsonl import TEXT_KEYS
 from indexing.formats.pyserini import document_of_object
 from indexing.rest import Server, address, form_of
 from indexing.segments import segmented
-from indexing.store import from_record, to_record
+from indexing.store import from_record, rows_of, to_record
 from indexing.types import Document, Segment, Span, is_id
 
 BACKEND = "rest"
@@ -64,7 +63,7 @@ class RestStore:
             raise UserError(
                 f"{self._path}: cannot be used: {error}: documents that are found are kept there"
             ) from error
-        self._ids: list[str] = []
+        self._ids = np.empty(0, "S1")
         self.renumber()
 
     def __len__(self) -> int:
@@ -72,13 +71,14 @@ class RestStore:
 
     def ids(self, rows: ArrayLike) -> list[str]:
         """The document ids of rows (int[n]). `UserError` for a document that was found once and is not known now."""
-        return [self._ids[row] for row in self._known(rows)]
+        wanted = np.asarray(rows, dtype=np.int64)
+        if wanted.size and wanted.min() < 0:
+            raise UserError(f"{self._path}: lacks documents that the run has found: make the run anew, in another out")
+        return [name.decode() for name in self._ids[wanted].tolist()]
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
         """The rows (int32[n]) of document ids; -1 for an id that is not known."""
-        places = [bisect_left(self._ids, name) for name in ids]
-        found = [p if self._ids[p : p + 1] == [name] else -1 for p, name in zip(places, ids, strict=True)]
-        return np.array(found, dtype=np.int32)
+        return rows_of(self._ids, ids)
 
     def get(self, rows: ArrayLike) -> list[Document]:
         """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
@@ -108,13 +108,8 @@ class RestStore:
     def renumber(self) -> None:
         """Number the rows anew, by all documents that are known now."""
         with closing(self._opened()) as registry:
-            self._ids = [name for (name,) in registry.execute("SELECT id FROM documents ORDER BY id")]
-
-    def _known(self, rows: ArrayLike) -> list[int]:
-        wanted: list[int] = np.asarray(rows, dtype=np.int64).tolist()
-        if wanted and min(wanted) < 0:
-            raise UserError(f"{self._path}: lacks documents that the run has found: make the run anew, in another out")
-        return wanted
+            names = [name.encode() for (name,) in registry.execute("SELECT id FROM documents ORDER BY id")]
+        self._ids = np.array(names, dtype=np.bytes_)
 
     def _records(self, names: Sequence[str]) -> dict[str, bytes]:
         records: dict[str, bytes] = {}

@@ -138,6 +138,8 @@ class DocumentStore:
 
 def rows_of(known: NDArray[np.bytes_], ids: Sequence[str]) -> NDArray[np.int32]:
     """The places (int32[n]) of ids in an ascending array of them as UTF-8; -1 for one that is not there."""
+    if not len(known):
+        return np.full(len(ids), -1, dtype=np.int32)
     wanted = np.array([_searchable(name, known.dtype.itemsize) for name in ids], dtype=known.dtype)
     found = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[found] == wanted, found, -1).astype(np.int32)

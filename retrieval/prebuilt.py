@@ -1,6 +1,7 @@
 """BM25 over a Lucene index that was made elsewhere, whose numbers of documents are not rows."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ class PrebuiltSearcher:
     def __init__(self, folder: Path, rows: LuceneRows) -> None:
         self._rows = rows
         with ALONE:
-            self._searcher = LuceneSearcher(folder)
+            self._searcher = _searcher(folder)
 
     def search(
         self,
@@ -55,3 +56,8 @@ class PrebuiltSearcher:
         """In how many documents the stem of a word occurs; 0 for a stop word."""
         with ALONE:
             return self._searcher.document_frequency(word)
+
+
+@cache
+def _searcher(folder: Path) -> LuceneSearcher:
+    return LuceneSearcher(folder)

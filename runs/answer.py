@@ -122,7 +122,8 @@ async def answer_one(
     job: Job, model: Model | None, searches: "Searches", topic: Topic
 ) -> tuple[dict[str, Any], list[Fallback]]:
     """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
-    one = replace(job, topics=[topic], store=open_store(job.index))  # rows of its own while other topics search
+    own = await asyncio.to_thread(open_store, job.index)  # its rows stay as they are while other topics search
+    one = replace(job, topics=[topic], store=own)
     async with searches.java if job.config.queries.method == "rules" else nullcontext():
         (found,) = await understood(one, model)
     fallbacks = list(found.fallbacks)
