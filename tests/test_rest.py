@@ -16,7 +16,8 @@ from indexing import rest
 from indexing.build import Index, build_index
 from indexing.embed import MINILM
 from indexing.errors import BadRecord, UserError
-from indexing.rest import Server, address, candidates_of, form_of
+from indexing.rest import Server, address, form_of
+from indexing.rest_replies import candidates_of
 from indexing.rest_store import FOUND, RestStore, adopt_server, document_of_payload
 from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
