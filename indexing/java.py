@@ -120,8 +120,9 @@ def java_error() -> type[Exception]:
 
 
 def detach_thread() -> None:
-    """Release what the virtual machine holds for the calling thread; call it at the end of a worker thread."""
-    _virtual_machine().detach()
+    """Release what the virtual machine, if there is one, holds for the calling thread, at the end of its work."""
+    if _virtual_machine.cache_info().currsize:
+        _virtual_machine().detach()
 
 
 if __name__ == "__main__":

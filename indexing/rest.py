@@ -11,19 +11,17 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from threading import Condition, Event, local
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-import numpy as np
 import orjson
 
 from indexing.errors import UserError
 from indexing.limits import Limit, backoff, retry_after
+from indexing.rest_replies import Candidate, candidates_of, payload_of, said
 
 PREFIX = "rest:"
 KEY = "PYSERINI_API_KEY"
@@ -71,15 +69,6 @@ FORMS = {
     "v1/indexes": Form("/v1/indexes/{}/search", "/v1/indexes/{}/documents/{}", posted=True),
 }
 """The forms by name, the newer one first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A hit: `payload` is what came with it of the document, None for nothing."""
-
-    id: str
-    score: float
-    payload: Any
 
 
 class Refused(UserError):
@@ -181,8 +170,8 @@ class Server:
                 status, headers, body = self._send(*request)
                 if status == 200:
                     return read(orjson.loads(body))
-                said = _said(body).replace(self._key or "\0", "[key]")
-                why, busy = f"HTTP {status}: {said}", status in (429, 503)
+                told = said(body).replace(self._key or "\0", "[key]")
+                why, busy = f"HTTP {status}: {told}", status in (429, 503)
                 pause = retry_after(headers.get("Retry-After"))
                 if status not in _AGAIN:
                     raise Refused(f"{self.url}: {self.name}: {why}", status)
@@ -235,47 +224,6 @@ class Server:
             else:
                 self._limit.answered(now)
             self._turn.notify_all()
-
-
-def candidates_of(reply: Any) -> list[Candidate]:
-    """The candidates of a reply, best first. `ValueError` for anything but ids and scores that do not ascend."""
-    found = reply.get("candidates") if isinstance(reply, dict) else None
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise ValueError("found no list of candidates")
-    hits = [Candidate(_id(item), _score(item), item.get("doc", item.get("document_txt"))) for item in found]
-    if len({hit.id for hit in hits}) < len(hits):
-        raise ValueError("found a document twice")
-    if any(first.score < second.score for first, second in pairwise(hits)):
-        raise ValueError("found candidates whose scores ascend")
-    return hits
-
-
-def payload_of(reply: Any) -> Any:
-    """The payload of a reply that holds one document: under `doc`, or the reply itself."""
-    return reply["doc"] if isinstance(reply, dict) and "doc" in reply else reply
-
-
-def _id(item: dict[str, Any]) -> str:
-    found = item.get("docid")
-    if not isinstance(found, str):
-        raise ValueError(f"found the docid {found!r}")
-    return found
-
-
-def _score(item: dict[str, Any]) -> float:
-    found = item.get("score")
-    if isinstance(found, bool) or not isinstance(found, int | float) or not np.isfinite(found):
-        raise ValueError(f"found the score {found!r}")
-    return float(found)
-
-
-def _said(body: bytes) -> str:
-    """What an error says, in one line: `error` or `detail` of its JSON, else its beginning."""
-    with suppress(orjson.JSONDecodeError):
-        found = orjson.loads(body)
-        if isinstance(found, dict):
-            return str(found.get("error") or found.get("detail") or found)[:300]
-    return " ".join(re.sub("<[^>]*>", " ", body[:1000].decode(errors="replace")).split())[:300] or "no reason"
 
 
 def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:

@@ -122,8 +122,9 @@ async def answer_one(
     job: Job, model: Model | None, searches: "Searches", topic: Topic
 ) -> tuple[dict[str, Any], list[Fallback]]:
     """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
-    own = await asyncio.to_thread(open_store, job.index)  # its rows stay as they are while other topics search
-    one = replace(job, topics=[topic], store=own)
+    one = replace(job, topics=[topic])
+    if job.index.pooled:  # a store of its own, whose rows stay as they are while other topics search
+        one = replace(one, store=await asyncio.to_thread(open_store, job.index))
     async with searches.java if job.config.queries.method == "rules" else nullcontext():
         (found,) = await understood(one, model)
     fallbacks = list(found.fallbacks)

@@ -16,7 +16,8 @@ from indexing import rest
 from indexing.build import Index, build_index
 from indexing.embed import MINILM
 from indexing.errors import BadRecord, UserError
-from indexing.rest import Server, address, candidates_of, form_of
+from indexing.rest import Server, address, form_of
+from indexing.rest_replies import candidates_of
 from indexing.rest_store import FOUND, RestStore, adopt_server, document_of_payload
 from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
@@ -290,12 +291,12 @@ def test_runs_and_answers_over_a_server_are_those_of_a_local_index(url: str, loc
 
 @pytest.mark.slow
 def test_a_run_goes_on_without_the_server_once_it_has_searched(folder: Path, tmp_path: Path) -> None:
-    """And says what to do where the documents that it had found are gone."""
+    """And needs no Java here. It says what to do where the documents that it had found are gone."""
     write_topics(tmp_path / "topics.jsonl")
     with anserini_server(folder) as passing:
         assert keystone("index", f"rest:{passing}/bees", "--out", tmp_path / "i", "-q").returncode == 0
         (tmp_path / "r.yaml").write_text(RUN.format(index=tmp_path / "i", folder=tmp_path, out="out"))
-        shown = keystone("run", tmp_path / "r.yaml", "-q", "--set", "track=none")
+        shown = keystone("run", tmp_path / "r.yaml", "-q", "--set", "track=none", JAVA_HOME="/nowhere")
         assert (shown.returncode, shown.stderr) == (0, "")
     shown = keystone("run", tmp_path / "r.yaml", "-q")
     assert (shown.returncode, shown.stderr) == (0, "")

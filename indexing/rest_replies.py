@@ -1,0 +1,60 @@
+"""What a REST server of Pyserini's or Anserini's replies, in either form of its interface, read and checked."""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A hit: `payload` is what came with it of the document, None for nothing."""
+
+    id: str
+    score: float
+    payload: Any
+
+
+def candidates_of(reply: Any) -> list[Candidate]:
+    """The candidates of a reply, best first. `ValueError` for anything but ids and scores that do not ascend."""
+    found = reply.get("candidates") if isinstance(reply, dict) else None
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise ValueError("found no list of candidates")
+    hits = [Candidate(_id(item), _score(item), item.get("doc", item.get("document_txt"))) for item in found]
+    if len({hit.id for hit in hits}) < len(hits):
+        raise ValueError("found a document twice")
+    if any(first.score < second.score for first, second in pairwise(hits)):
+        raise ValueError("found candidates whose scores ascend")
+    return hits
+
+
+def payload_of(reply: Any) -> Any:
+    """The payload of a reply that holds one document: under `doc`, or the reply itself."""
+    return reply["doc"] if isinstance(reply, dict) and "doc" in reply else reply
+
+
+def _id(item: dict[str, Any]) -> str:
+    found = item.get("docid")
+    if not isinstance(found, str):
+        raise ValueError(f"found the docid {found!r}")
+    return found
+
+
+def _score(item: dict[str, Any]) -> float:
+    found = item.get("score")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not np.isfinite(found):
+        raise ValueError(f"found the score {found!r}")
+    return float(found)
+
+
+def said(body: bytes) -> str:
+    """What an error says, in one line: `error` or `detail` of its JSON, else its beginning."""
+    with suppress(orjson.JSONDecodeError):
+        found = orjson.loads(body)
+        if isinstance(found, dict):
+            return str(found.get("error") or found.get("detail") or found)[:300]
+    return " ".join(re.sub("<[^>]*>", " ", body[:1000].decode(errors="replace")).split())[:300] or "no reason"
