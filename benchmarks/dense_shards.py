@@ -18,8 +18,8 @@ from indexing.embed import Vectors, on_grid
 from indexing.vectors import SHARD, Shards
 from retrieval.dense import search_dense
 
-FILES, DIMENSION, QUERIES, DEPTH, PARTS = 32, 384, 200, 1000, 8
-FACTORIES = ("Flat", "IVF256,PQ48x8")
+FILES, DIMENSION, QUERIES, DEPTH, PARTS = 24, 384, 200, 1000, 8
+FACTORIES = ("Flat", "IVF256,PQ48x4")
 
 
 def rows() -> list[Row]:

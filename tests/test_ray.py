@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -21,11 +21,13 @@ import pytest
 from indexing import ray_engine, vectors
 from indexing.build import Index, build_index
 from indexing.corpora import corpus_files, read_files
+from indexing.dense import build_dense
 from indexing.embed import Embedding
 from indexing.errors import BadRecord, MissingPackage, UserError
 from tests.conftest import CORPUS, keystone
 from tests.endpoint import serving, status
-from tests.test_resume import contents, stop
+from tests.processes import LIMIT
+from tests.test_resume import contents
 
 WORKERS, SHARD, FILES, LINES = 2, 20, 5, 50
 SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
@@ -141,7 +143,7 @@ def processes(word: str) -> list[int]:
     return found
 
 
-def until(condition: Callable[[], Any], seconds: float = 120) -> Any:
+def until(condition: Callable[[], Any], seconds: float = LIMIT) -> Any:
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "nothing happened"
@@ -152,29 +154,25 @@ def until(condition: Callable[[], Any], seconds: float = 120) -> Any:
 COMMAND = f"from indexing import vectors; vectors.SHARD = {SHARD}; from runs.cli import main; main()"
 
 
+@contextmanager
 def command(
     corpus: Path, out: Path, engine: str, url: str | None = None, **environment: str
-) -> "subprocess.Popen[bytes]":
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A build in a process group of its own, which is ended with the block."""
     model = ["--embedding", "letters", "--embedding-url", url] if url else []
-    arguments: list[str | Path] = [
-        "index",
-        corpus,
-        "--out",
-        out,
-        "--engine",
-        engine,
-        "--threads",
-        str(WORKERS),
-        "--quiet",
-        *model,
-    ]
-    return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *arguments],
+    arguments = ["index", str(corpus), "--out", str(out), "--engine", engine, "--threads", str(WORKERS), "--quiet"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *arguments, *model],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **environment},
         start_new_session=True,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def address(ray: Any) -> str:
@@ -226,20 +224,20 @@ def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: P
 def test_a_killed_build_is_finished_by_either_engine(
     ray: Any, corpus: Path, whole: tuple[Index, Told], tmp_path: Path
 ) -> None:
-    for number, (first, second) in enumerate([("ray", "local"), ("local", "ray"), ("ray", "ray")]):
-        out = tmp_path / f"index-{number}"
-        process = command(corpus, out, first, RAY_ADDRESS=address(ray))
-        until(partial(_begun, out, 2))
-        process.kill()
-        process.wait()
+    for first, second in (("ray", "local"), ("local", "ray")):
+        out = tmp_path / f"first-{first}"
+        with command(corpus, out, first, RAY_ADDRESS=address(ray)):
+            until(partial(_begun, out, 2))
         kept = {name: _written(out, name) for name in done(out)}
         assert 2 <= len(kept) < -(-whole[0].documents // SHARD)
+
+        def compared(*arguments: Any, kept: dict[str, int] = kept, out: Path = out) -> None:
+            assert {name: _written(out, name) for name in kept} == kept, "a shard that was there was made again"
+            build_dense(*arguments)
+
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("indexing.dense.build_dense", stop)
-            with pytest.raises(KeyboardInterrupt):
-                build(corpus, out, second)
-        assert {name: _written(out, name) for name in kept} == kept, "a shard that was there was made again"
-        index, _ = build(corpus, out, second)
+            patch.setattr("indexing.dense.build_dense", compared)
+            index, _ = build(corpus, out, second)
         assert contents(index.folder) == contents(whole[0].folder)
 
 
@@ -257,17 +255,17 @@ def test_a_local_ray_listens_on_the_loopback_alone_and_ends_with_the_command(cor
         server.always = slowly(1)
         for end, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
             out = tmp_path / f"index-{code}"
-            process = command(corpus, out, "ray", url=server.url, RAY_ADDRESS="")
-            until(partial(_begun, out, 1))
-            family = _family(process.pid)
-            assert len(family) >= 2 + WORKERS
-            hosts = _listening(family)
-            assert hosts
-            assert hosts <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
-            began = time.monotonic()
-            os.killpg(process.pid, end) if end == signal.SIGINT else process.kill()
-            assert process.wait(60) == code
-            assert time.monotonic() - began < 10
+            with command(corpus, out, "ray", url=server.url, RAY_ADDRESS="") as process:
+                until(partial(_begun, out, 1))
+                family = _family(process.pid)
+                assert len(family) >= 2 + WORKERS
+                hosts = _listening(family)
+                assert hosts
+                assert hosts <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+                began = time.monotonic()
+                os.killpg(process.pid, end) if end == signal.SIGINT else process.kill()
+                assert process.wait(60) == code
+                assert time.monotonic() - began < 10
             until(partial(_gone, family), 30)
 
 
