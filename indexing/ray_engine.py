@@ -11,9 +11,10 @@ import logging
 import os
 import pickle
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,22 +56,22 @@ def cluster(threads: int) -> Iterator[None]:
     A local one has `threads` CPUs and all GPUs, no dashboard, and listens on 127.0.0.1. `UserError` where there is no
     Ray or no cluster at the address.
     """
-    address = os.environ.get("RAY_ADDRESS", "").replace("local", "")
-    if address not in ("", "auto"):
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    if address not in ("local", "auto"):
         _reach(address)
-    for name, value in {**QUIET, **({} if address else {LOOPBACK: "0"})}.items():
+    for name, value in {**QUIET, **({LOOPBACK: "0"} if address == "local" else {})}.items():
         os.environ.setdefault(name, value)
     ray = _ray()
     if ray.is_initialized():
         yield
         return
-    local = {} if address else {"num_cpus": threads, "include_dashboard": False}
+    local = {"num_cpus": threads, "include_dashboard": False} if address == "local" else {}
     try:
         with _silence():
-            ray.init(address or "local", logging_level="ERROR", log_to_driver=False, **local)
-    except (OSError, RuntimeError, ValueError) as error:
-        found = f"RAY_ADDRESS: found {address!r}, expected a running cluster" if address else "Ray cannot be started"
-        raise UserError(f"{found}: {str(error).strip().splitlines()[0]}") from error
+            ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        found = "Ray cannot be started" if local else f"RAY_ADDRESS: found {address!r}, expected a running cluster"
+        raise UserError(f"{found}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
     try:
         yield
     finally:
@@ -83,8 +84,8 @@ def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Doc
         yield from read_here(files, format, report)
         return
     groups = _dataset(_groups(files), in_order=True)
-    for piece in _values(groups.map_batches(partial(_read, format), batch_size=1)):
-        for found in piece:
+    with closing(_values(groups.map_batches(partial(_read, format), batch_size=1))) as pieces:
+        for found in chain.from_iterable(pieces):
             if isinstance(found, Document):
                 yield found
             elif isinstance(found, UserError):
@@ -104,16 +105,17 @@ def embed_shards(
     texts = _dataset(shards).map_batches(partial(_texts, store.folder), batch_size=1, **_here())
     made = texts.map_batches(_Embedder, fn_constructor_args=(embedding,), batch_size=1, compute=pool, num_cpus=1)
     waiting, errors = {rows.start for rows in shards}, dict[int, UserError]()
-    for rows, vectors, cut, error in _values(made):
-        waiting.discard(rows.start)
-        if error:
-            position, reason = error
-            errors[rows.start] = UserError(reason) if position is None else refused(store, rows, position, reason)
-        else:
-            tick(len(rows))
-            yield rows, vectors, cut
-        if errors and min(errors) < min(waiting, default=len(store)):
-            raise errors[min(errors)]
+    with closing(_values(made)) as results:
+        for rows, vectors, cut, error in results:
+            waiting.discard(rows.start)
+            if error:
+                position, reason = error
+                errors[rows.start] = UserError(reason) if position is None else refused(store, rows, position, reason)
+            else:
+                tick(len(rows))
+                yield rows, vectors, cut
+            if errors and min(errors) < min(waiting, default=len(store)):
+                raise errors[min(errors)]
 
 
 class _Embedder:
@@ -223,7 +225,7 @@ def _dataset(values: Sequence[Any], in_order: bool = False) -> Any:
     return data.from_items([{"value": pickle.dumps(value)} for value in values], override_num_blocks=len(values))
 
 
-def _values(dataset: Any) -> Iterator[Any]:
+def _values(dataset: Any) -> Generator[Any, None, None]:
     """The values of a dataset, as they are made. `UserError` where Ray itself fails."""
     from ray.exceptions import RayError, RayTaskError
 

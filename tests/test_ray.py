@@ -1,0 +1,328 @@
+"""A build on Ray makes the bytes of a local one, whatever happens to its workers or to the command."""
+
+import gzip
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from indexing import ray_engine, vectors
+from indexing.build import Index, build_index
+from indexing.corpora import corpus_files, read_files
+from indexing.dense import build_dense
+from indexing.embed import Embedding
+from indexing.errors import BadRecord, MissingPackage, UserError
+from tests.conftest import CORPUS, keystone
+from tests.endpoint import serving, status
+from tests.processes import LIMIT
+from tests.test_resume import contents
+
+WORKERS, SHARD, FILES, LINES = 2, 20, 5, 50
+SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
+
+
+@pytest.fixture(scope="session")
+def ray() -> Iterator[Any]:
+    """A local Ray of two workers, which all tests share."""
+    with ray_engine.cluster(WORKERS):
+        import ray
+
+        yield ray
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "SHARD", SHARD)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files, compressed or not, with ids that repeat and lines that are no documents."""
+    folder, choose = tmp_path_factory.mktemp("corpus"), random.Random(3)
+    for number in range(FILES):
+        lines = []
+        for line in range(LINES):
+            text = ". ".join(choose.sample(SENTENCES, choose.randint(1, 12)))
+            lines.append(json.dumps({"id": f"d{choose.randrange(FILES * LINES)}", "title": f"{line}", "text": text}))
+            lines += ['{"id": "half'] * (line % 17 == number) + ['{"id": "a b", "text": "c"}'] * (line % 19 == number)
+        content = "\n".join(lines).encode()
+        name = folder / f"part-{number}.jsonl"
+        name.write_bytes(content) if number % 2 else name.with_suffix(".jsonl.gz").write_bytes(gzip.compress(content))
+    (folder / "part-9.jsonl.gz").write_bytes(gzip.compress(b'{"id": "last", "text": "Bees."}\n' * 99)[:-20])
+    return folder
+
+
+Told = list[tuple[str, str]]
+
+
+def build(corpus: Path, out: Path, engine: str, **settings: Any) -> tuple[Index, Told]:
+    told: Told = []
+    found = build_index(
+        corpus, out, engine=engine, report=lambda error: told.append((str(error), error.kind)), **settings
+    )
+    return found[0], told
+
+
+@pytest.fixture(scope="session")
+def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Told]:
+    return build(corpus, tmp_path_factory.mktemp("whole") / "index", "local")
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_build_on_ray_has_the_bytes_and_tells_the_records_of_a_local_one(
+    corpus: Path, whole: tuple[Index, Told], tmp_path: Path
+) -> None:
+    index, told = build(corpus, tmp_path / "index", "ray")
+    assert contents(index.folder) == contents(whole[0].folder)
+    assert told == whole[1]
+    assert set(index.left_out) == {"not JSON", "bad id", "repeated id", "unreadable file"}
+
+
+@pytest.mark.usefixtures("ray")
+def test_readers_give_files_in_order_however_they_are_dealt(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [(file, "") for file in corpus_files(corpus, "jsonl")]
+    errors: list[BadRecord] = []
+    expected = [(document, document.place) for document in read_files(files, "jsonl", errors.append)]
+    for size in (1, 3_000, 2**25):
+        monkeypatch.setattr(ray_engine, "GROUP", size)
+        told: list[BadRecord] = []
+        found = list(ray_engine.read_files(files, "jsonl", told.append))
+        assert [(document.id, document.text, document.place) for document in found] == [
+            (document.id, document.text, place) for document, place in expected
+        ]
+        assert [(str(error), error.kind) for error in told] == [(str(error), error.kind) for error in errors]
+        assert all(document.segments for document in found)
+
+
+@pytest.mark.usefixtures("ray")
+def test_the_first_bad_record_ends_a_strict_build_and_a_missing_file_any(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadRecord, match=r"part-0.jsonl.gz:2: not JSON"):
+        build_index(corpus, tmp_path / "index", engine="ray")
+    with pytest.raises(UserError, match=r"none.jsonl: cannot be read"):
+        list(ray_engine.read_files([(tmp_path / "none.jsonl", "")], "jsonl"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_refused_text_is_told_as_by_the_local_engine_and_what_is_done_is_kept(corpus: Path, tmp_path: Path) -> None:
+    def refuse(handler: Any, texts: list[str]) -> bool:
+        return any("volcano" in text for text in texts) and status(400, "too hot")(handler, texts)
+
+    messages = []
+    for engine in ("local", "ray"):
+        with serving() as server:
+            server.always = refuse
+            with pytest.raises(UserError) as error:
+                build(corpus, tmp_path / engine, engine, embedding=Embedding("letters", server.url))
+            messages.append(str(error.value).replace(server.url, "URL"))
+    assert messages[0] == messages[1]
+    assert "document d" in messages[0]
+
+
+def processes(word: str) -> list[int]:
+    """The processes whose title holds a word, as Ray names its workers by what they do."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(b"ray::") and word.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def until(condition: Callable[[], Any], seconds: float = LIMIT) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.02)
+    return found
+
+
+COMMAND = f"from indexing import vectors; vectors.SHARD = {SHARD}; from runs.cli import main; main()"
+
+
+@contextmanager
+def command(
+    corpus: Path, out: Path, engine: str, url: str | None = None, **environment: str
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A build in a process group of its own, which is ended with the block."""
+    model = ["--embedding", "letters", "--embedding-url", url] if url else []
+    arguments = ["index", str(corpus), "--out", str(out), "--engine", engine, "--threads", str(WORKERS), "--quiet"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *arguments, *model],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **environment},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def address(ray: Any) -> str:
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def done(out: Path) -> list[str]:
+    return sorted(path.name for path in (out.parent / f".{out.name}.partial" / "vectors").glob("*.json"))
+
+
+def slowly(seconds: float) -> Callable[[Any, list[str]], bool]:
+    def fault(_handler: Any, _texts: list[str]) -> bool:
+        time.sleep(seconds)
+        return False
+
+    return fault
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray")
+def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: Path, tmp_path: Path) -> None:
+    killed: list[tuple[int, int]] = []
+
+    def kill() -> None:
+        until(partial(_begun, tmp_path / "index", 2))
+        worker = until(lambda: processes("_Embedder"))[0]
+        os.kill(worker, signal.SIGKILL)
+        killed.append((worker, len(done(tmp_path / "index"))))
+
+    with serving() as server:
+        embedding = Embedding("letters", server.url)
+        whole = build(corpus, tmp_path / "whole", "local", embedding=embedding)
+        needed = sum(len(texts) for texts in server.requests)
+        server.requests.clear()
+        server.always = slowly(0.5)
+        killer = Thread(target=kill)
+        killer.start()
+        index, told = build(corpus, tmp_path / "index", "ray", embedding=embedding)
+        killer.join()
+    shards = -(-index.documents // SHARD)
+    assert killed[0][1] < shards, "the worker was killed too late"
+    assert contents(index.folder) == contents(whole[0].folder)
+    assert told == whole[1]
+    at_most = 2 * 2 * SHARD  # what an actor has in its hands: a shard that it embeds, one that waits
+    assert sum(len(texts) for texts in server.requests) <= needed + at_most
+
+
+@pytest.mark.slow
+def test_a_killed_build_is_finished_by_either_engine(
+    ray: Any, corpus: Path, whole: tuple[Index, Told], tmp_path: Path
+) -> None:
+    for first, second in (("ray", "local"), ("local", "ray")):
+        out = tmp_path / f"first-{first}"
+        with command(corpus, out, first, RAY_ADDRESS=address(ray)):
+            until(partial(_begun, out, 2))
+        kept = {name: _written(out, name) for name in done(out)}
+        assert 2 <= len(kept) < -(-whole[0].documents // SHARD)
+
+        def compared(*arguments: Any, kept: dict[str, int] = kept, out: Path = out) -> None:
+            assert {name: _written(out, name) for name in kept} == kept, "a shard that was there was made again"
+            build_dense(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("indexing.dense.build_dense", compared)
+            index, _ = build(corpus, out, second)
+        assert contents(index.folder) == contents(whole[0].folder)
+
+
+def _begun(out: Path, shards: int) -> bool:
+    return len(done(out)) >= shards
+
+
+def _written(out: Path, name: str) -> int:
+    return (out.parent / f".{out.name}.partial" / "vectors" / name).stat().st_mtime_ns
+
+
+@pytest.mark.slow
+def test_a_local_ray_listens_on_the_loopback_alone_and_ends_with_the_command(corpus: Path, tmp_path: Path) -> None:
+    with serving() as server:
+        server.always = slowly(1)
+        for end, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
+            out = tmp_path / f"index-{code}"
+            with command(corpus, out, "ray", url=server.url, RAY_ADDRESS="") as process:
+                until(partial(_begun, out, 1))
+                family = _family(process.pid)
+                assert len(family) >= 2 + WORKERS
+                hosts = _listening(family)
+                assert hosts
+                assert hosts <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+                began = time.monotonic()
+                os.killpg(process.pid, end) if end == signal.SIGINT else process.kill()
+                assert process.wait(60) == code
+                assert time.monotonic() - began < 10
+            until(partial(_gone, family), 30)
+
+
+def _gone(pids: set[int]) -> bool:
+    return not any(map(_alive, pids))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _family(root: int) -> set[int]:
+    """A process and all that come from it."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rsplit(")", 1)[1].split()[1])
+    found, more = {root}, {root}
+    while more:
+        more = {child for child, parent in parents.items() if parent in more} - found
+        found |= more
+    return found
+
+
+def _listening(pids: set[int]) -> set[str]:
+    """The addresses on which processes listen."""
+    sockets = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            with suppress(OSError):
+                sockets.add(str(link.readlink()))
+    found = set()
+    for table, family, size in (("tcp", socket.AF_INET, 4), ("tcp6", socket.AF_INET6, 16)):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                raw = bytes.fromhex(fields[1].split(":")[0])
+                packed = b"".join(raw[at : at + 4][::-1] for at in range(0, size, 4))
+                found.add(socket.inet_ntop(family, packed))
+    return found
+
+
+def test_a_machine_without_ray_is_told_what_to_install(corpus: Path, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "ray", None)
+        with pytest.raises(MissingPackage, match=r"pip install 'ray\[data\]'"):
+            build_index(corpus, tmp_path / "index", engine="ray")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("where", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere", "127.0.0.1:x"])
+def test_an_address_without_a_cluster_is_an_error_at_once(corpus: Path, tmp_path: Path, where: str) -> None:
+    done = keystone("index", corpus, "--out", tmp_path / "index", "--engine", "ray", "--quiet", RAY_ADDRESS=where)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: RAY_ADDRESS: found {where!r}, expected HOST:PORT of a running cluster")
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
