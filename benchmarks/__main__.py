@@ -11,7 +11,7 @@ from rich.table import Table
 
 from benchmarks.table import Row
 
-BENCHMARKS = ("fusion", "run_files", "bm25", "dense", "parasol", "calls", "growth")
+BENCHMARKS = ("fusion", "run_files", "bm25", "dense", "parasol", "calls", "growth", "opensearch_load")
 OUT = Path(__file__).parent / "out" / "bench.json"
 
 
