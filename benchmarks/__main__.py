@@ -11,7 +11,10 @@ from rich.table import Table
 
 from benchmarks.table import Row
 
-BENCHMARKS = ("fusion", "run_files", "bm25", "dense", "parasol", "calls", "growth", "opensearch_search")
+BENCHMARKS = (
+    *("fusion", "run_files", "bm25", "dense", "parasol", "calls", "growth"),
+    *("opensearch_load", "opensearch_search"),
+)
 OUT = Path(__file__).parent / "out" / "bench.json"
 
 
