@@ -28,7 +28,7 @@ from indexing.opensearch_index import CONTENTS, VECTOR, Target
 from indexing.opensearch_load import load
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
-from indexing.vectors import Shards
+from indexing.vectors import SHARD, Shards
 from retrieval.lucene import LuceneSearcher
 from retrieval.opensearch import SCALE, OpenSearchDense, OpenSearchSparse
 from retrieval.stems import stems_of
@@ -63,13 +63,15 @@ class _Corpus:
         self.store = DocumentStore(folder / "store")
         build_lucene(self.store, folder / "lucene")
         self.vectors = _vectors(texts)
-        np.save(folder / "00000000.npy", self.vectors)
+        self.files = [folder / f"{start // SHARD:08d}.npy" for start in range(0, len(texts), SHARD)]
+        for number, file in enumerate(self.files):
+            np.save(file, self.vectors[number * SHARD : (number + 1) * SHARD])
 
     def loaded(self, server: Cluster, shards: int) -> Index:
         """The passages in an index of so many shards."""
         name, meta = f"passages-{shards}", {"key": f"passages-{shards}", "faiss": "Flat"}
         place, note = place_of(f"{server.url}/{name}"), self.folder / f"{server.version}-{name}"
-        load(Target(place, shards), meta, self.store, Shards([self.folder / "00000000.npy"], PASSAGES, 0), note)
+        load(Target(place, shards), meta, self.store, Shards(self.files, PASSAGES, 0), note)
         return Index(self.folder, name, Embedding(), PASSAGES, {}, 0, "Flat", place.at)
 
 
