@@ -32,7 +32,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.ready-bench
+bench: .venv/.ready-bench $(OPENSEARCH)/.ready
 	$(BIN)/python -m benchmarks
 
 .venv/.ready-bench: $(READY)

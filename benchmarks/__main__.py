@@ -11,7 +11,10 @@ from rich.table import Table
 
 from benchmarks.table import Row
 
-BENCHMARKS = ("fusion", "run_files", "bm25", "dense", "dense_shards", "parasol", "calls", "growth", "scale")
+BENCHMARKS = (
+    *("fusion", "run_files", "bm25", "dense", "dense_shards", "parasol", "calls", "growth", "scale"),
+    *("opensearch_load", "opensearch_search"),
+)
 OUT = Path(__file__).parent / "out" / "bench.json"
 
 

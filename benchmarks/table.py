@@ -38,13 +38,14 @@ def take_turns(jobs: Mapping[str, Callable[[], object]], repeats: int, cpu: bool
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(repeats + 1):
         for name, job in jobs.items():
-            start = _processor_time() if cpu else time.perf_counter()
+            start = processor_time() if cpu else time.perf_counter()
             job()
             if turn:
-                seconds[name].append((_processor_time() if cpu else time.perf_counter()) - start)
+                seconds[name].append((processor_time() if cpu else time.perf_counter()) - start)
     return {name: median(values) for name, values in seconds.items()}
 
 
-def _processor_time() -> float:
+def processor_time() -> float:
+    """Seconds of processor time that all threads of this process have used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime

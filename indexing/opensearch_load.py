@@ -94,17 +94,17 @@ def _fill(
     done = acknowledged(note, held.uuid)
     with progress("Loading OpenSearch", len(store)) as tick:
         tick(sum(stop - start for start, stop in done))
-        _send(nodes, place, store, vectors, gaps(done, len(store)), note, tick, patience)
+        send(nodes, place, store, vectors, gaps(done, len(store)), note, tick, patience)
     refresh(nodes, place)
     if missing := missing_rows(nodes, place, len(store)):
         with progress("Loading again what was lost", len(missing)) as tick:
-            _send(nodes, place, store, vectors, spans(missing), note, tick, patience)
+            send(nodes, place, store, vectors, spans(missing), note, tick, patience)
         refresh(nodes, place)
         if missing := missing_rows(nodes, place, len(store)):
             raise UserError(f"{place}: {_named(store, missing)}, although they were acknowledged twice")
 
 
-def _send(
+def send(
     nodes: Sequence[Node],
     place: Place,
     store: DocumentStore,
@@ -114,6 +114,7 @@ def _send(
     tick: Tick,
     patience: float,
 ) -> None:
+    """Send the wanted rows; write to the note, and tell `tick`, what is acknowledged."""
     params = {"filter_path": "errors,items.*.status,items.*.error", "timeout": _SHARD_SECONDS}
 
     def request_of(batch: Batch) -> Request:

@@ -123,13 +123,20 @@ def search_each(
 def _fault(answer: Any) -> str:
     """Why the answer to a search is none, or not the whole; empty if it is."""
     if "error" in answer:
-        return f"refused with status {answer['status']}: {reason_of(answer['error'])}"
+        return f"refused with status {answer['status']}: {_said(answer['error'])}"
     if answer.get("timed_out"):
         return "not answered in time by all shards"
     if failed := answer.get("_shards", {}).get("failed"):
         reasons = answer["_shards"].get("failures") or [{}]
         return f"not answered by {failed} of the shards: {reason_of(reasons[0].get('reason'))}"
     return ""
+
+
+def _said(error: Any) -> str:
+    """An error's words and, where it only says that shards have failed, those of the first."""
+    said, roots = reason_of(error), error.get("root_cause") if isinstance(error, dict) else None
+    root = reason_of(roots[0]) if roots else ""
+    return said if root in said else f"{said}: {root}"
 
 
 def _batches(searches: Sequence[Search]) -> Iterator[list[int]]:

@@ -395,15 +395,20 @@ def demo(
 
 
 @app.command()
-def doctor() -> None:
-    """Say what this machine has of what a run needs; exit code 1 if something is missing.
+def doctor(
+    opensearch: Annotated[
+        str | None, typer.Option(help="Look at this cluster instead, URL[,URL...], or at an index in it, URL/NAME.")
+    ] = None,
+) -> None:
+    """Say what this machine has of what a run needs, or a cluster; exit code 1 if something is missing.
 
     Example: keystone doctor
     """
+    from runs.cluster_doctor import examine_cluster
     from runs.doctor import examine
 
     problems = 0
-    for finding in examine():
+    for finding in examine_cluster(opensearch) if opensearch else examine():
         typer.echo(f"{finding.state:8} {finding.subject}: {finding.message}")
         problems += finding.state == "problem"
     if problems:

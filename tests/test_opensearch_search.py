@@ -350,3 +350,40 @@ def test_another_index_at_its_place_is_refused(loaded: Loaded) -> None:
         for opened in (open_store, partial(open_sparse, store=DocumentStore.__new__(DocumentStore)), open_dense):
             with pytest.raises(UserError, match=words):
                 opened(wrong)
+
+
+def test_the_doctor_knows_the_cluster_and_the_index(server: Cluster, loaded: Loaded) -> None:
+    own = loaded("small", 3)
+    shown = keystone("doctor", "--opensearch", f"{server.url}/{own.at['name']}")
+    assert shown.returncode == 0, shown.stdout
+    for line in (
+        f"OpenSearch: {server.version}",
+        "note     heap: node-1: 0.5 GiB",
+        "ok       k-NN: installed",
+        "ok       analyzer: stems as Anserini's",
+        "ok       shards: green",
+        f"ok       documents: {len(CORPUS)}",
+        "ok       copies: 0 besides the primary shards",
+        "note     size: 0.00 GB in 3 shards: 1 would do",
+    ):
+        assert line in shown.stdout
+    assert ("ranks each shard for itself" in shown.stdout) == server.version.startswith("2.")
+    assert "segments" not in shown.stdout
+    alone = keystone("doctor", "--opensearch", server.url)
+    assert alone.returncode == 0
+    assert "documents" not in alone.stdout
+    none = keystone("doctor", "--opensearch", f"{server.url}/no-such")
+    assert none.returncode == 1
+    assert f"keystone index CORPUS --opensearch {server.url}/no-such" in none.stdout
+
+
+def test_the_doctor_finds_another_analyzer(opensearch: Cluster) -> None:
+    from indexing.opensearch_index import index_body
+
+    body = index_body({"key": "k", "documents": 0}, 1, None)
+    body["settings"]["analysis"]["filter"]["porter"]["language"] = "porter2"
+    call(opensearch.url, "PUT", "/other-stems", body)
+    shown = keystone("doctor", "--opensearch", f"{opensearch.url}/other-stems")
+    assert shown.returncode == 1
+    assert "problem  analyzer: found " in shown.stdout
+    assert "problem  documents: 0 so far" in shown.stdout
