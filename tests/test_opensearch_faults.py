@@ -200,7 +200,7 @@ def test_a_node_that_answers_but_does_nothing_is_left_alone(store: DocumentStore
         port, idled = int(idle.rpartition(":")[2]), list[float]()
 
         def does_nothing(handler: Handler) -> bool:
-            if handler.server.server_address[1] != port:
+            if handler.connection.getsockname()[1] != port:
                 return False
             idled.append(time.monotonic())
             return status(503)(handler)
