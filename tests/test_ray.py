@@ -212,6 +212,7 @@ def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: P
         killer.start()
         index, told = build(corpus, tmp_path / "index", "ray", embedding=embedding)
         killer.join()
+    assert index.documents
     shards = -(-index.documents // SHARD)
     assert killed[0][1] < shards, "the worker was killed too late"
     assert contents(index.folder) == contents(whole[0].folder)
@@ -224,6 +225,7 @@ def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: P
 def test_a_killed_build_is_finished_by_either_engine(
     ray: Any, corpus: Path, whole: tuple[Index, Told], tmp_path: Path
 ) -> None:
+    assert whole[0].documents
     for first, second in (("ray", "local"), ("local", "ray")):
         out = tmp_path / f"first-{first}"
         with command(corpus, out, first, RAY_ADDRESS=address(ray)):
