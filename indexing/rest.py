@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
 
+from indexing.access import is_guarded, secret, without_key
 from indexing.errors import UserError
 from indexing.limits import Limit, backoff, retry_after
 from indexing.rest_replies import Candidate, candidates_of, payload_of, said
@@ -33,7 +34,6 @@ LONGEST_PAUSE = 30.0
 """Seconds before a request is made again, also where the server asks for more."""
 SECONDS = 60.0
 """How long a reply may take."""
-_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
@@ -120,10 +120,8 @@ class Server:
             raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(FORMS)}")
         self.url, self.name, self._form = url, name, FORMS[form]
         self._parts, self._own = urlsplit(url), local()
-        key = os.environ.get(KEY, "").strip()
-        if not key.isascii() or not key.isprintable():
-            raise UserError(f"{KEY}: not a key: expected one line of ASCII")
-        if key and self._parts.scheme == "http" and self._parts.hostname not in _THIS_MACHINE:
+        key = secret(KEY)
+        if key and not is_guarded(url):
             raise UserError(f"{url}: {KEY} is sent by https or within this machine only, expected an https URL")
         self._key = key
         self._headers = {"Accept": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
@@ -170,7 +168,7 @@ class Server:
                 status, headers, body = self._send(*request)
                 if status == 200:
                     return read(orjson.loads(body))
-                told = said(body).replace(self._key or "\0", "[key]")
+                told = said(without_key(body, self._key) if self._key else body)
                 why, busy = f"HTTP {status}: {told}", status in (429, 503)
                 pause = retry_after(headers.get("Retry-After"))
                 if status not in _AGAIN:
