@@ -74,8 +74,12 @@ def cluster(threads: int) -> Iterator[None]:
         raise UserError(f"{found}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
     try:
         yield
-    finally:
+    except KeyboardInterrupt:
+        raise  # Ray's threads are at work still, and taking them down can crash; its processes end with this one
+    except BaseException:
         ray.shutdown()
+        raise
+    ray.shutdown()
 
 
 def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Document]:
