@@ -10,7 +10,9 @@ Ray makes again what a worker that died had in its hands.
 import logging
 import os
 import pickle
+import signal
 import socket
+import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -67,15 +69,19 @@ def cluster(threads: int) -> Iterator[None]:
         return
     local = {"num_cpus": threads, "include_dashboard": False} if address == "local" else {}
     try:
-        with _silence():
+        with _silence(), _uninterrupted():
             ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         found = "Ray cannot be started" if local else f"RAY_ADDRESS: found {address!r}, expected a running cluster"
         raise UserError(f"{found}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
     try:
         yield
-    finally:
+    except KeyboardInterrupt:
+        raise  # Ray's threads are at work still, and taking them down can crash; its processes end with this one
+    except BaseException:
         ray.shutdown()
+        raise
+    ray.shutdown()
 
 
 def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Document]:
@@ -182,6 +188,19 @@ def _reach(address: str) -> None:
     except (OSError, ValueError) as error:
         expected = "expected HOST:PORT of a running cluster, asked from one of its machines"
         raise UserError(f"RAY_ADDRESS: found {address!r}, {expected}: {error}") from error
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started here ignore Ctrl-C: they are ended by the command, and not beside it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
