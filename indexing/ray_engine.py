@@ -33,6 +33,9 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for clusters of several machines. Without them it listens on 127.0.0.1 alone, under any system."""
 
+INTERRUPTED = 130
+"""The exit code of what was interrupted, as everywhere."""
+
 REACH = 10
 """Seconds in which a cluster answers."""
 
@@ -69,19 +72,16 @@ def cluster(threads: int) -> Iterator[None]:
         return
     local = {"num_cpus": threads, "include_dashboard": False} if address == "local" else {}
     try:
-        with _silence(), _uninterrupted():
+        with _silence():
             ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         found = "Ray cannot be started" if local else f"RAY_ADDRESS: found {address!r}, expected a running cluster"
         raise UserError(f"{found}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
     try:
-        yield
-    except KeyboardInterrupt:
-        raise  # Ray's threads are at work still, and taking them down can crash; its processes end with this one
-    except BaseException:
+        with _interrupts_end_the_process():
+            yield
+    finally:
         ray.shutdown()
-        raise
-    ray.shutdown()
 
 
 def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Document]:
@@ -191,16 +191,32 @@ def _reach(address: str) -> None:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Processes that are started here ignore Ctrl-C: they are ended by the command, and not beside it."""
+def _interrupts_end_the_process() -> Iterator[None]:
+    """An interrupt is the end, at once: Ray's own processes get it too, and without them this one would soon crash.
+
+    What has been written is whole, and those of Ray's processes that are left end without this one.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    heard, told = socket.socketpair()
+    told.setblocking(False)
+
+    def listen() -> None:
+        for number in iter(lambda: heard.recv(1), b""):
+            if number[0] == signal.SIGINT:
+                os._exit(INTERRUPTED)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    before = signal.set_wakeup_fd(told.fileno())
+    listener.start()
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.set_wakeup_fd(before)
+        told.close()
+        listener.join()
+        heard.close()
 
 
 @contextmanager
