@@ -24,6 +24,7 @@ from indexing.corpora import Files
 from indexing.corpora import read_files as read_here
 from indexing.embed import Embedding
 from indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
+from indexing.java import java_class
 from indexing.segments import segmented
 from indexing.store import DocumentStore
 from indexing.types import Document, Tick
@@ -199,6 +200,8 @@ def _interrupts_end_the_process() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    java_class("java.lang.Object")  # starts Java, which sets a handler of its own
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     heard, told = socket.socketpair()
     told.setblocking(False)
 
