@@ -27,7 +27,9 @@ LONGEST_REST = 60.0
 FIRST = 2
 """Requests at once to begin with."""
 
-_BUSY = (408, 425, 429, 502, 503, 504)
+_BUSY = (408, 425, 429)
+_AWAY = (502, 503, 504)
+"""The node does not do its work; another one may."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -192,13 +194,15 @@ def _judged(
         return _Judged(None, [job.part], succeeded=False, why=f"{line.node.url}: {answer}")
     if isinstance(answer, BaseException):
         raise answer
-    line.failures = 0
-    if answer.status in _BUSY:
+    if answer.status in (*_BUSY, *_AWAY):
         limit.overloaded(job.sent, now)
-        pause = retry_after(answer.headers.get("Retry-After"))
+        if answer.status in _AWAY:
+            line.failed(job.sent, now)
+        pause = min(retry_after(answer.headers.get("Retry-After")) or 0.0, LONGEST_REST) or None
         if pause:
-            line.rests_until = max(line.rests_until, now + min(pause, LONGEST_REST))
+            line.rests_until = max(line.rests_until, now + pause)
         return _Judged(None, [job.part], succeeded=False, why=f"{line.node.url}: {answer.reason}", pause=pause)
+    line.failures = 0
     refuse_strangers(answer)
     found = read(job.part, answer)
     turned_away = bool(found.left) and found.turned_away

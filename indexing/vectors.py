@@ -48,7 +48,7 @@ class Shards:
         """The vectors of the rows from `start` to before `stop`."""
         shards = range(start // SHARD, (stop - 1) // SHARD + 1)
         parts = [self._open(i)[max(0, start - i * SHARD) : stop - i * SHARD] for i in shards]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
     def sample(self, count: int, seed: int) -> Vectors:
         """At most `count` of the vectors, drawn at random, in the order of rows."""

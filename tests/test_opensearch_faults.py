@@ -195,6 +195,22 @@ def test_a_node_that_is_gone_for_good_leaves_its_work_to_the_other(store: Docume
     is_whole(state, store)
 
 
+def test_a_node_that_answers_but_does_nothing_is_left_alone(store: DocumentStore, tmp_path: Path) -> None:
+    with keeping() as (state, url), keeping(state) as (_, idle):
+        port, idled = int(idle.rpartition(":")[2]), list[float]()
+
+        def does_nothing(handler: Handler) -> bool:
+            if handler.connection.getsockname()[1] != port:
+                return False
+            idled.append(time.monotonic())
+            return status(503)(handler)
+
+        state.always = does_nothing
+        loaded(store, tmp_path, idle, url)
+    is_whole(state, store)
+    assert 0 < len(idled) < 15
+
+
 def test_a_node_that_comes_back_is_used_again(store: DocumentStore, tmp_path: Path) -> None:
     with ExitStack() as nodes:
         state, url = nodes.enter_context(keeping())

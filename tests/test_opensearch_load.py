@@ -348,6 +348,30 @@ def test_a_name_that_is_taken_can_be_made(opensearch: Cluster) -> None:
         call(opensearch.url, "DELETE", place.path)
 
 
+@pytest.mark.parametrize("wanted", [[(0, 10)], [(5, 6)], [(4, 8)], [(1, 3), (6, 10)], []])
+def test_each_document_is_sent_with_its_own_vector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: list[tuple[int, int]]
+) -> None:
+    """Within one shard, and over several."""
+    monkeypatch.setattr(vectors, "SHARD", 4)
+    monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 3)
+    build_store(documents(10), tmp_path / "store")
+    values = np.arange(30, dtype=np.float32).reshape(10, 3) / 4096
+    files = [tmp_path / f"{n}.npy" for n in range(3)]
+    for n, file in enumerate(files):
+        np.save(file, values[4 * n : 4 * n + 4])
+    shards = vectors.Shards(files, 10, 0)
+    found = [
+        (row, json.loads(line))
+        for batch in opensearch_bulk.batches(DocumentStore(tmp_path / "store"), shards, wanted)
+        for row, line in zip(batch.rows, batch.body.splitlines()[1::2], strict=True)
+    ]
+    assert [row for row, _ in found] == [row for start, stop in wanted for row in range(start, stop)]
+    for row, sent in found:
+        assert (sent["docid"], sent["row"]) == (f"d{row:05}", row)
+        assert np.array_equal(np.array(sent["vector"], np.float32), values[row])
+
+
 @pytest.mark.parametrize("faiss", ["IVF256,Flat", "HNSW", "HNSW32,PQ8", "", "flat"])
 def test_other_kinds_of_indexes_are_refused(faiss: str) -> None:
     with pytest.raises(UserError, match="expected Flat, or HNSW and a number"):
@@ -357,22 +381,22 @@ def test_other_kinds_of_indexes_are_refused(faiss: str) -> None:
 @pytest.mark.slow
 def test_a_load_killed_at_random_moments_ends_as_an_undisturbed_one(opensearch: Cluster, tmp_path: Path) -> None:
     name = next(NAMES)
-    corpus, place = write_documents(tmp_path / "corpus.jsonl", 200), f"{opensearch.url}/{name}"
+    corpus, place = write_documents(tmp_path / "corpus.jsonl", 120), f"{opensearch.url}/{name}"
     wanted = expected(corpus, tmp_path / "local")
 
     def compare() -> None:
         index = open_index(tmp_path / "index")
         assert held(index) == wanted
         found = call(opensearch.url, "GET", f"/{name}/_stats/docs")["indices"][name]["primaries"]["docs"]
-        assert (found["count"], found["deleted"]) == (200, 0)
+        assert (found["count"], found["deleted"]) == (120, 0)
         assert not list(tmp_path.glob(".*"))
         (tmp_path / "index" / "index.json").unlink()
         (tmp_path / "index").rmdir()
         call(opensearch.url, "DELETE", f"/{name}")
 
-    small = "from indexing import opensearch_bulk, vectors; opensearch_bulk.DOCUMENTS = 5; vectors.SHARD = 20"
+    small = "from indexing import opensearch_bulk, vectors; opensearch_bulk.DOCUMENTS = 3; vectors.SHARD = 20"
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
-    assert killed(*arguments.split(), times=20, done=compare, code=small) >= 8
+    assert killed(*arguments.split(), times=12, done=compare, code=small) >= 4
 
 
 @pytest.mark.slow
