@@ -57,7 +57,7 @@ def _lines(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span])
     for first, last in wanted:
         for start in range(first, last, CHUNK):
             rows = range(start, min(start + CHUNK, last))
-            own = np.asarray(vectors.of(rows.start, rows.stop)) if vectors else None  # no memmap, which orjson refuses
+            own = vectors.of(rows.start, rows.stop) if vectors else None
             for i, record in enumerate(store.records(rows)):
                 document = from_record(orjson.loads(record))
                 source = {

@@ -22,9 +22,10 @@ SHARD = 30.0
 """GB that one shard holds well."""
 SAMPLES = (
     "The students' study in the U.S.A. wasn't about bees; it's NASA's 2nd-best well-known re-evaluation, said O'Neill.",
+    "Generously dying skies, universal news, relational happiness, hopping ponies and agreed singing",
     "Straße naïve CAFÉS 北京 e-mail@example.com 3.14 http://example.com/a_b?c=d Müller\u2019s",
 )
-"""Texts on which analyzers differ: apostrophes, abbreviations, hyphens, other scripts, numbers, addresses."""
+"""Texts on which analyzers differ: apostrophes, abbreviations, hyphens, endings, other scripts, addresses."""
 PATIENCE = 10.0
 
 
