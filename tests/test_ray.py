@@ -268,7 +268,7 @@ def test_a_local_ray_listens_on_the_loopback_alone_and_ends_with_the_command(cor
                 os.killpg(process.pid, end) if end == signal.SIGINT else process.kill()
                 assert process.wait(60) == code
                 assert time.monotonic() - began < 10
-            until(partial(_gone, family), 30)
+            until(partial(_gone, family), 150)  # the last of them look for their parent now and then
 
 
 def _gone(pids: set[int]) -> bool:
