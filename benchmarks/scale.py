@@ -24,8 +24,8 @@ from indexing.types import Document
 
 SIZES = (10_000, 30_000, 100_000)
 QUERIES, DEPTH, DIMENSION = 100, 1000, 384
-EMBEDDED = 400
-"""Records whose embedding is timed: its cost depends on their length alone."""
+EMBEDDED, WORDS = 300, (158, 819)
+"""Texts whose embedding is timed, of as many words as the segments and documents of MS MARCO V2.1 have."""
 
 
 def rows() -> list[Row]:
@@ -49,12 +49,12 @@ def rows() -> list[Row]:
             _slope(f"{size:,} vectors: exact search", flat[size] / size * 1e9, flat[first] / first * 1e9,
                    "ns a query and vector", "inner products and heaps"),
         ]  # fmt: skip
-    sample = texts[:: len(texts) // EMBEDDED][:EMBEDDED]
-    start = time.process_time()
-    MiniLM().embed(sample, os.cpu_count() or 1)
-    rate = len(sample) / (time.process_time() - start)
-    words = sum(len(text.split()) for text in sample) / len(sample)
-    return [*found, Row("embedding by MiniLM", rate, rate, "records a CPU s", 1.0, None, f"{words:.0f} words a record")]
+    rates = [_embedding(words) for words in WORDS]
+    return [*found, *(
+        Row(f"embedding texts of {words} words by MiniLM", rate, rates[0], "texts a CPU s", rate / rates[0], None,
+            "multiply-adds, of 256 tokens at most")
+        for words, rate in zip(WORDS, rates, strict=True)
+    )]  # fmt: skip
 
 
 def _slope(name: str, ours: float, least: float, unit: str, bound: str) -> Row:
@@ -67,6 +67,17 @@ def _records() -> Iterator[str]:
     for number, text in enumerate(texts):
         document = segmented(Document(f"d{number}", text))
         yield from (document.segment_text(segment) for segment in document.segments)
+
+
+def _embedding(words: int) -> float:
+    """Texts of so many words that are embedded in a second of processor time."""
+    stream = " ".join(passages(EMBEDDED * 10)).split()
+    texts = [" ".join(stream[i * words : (i + 1) * words]) for i in range(EMBEDDED)]
+    model = MiniLM()
+    model.embed(texts[:20])
+    start = time.process_time()
+    model.embed(texts, os.cpu_count() or 1)
+    return EMBEDDED / (time.process_time() - start)
 
 
 def _flat(size: int) -> float:
