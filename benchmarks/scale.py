@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.growth import collected, measure
 from benchmarks.table import Row
+from benchmarks.texts import WORDS as PASSAGE
 from benchmarks.texts import passages, questions
 from indexing.dense import faiss_module
 from indexing.minilm import MiniLM
@@ -31,7 +32,7 @@ EMBEDDED, WORDS = 300, (158, 819)
 def rows() -> list[Row]:
     """Each cost of a record at each size beside that of the smallest; 1 means that it does not change."""
     texts = list(islice(chain(_records(), passages(SIZES[-1])), SIZES[-1]))
-    asked = questions(passages(2_000), QUERIES)
+    asked = questions([text for text in texts[: SIZES[0]] if len(text.split()) >= PASSAGE], QUERIES)
     with tempfile.TemporaryDirectory() as folder:
         measured = {size: measure(texts[:size], asked, Path(folder), repeats=1) for size in SIZES}
     flat = {size: _flat(size) for size in SIZES}
