@@ -7,6 +7,7 @@ which worker was first, and a worker's error comes back as a value, so that it i
 Ray makes again what a worker that died had in its hands.
 """
 
+import ctypes
 import logging
 import os
 import pickle
@@ -34,6 +35,7 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for clusters of several machines. Without them it listens on 127.0.0.1 alone, under any system."""
 
+JAVAS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 INTERRUPTED = 130
 """The exit code of what was interrupted, as everywhere."""
 
@@ -72,8 +74,9 @@ def cluster(threads: int) -> Iterator[None]:
         yield
         return
     local = {"num_cpus": threads, "include_dashboard": False} if address == "local" else {}
+    java_class("java.lang.Object")  # starts Java, which sets handlers of signals
     try:
-        with _silence():
+        with _silence(), _handlers_kept():
             ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         found = "Ray cannot be started" if local else f"RAY_ADDRESS: found {address!r}, expected a running cluster"
@@ -82,7 +85,8 @@ def cluster(threads: int) -> Iterator[None]:
         with _interrupts_end_the_process():
             yield
     finally:
-        ray.shutdown()
+        with _handlers_kept():
+            ray.shutdown()
 
 
 def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Document]:
@@ -192,6 +196,20 @@ def _reach(address: str) -> None:
 
 
 @contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Signals that Java works by have the same handlers after the block; Ray would take them, and Java then crash."""
+    libc = ctypes.CDLL(None)
+    kept = [(number, ctypes.create_string_buffer(1024)) for number in JAVAS]  # more than a `sigaction` takes anywhere
+    for number, action in kept:
+        libc.sigaction(number, None, action)
+    try:
+        yield
+    finally:
+        for number, action in kept:
+            libc.sigaction(number, action, None)
+
+
+@contextmanager
 def _interrupts_end_the_process() -> Iterator[None]:
     """An interrupt is the end, at once: Ray's own processes get it too, and without them this one would soon crash.
 
@@ -200,7 +218,6 @@ def _interrupts_end_the_process() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    java_class("java.lang.Object")  # starts Java, which sets a handler of its own
     signal.signal(signal.SIGINT, signal.default_int_handler)
     heard, told = socket.socketpair()
     told.setblocking(False)

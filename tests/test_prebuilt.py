@@ -334,7 +334,9 @@ def test_an_adoption_that_is_killed_goes_on_to_the_same_rows(folder: Path, tmp_p
         ),
         pytest.param(["pyserini:slim", "--in-place"], "stores no raw documents", id="no documents"),
         pytest.param(["rest:http://h", "--no-dense"], "expected rest:http://HOST:PORT/INDEX", id="half a URL"),
-        pytest.param(["rest:http://h/i", "--segments", "s.jsonl"], "--segments: a REST server has", id="segments"),
+        pytest.param(
+            ["rest:http://h/i", "--segments", "s.jsonl"], "found --segments with rest:http://h/i", id="segments"
+        ),
     ],
 )
 def test_what_the_command_line_cannot_use_is_one_error(folder: Path, arguments: list[str], message: str) -> None:

@@ -33,7 +33,7 @@ WORKERS, SHARD, FILES, LINES = 2, 20, 5, 50
 SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """A local Ray of two workers, which all tests share."""
     with ray_engine.cluster(WORKERS):
@@ -311,6 +311,29 @@ def _listening(pids: set[int]) -> set[str]:
                 packed = b"".join(raw[at : at + 4][::-1] for at in range(0, size, 4))
                 found.add(socket.inet_ntop(family, packed))
     return found
+
+
+def test_java_works_on_with_ray_and_after_it() -> None:
+    code = """if True:
+        import ctypes, signal
+        from indexing.java import java_class
+        from indexing.ray_engine import cluster
+
+        def handlers():
+            found = [ctypes.create_string_buffer(1024) for _ in range(4)]
+            for number, action in zip((signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE), found):
+                ctypes.CDLL(None).sigaction(number, None, action)
+            return [action.raw[:8] for action in found]
+
+        java_class("java.lang.Object")
+        before = handlers()
+        with cluster(1):
+            assert handlers() == before
+        assert handlers() == before
+    """
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE, text=True)
+    assert not done.returncode, done.stderr
 
 
 def test_a_machine_without_ray_is_told_what_to_install(corpus: Path, tmp_path: Path) -> None:
