@@ -95,6 +95,7 @@ def _virtual_machine() -> Any:
         raise MissingPackage("pyjnius is needed for BM25: pip install pyjnius") from error
     jnius_config.add_classpath(str(anserini_jar()))
     jnius_config.add_options("-XX:+UseSerialGC", "-Xms32m")  # little memory: Lucene leaves little garbage
+    jnius_config.add_options("-Xrs")  # interrupts are Python's: Java would end the process in the midst of anything
     if (_release(home) or 0) >= 23:
         jnius_config.add_options("--sun-misc-unsafe-memory-access=allow")  # Lucene 9 still uses it: no warning
     import jnius

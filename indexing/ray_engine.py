@@ -13,7 +13,6 @@ import os
 import pickle
 import signal
 import socket
-import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
@@ -25,6 +24,7 @@ from indexing.corpora import Files
 from indexing.corpora import read_files as read_here
 from indexing.embed import Embedding
 from indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
+from indexing.interrupts import interrupts_end_the_process
 from indexing.java import java_class
 from indexing.segments import segmented
 from indexing.store import DocumentStore
@@ -36,8 +36,6 @@ LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Ray's switch for clusters of several machines. Without them it listens on 127.0.0.1 alone, under any system."""
 
 JAVAS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
-INTERRUPTED = 130
-"""The exit code of what was interrupted, as everywhere."""
 
 REACH = 10
 """Seconds in which a cluster answers."""
@@ -82,7 +80,7 @@ def cluster(threads: int) -> Iterator[None]:
         found = "Ray cannot be started" if local else f"RAY_ADDRESS: found {address!r}, expected a running cluster"
         raise UserError(f"{found}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
     try:
-        with _interrupts_end_the_process():
+        with interrupts_end_the_process(0):  # Ray's processes get it too, and without them this one would crash
             yield
     finally:
         with _handlers_kept():
@@ -207,36 +205,6 @@ def _handlers_kept() -> Iterator[None]:
     finally:
         for number, action in kept:
             libc.sigaction(number, action, None)
-
-
-@contextmanager
-def _interrupts_end_the_process() -> Iterator[None]:
-    """An interrupt is the end, at once: Ray's own processes get it too, and without them this one would soon crash.
-
-    What has been written is whole, and those of Ray's processes that are left end without this one.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    heard, told = socket.socketpair()
-    told.setblocking(False)
-
-    def listen() -> None:
-        for number in iter(lambda: heard.recv(1), b""):
-            if number[0] == signal.SIGINT:
-                os._exit(INTERRUPTED)
-
-    listener = threading.Thread(target=listen, daemon=True)
-    before = signal.set_wakeup_fd(told.fileno())
-    listener.start()
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        told.close()
-        listener.join()
-        heard.close()
 
 
 @contextmanager

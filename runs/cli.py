@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexing.errors import BadRecord, UserError
+from indexing.interrupts import INTERRUPTED, interrupts_end_the_process
 
 if TYPE_CHECKING:
     from runs.directory import Stage
@@ -30,7 +31,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars; on
 Threads = Annotated[int, typer.Option(min=1, help="Threads to use.", show_default="all cores")]
 CORES = os.cpu_count() or 1
 FORMATS = "folder, ir_datasets, jsonl, pyserini, segments, trec or wikitext."
-INTERRUPTED = 130
+GRACE = 1.0
+"""Seconds after an interrupt in which a command ends by itself."""
 TOLD = 5
 """Records left out that are reported one by one."""
 
@@ -419,7 +421,8 @@ def main() -> None:
     """Run the command line; an error that a user can cause is one message, not a traceback."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
-        app()
+        with interrupts_end_the_process(GRACE):
+            app()
     except UserError as error:
         typer.echo(f"{error}" if error.waits else f"error: {error}", err=True)
         sys.exit(3 if error.waits else 1)
