@@ -17,6 +17,9 @@ from tests.opensearch_server import OLDER, Cluster, cluster
 from tests.processes import LIMIT, start, wait
 from tests.vllm_server import CHAT, EMBEDDING, TINY, Server, started
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""A shell has it ignored by what it starts in the background, and processes that tests start would inherit that."""
+
 settings.register_profile("keystone", deadline=None)
 settings.load_profile("keystone")
 
