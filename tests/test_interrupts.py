@@ -22,6 +22,7 @@ def test_a_thread_that_computes_is_not_waited_for() -> None:
     with subprocess.Popen([sys.executable, "-c", CODE], cwd=root, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
+        time.sleep(0.5)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
