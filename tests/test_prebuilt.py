@@ -216,7 +216,7 @@ def test_what_cannot_be_adopted_says_so_and_leaves_nothing(
     [
         pytest.param(["aa"], (), "2 documents and 1 ids", id="an id twice"),
         pytest.param([["a b"]], (), "expected ids without space, found b'a b'", id="a space"),
-        pytest.param(["abc", "ade"], ("-uniqueDocid",), "1 of its documents are deleted", id="one deleted"),
+        pytest.param(["abcade"], ("-uniqueDocid",), "1 of its documents are deleted", id="one deleted"),
     ],
 )
 def test_ids_that_no_run_can_hold_are_refused(
