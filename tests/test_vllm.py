@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pydoc_data.topics
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -219,6 +220,8 @@ def test_a_run_outlives_its_server(
 
     def again() -> None:
         nonlocal before
+        while chat.metric("vllm:num_requests_running") < 12:  # replies of equal length end together
+            time.sleep(0.05)
         end(chat)
         with closing(Cache(settings.cache)) as cache:
             before = sum(1 for _ in cache.items())
