@@ -8,17 +8,19 @@ Ray makes again what a worker that died had in its hands.
 """
 
 import ctypes
+import json
 import logging
 import os
-import pickle
 import signal
 import socket
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from indexing.corpora import Files
 from indexing.corpora import read_files as read_here
@@ -27,7 +29,7 @@ from indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
 from indexing.interrupts import interrupts_end_the_process
 from indexing.java import java_class
 from indexing.segments import segmented
-from indexing.store import DocumentStore
+from indexing.store import DocumentStore, from_record, to_record
 from indexing.types import Document, Tick
 from indexing.vectors import Made, embed_texts, refused, texts_of
 
@@ -52,7 +54,7 @@ BLOCK = 2**24
 """Bytes of a block of Ray Data, which bounds what lies in memory for each worker."""
 
 Batch = dict[str, list[bytes]]
-"""What Ray Data hands on: one value, pickled, under `value`."""
+"""What Ray Data hands on: one value as JSON under `value`, and its float32 numbers, if it has any, under `vectors`."""
 
 
 @contextmanager
@@ -92,15 +94,16 @@ def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Doc
     if format in SERIAL:
         yield from read_here(files, format, report)
         return
-    groups = _dataset(_groups(files), in_order=True)
+    groups = _dataset([[(str(file), name) for file, name in group] for group in _groups(files)], in_order=True)
     with closing(_values(groups.map_batches(partial(_read, format), batch_size=1))) as pieces:
-        for found in chain.from_iterable(pieces):
-            if isinstance(found, Document):
-                yield found
-            elif isinstance(found, UserError):
-                raise found
-            else:
-                report(BadRecord(*found))
+        for piece, _ in pieces:
+            for found in piece:
+                if "text" in found:
+                    yield replace(from_record(found), place=found["place"])
+                elif "kind" in found:
+                    report(BadRecord(**found))
+                else:
+                    raise UserError(found["message"])
 
 
 def embed_shards(
@@ -111,18 +114,20 @@ def embed_shards(
     An error waits for the shards before its own, so that it is the one that the local engine would have told.
     """
     pool = _ray().data.ActorPoolStrategy(size=max(1, min(len(shards), _cpus())))
-    texts = _dataset(shards).map_batches(partial(_texts, store.folder), batch_size=1, **_here())
+    ends = _dataset([(rows.start, rows.stop) for rows in shards])
+    texts = ends.map_batches(partial(_texts, store.folder), batch_size=1, **_here())
     made = texts.map_batches(_Embedder, fn_constructor_args=(embedding,), batch_size=1, compute=pool, num_cpus=1)
     waiting, errors = {rows.start for rows in shards}, dict[int, UserError]()
     with closing(_values(made)) as results:
-        for rows, vectors, cut, error in results:
+        for (between, cut, error), vectors in results:
+            rows = range(*between)
             waiting.discard(rows.start)
             if error:
                 position, reason = error
                 errors[rows.start] = UserError(reason) if position is None else refused(store, rows, position, reason)
             else:
                 tick(len(rows))
-                yield rows, vectors, cut
+                yield rows, np.frombuffer(vectors, dtype=np.float32).reshape(len(rows), -1), cut
             if errors and min(errors) < min(waiting, default=len(store)):
                 raise errors[min(errors)]
 
@@ -134,35 +139,36 @@ class _Embedder:
         self._embedding = embedding
 
     def __call__(self, batch: Batch) -> Batch:
-        rows, texts = _of(batch)
+        between, texts = _of(batch)
         try:
-            return _batch((rows, *embed_texts(self._embedding, texts), None))
+            vectors, cut = embed_texts(self._embedding, texts)
         except UserError as error:
-            return _batch((rows, None, 0, (getattr(error, "position", None), str(error))))
+            return _batch((between, 0, (getattr(error, "position", None), str(error))))
+        return _batch((between, cut, None), vectors.tobytes())
 
 
 def _texts(folder: Path, batch: Batch) -> Batch:
-    rows = _of(batch)
-    return _batch((rows, texts_of(DocumentStore(folder), rows)))
+    between = _of(batch)
+    return _batch((between, texts_of(DocumentStore(folder), range(*between))))
 
 
 def _read(format: str, batch: Batch) -> Iterator[Batch]:
     """What a group of files holds, piece by piece: documents, bad records by their fields, an error that ends it."""
-    found: list[Document | tuple[str, str] | UserError] = []
+    found: list[dict[str, Any]] = []
 
     def note(error: BadRecord) -> None:
-        found.append((str(error), error.kind))
+        found.append({"message": str(error), "kind": error.kind})
 
     size = 0
     try:
-        for document in read_here(_of(batch), format, note):
-            found.append(segmented(document))
+        for document in read_here([(Path(file), name) for file, name in _of(batch)], format, note):
+            found.append(to_record(segmented(document)) | {"place": document.place})
             size += len(document.text)
             if size > PIECE or len(found) > RECORDS:
                 yield _batch(found)
                 found, size = [], 0
     except UserError as error:
-        found.append(UserError(str(error)))
+        found.append({"message": str(error)})
     yield _batch(found)
 
 
@@ -245,16 +251,16 @@ def _dataset(values: Sequence[Any], in_order: bool = False) -> Any:
     context = data.DataContext.get_current()
     context.target_max_block_size = BLOCK
     context.execution_options.preserve_order = in_order
-    return data.from_items([{"value": pickle.dumps(value)} for value in values], override_num_blocks=len(values))
+    return data.from_items([{"value": _written(value)} for value in values], override_num_blocks=len(values))
 
 
-def _values(dataset: Any) -> Generator[Any, None, None]:
-    """The values of a dataset, as they are made. `UserError` where Ray itself fails."""
+def _values(dataset: Any) -> Generator[tuple[Any, bytes], None, None]:
+    """The values of a dataset with their vectors, as they are made. `UserError` where Ray itself fails."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
         for row in dataset.iter_rows():
-            yield pickle.loads(row["value"])
+            yield json.loads(row["value"]), row["vectors"]
     except RayTaskError:
         raise
     except RayError as error:
@@ -262,9 +268,14 @@ def _values(dataset: Any) -> Generator[Any, None, None]:
         raise UserError(f"Ray failed: {found}: what is done is kept, and the same command goes on") from error
 
 
-def _batch(value: Any) -> Batch:
-    return {"value": [pickle.dumps(value)]}
+def _batch(value: Any, vectors: bytes = b"") -> Batch:
+    return {"value": [_written(value)], "vectors": [vectors]}
 
 
 def _of(batch: Batch) -> Any:
-    return pickle.loads(batch["value"][0])
+    return json.loads(batch["value"][0])
+
+
+def _written(value: Any) -> bytes:
+    """A value as JSON; that of the standard library, which takes names of files that are not UTF-8."""
+    return json.dumps(value).encode()

@@ -60,6 +60,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         content = "\n".join(lines).encode()
         name = folder / f"part-{number}.jsonl"
         name.write_bytes(content) if number % 2 else name.with_suffix(".jsonl.gz").write_bytes(gzip.compress(content))
+    (folder / "part-8-caf\udce9.jsonl").write_text('{"id": "cafe", "text": "Coffee and bees."}\n{"id": "half\n')
     (folder / "part-9.jsonl.gz").write_bytes(gzip.compress(b'{"id": "last", "text": "Bees."}\n' * 99)[:-20])
     return folder
 
