@@ -32,6 +32,7 @@ DROPPED_BLOCK = re.compile(
     r"Readonly properties|Method resolution order)\b.*:$"
 )
 INHERITED = re.compile(r".*\b(inherited from|descriptors|attributes|properties|resolution order)\b")
+OF_THIS_MACHINE = re.compile(r" at 0x[0-9a-f]+|(?<=executable=')[^']*")
 PAGE_CHARACTERS = 5_000
 
 
@@ -93,7 +94,7 @@ def pages() -> Iterator[dict[str, str]]:
                 page = render(name)
         except (Exception, SystemExit):
             continue  # a module of another platform
-        text = re.sub(r" at 0x[0-9a-f]+", "", page["text"])
+        text = OF_THIS_MACHINE.sub("", page["text"])
         if len(text) > PAGE_CHARACTERS:
             text = text[: text.rfind("\n", 0, PAGE_CHARACTERS)]
         yield {"docid": f"{kind}.{name}", **page, "text": text}
