@@ -3,8 +3,7 @@
 import asyncio
 import json
 import pydoc_data.topics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 
 from generation import endpoints
 from generation.cache import Cache
-from generation.chat import Answered, read_answer
+from generation.chat import Answered, body_of, read_answer
 from generation.client import ModelSettings, open_model
 from generation.model import Unusable, Waits, key_of, read_json
 from generation.types import Failure, Reply, Request, Usage
@@ -40,7 +39,8 @@ from tests.vllm_calls import (
     pointwise,
     prose,
 )
-from tests.vllm_server import CHAT, TINY, Server, run
+from tests.vllm_server import CHAT, GOES, TINY, Server, run
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -202,15 +202,28 @@ def test_a_whole_run_is_valid_whatever_a_real_model_says(chat: Server, index: In
         assert found <= {"id of another corpus"}
 
 
-@pytest.mark.parametrize("end", [Server.abort, Server.kill])
-def test_a_run_outlives_its_server(
-    chat: Server, end: Callable[[Server], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Replies that were there are not asked for again, those that broke off are, none is taken for whole."""
-    requests = [prose(number, max_tokens=200) for number in range(120)]
-    settings = served(chat, tmp_path / "replies.sqlite", concurrency=24)
+IN_FLIGHT = 24
+ENDLESS_TOKENS = 32_000
+"""Minutes of work, within what the model can hold."""
+
+
+@pytest.mark.timeout(1200)  # it starts a server again
+@pytest.mark.parametrize("aborts", [True, False], ids=["engine first", "killed"])
+def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies that were there are not asked for again, those that broke off are, none is taken for whole.
+
+    The server ends while it works on as many replies as it is asked for at once: from the 31st on they have no end
+    until it has been started again.
+    """
+    requests = [prose(number) for number in range(120)]
+    settings = served(chat, tmp_path / "replies.sqlite", concurrency=IN_FLIGHT)
     before = 0
     answers: list[tuple[str, str]] = []
+    endless = {request.messages for request in requests[30:]}
+
+    def body(model: str, request: Request, *more: Any) -> dict[str, Any]:
+        longer = {"max_tokens": ENDLESS_TOKENS, "ignore_eos": True} if request.messages in endless else {}
+        return body_of(model, request, *more) | longer
 
     def seen(body: Any, logprobs: bool) -> Answered:
         choice = body["choices"][0]
@@ -218,34 +231,45 @@ def test_a_run_outlives_its_server(
         return read_answer(body, logprobs)
 
     monkeypatch.setattr(endpoints, "read_answer", seen)
+    monkeypatch.setattr(endpoints, "body_of", body)
+
+    def working() -> bool:
+        return sum(chat.metric(f"vllm:num_requests_{state}") for state in ("running", "waiting")) == IN_FLIGHT
+
+    def aborted() -> bool:
+        return any(finish == "abort" for finish, _ in answers)
 
     def again() -> None:
         nonlocal before
-        while chat.metric("vllm:num_requests_running") < 12:  # replies of equal length end together
-            time.sleep(0.05)
-        end(chat)
+        wait_until(working, f"{IN_FLIGHT} requests in flight")
+        if aborts:
+            chat.end_engine()
+            wait_until(aborted, "a reply that was broken off")
+        chat.stop(patience=GOES * aborts)
+        endless.clear()
         with closing(Cache(settings.cache)) as cache:
             before = sum(1 for _ in cache.items())
         chat.launch()
 
     async def interrupted() -> tuple[Outcomes, Usage]:
-        async with open_model(settings) as model:
+        async with open_model(settings) as model, asyncio.TaskGroup() as restart:
             found: dict[int, Reply | Failure] = {}
             async for number, outcome in model.complete(requests):
                 found[number] = outcome
                 if len(found) == 30:
-                    restart = asyncio.create_task(asyncio.to_thread(again))
-            await restart
+                    restart.create_task(asyncio.to_thread(again))
             return [found[number] for number in range(len(requests))], model.usage["summary"]
 
     try:
         outcomes, spent = asyncio.run(interrupted())
     finally:
+        if chat.ended():
+            chat.launch()
         chat.ready()
-    assert any(finish == "abort" for finish, _ in answers) == (end is Server.abort)
-    assert 30 <= before < len(requests)
+    assert aborted() == aborts
+    assert before == 30
     assert spent.calls == len(requests)
-    assert spent.retries
+    assert spent.retries >= IN_FLIGHT
     assert chat.metric("vllm:request_success_total") == len(requests) - before
     assert sorted(one.text for one in outcomes if isinstance(one, Reply)) == sorted(
         text for finish, text in answers if finish != "abort"

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +14,9 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+
+from tests import programs
+from tests.waiting import wait_until
 
 ENVIRONMENT = Path(__file__).parents[1] / ".venv-vllm"
 PYTHON = ENVIRONMENT / "bin/python"
@@ -37,8 +39,8 @@ CHAT = [
     *("--structured-outputs-config", STRUCTURED),
 ]
 EMBEDDING = ["--runner", "pooling", "--dtype", "float32", *SMALL, "--max-num-seqs", "64"]
-READY = 300.0
-"""Seconds: a start takes about 25 on a quiet machine."""
+READY = 600.0
+"""Seconds: a start takes about 25 on a quiet machine, and has taken 120 on a busy one."""
 GOES = 10.0
 """Seconds that a server has to end by itself."""
 
@@ -78,13 +80,16 @@ class Server:
 
     def ready(self) -> None:
         """Wait until the server answers."""
-        until = time.monotonic() + READY
-        while not self.answers():
-            ended = self.process is None or self.process.poll() is not None
-            if ended or time.monotonic() > until:
-                what = "has ended" if ended else f"was not ready in {READY:.0f} s"
-                pytest.fail(f"vLLM {what}:\n{last_words(self.folder)}")
-            time.sleep(0.2)
+        try:
+            wait_until(lambda: self.answers() or self.ended(), f"{self.name} of vLLM to answer", READY)
+            assert not self.ended(), f"{self.name} of vLLM has ended"
+        except AssertionError as error:
+            error.add_note(last_words(self.folder))
+            raise
+
+    def ended(self) -> bool:
+        """Whether there is no process that could answer."""
+        return self.process is None or self.process.poll() is not None
 
     def answers(self) -> bool:
         try:
@@ -109,8 +114,8 @@ class Server:
         """End the server without a word."""
         self.stop(patience=0)
 
-    def abort(self) -> None:
-        """End the server, but its engine before: what it works on is answered with `abort`.
+    def end_engine(self) -> None:
+        """End the engine, and so the server in a while: what it works on is answered with `abort`.
 
         A server that is asked to end kills its engine at once, often before it can say so, and waits for replies.
         """
@@ -119,18 +124,15 @@ class Server:
                 process = int(name.parent.name)
                 if self.process and os.getpgid(process) == self.process.pid and "EngineCor" in name.read_text():
                     os.kill(process, signal.SIGTERM)
-        time.sleep(1)
-        self.stop()
 
 
 def launch(program: str, *arguments: str | Path, folder: Path, log: IO[bytes] | int) -> subprocess.Popen[bytes]:
     """A program of vLLM's environment in a group of processes of its own; `folder` is for what it leaves in files."""
-    return subprocess.Popen(
+    return programs.start(
         [ENVIRONMENT / "bin" / program, *arguments],
         env={**os.environ, **CONFINED, "PYTHONPATH": str(ENVIRONMENT.parent), "TMPDIR": str(folder)},
         stdout=log,
         stderr=subprocess.STDOUT,
-        start_new_session=True,
     )
 
 
@@ -141,9 +143,7 @@ def end(process: subprocess.Popen[bytes], patience: float) -> None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    programs.kill(process)
     for path in left:
         path.unlink(missing_ok=True)
 

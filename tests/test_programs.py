@@ -1,0 +1,78 @@
+"""What tests start ends with them; what they wait for has a deadline."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tests import programs
+from tests.waiting import LIMIT_S, wait_until, within
+
+ROOT = Path(__file__).parents[1]
+
+TREE = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+children = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2)]
+made = Path(sys.argv[1]).with_suffix(".part")
+made.write_text(" ".join(str(pid) for pid in [os.getpid(), *(child.pid for child in children)]))
+made.rename(sys.argv[1])
+time.sleep(600)
+"""
+"""A server that does not listen to a request to end, with processes of its own, and the file that names them."""
+
+TESTS = """
+import os, signal, sys, time
+from pathlib import Path
+from tests import programs
+from tests.waiting import wait_until
+server = programs.start([sys.executable, "-c", sys.argv[1], sys.argv[2]])
+wait_until(Path(sys.argv[2]).exists, "the server to start its processes")
+if sys.argv[3] == "frozen":
+    os.killpg(server.pid, signal.SIGSTOP)
+Path(sys.argv[2]).with_suffix(".begun").touch()
+time.sleep(0 if sys.argv[3] == "ends" else 600)
+"""
+"""Tests that start it."""
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    state = programs.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen", "ends"])
+def test_servers_end_with_the_tests_that_started_them(how: str, tmp_path: Path) -> None:
+    named = tmp_path / "processes"
+    with programs.started([sys.executable, "-c", TESTS, TREE, named, how], cwd=ROOT) as tests:
+        wait_until(named.with_suffix(".begun").exists, "the tests to start their server")
+        if how != "ends":
+            os.kill(tests.pid, signal.SIGKILL)
+        tests.wait(LIMIT_S)
+    pids = [int(pid) for pid in named.read_text().split()]
+    assert len(pids) == 3
+    wait_until(lambda: not any(map(alive, pids)), "the end of the server and its processes", 30)
+
+
+def test_a_program_that_hangs_is_ended_with_its_processes_and_named(tmp_path: Path) -> None:
+    named = tmp_path / "processes"
+    with programs.started([sys.executable, "-c", TREE, named]):
+        wait_until(named.exists, "the server to start its processes")
+        pids = [int(pid) for pid in named.read_text().split()]
+        assert all(map(alive, pids))
+    wait_until(lambda: not any(map(alive, pids)), "the end of the server and its processes", 30)
+    with pytest.raises(AssertionError, match=r"waited 0\.1 s in vain for the end of .*sleep\(600\)"):
+        programs.run([sys.executable, "-c", "import time; time.sleep(600)"], seconds=0.1)
+
+
+def test_a_wait_that_is_over_says_what_was_waited_for() -> None:
+    with pytest.raises(AssertionError, match=r"waited 0\.05 s in vain for rain"):
+        wait_until(lambda: False, "rain", 0.05)
+    with pytest.raises(AssertionError, match=r"waited 0\.05 s in vain for a word"):
+        within(Event().wait, "a word", 0.05)
+    assert wait_until(lambda: 3, "a number") == within(lambda: 3, "a number") == 3

@@ -1,0 +1,42 @@
+"""Waits of tests: each has a deadline, and one that is over says what was waited for."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Thread
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LIMIT_S = 300.0
+"""After which something hangs: orders of magnitude more than it takes on a quiet machine."""
+
+
+def wait_until(condition: Callable[[], T], what: str, seconds: float = LIMIT_S) -> T:
+    """Wait for a condition, asked 50 times a second, and return its value; fails with `what` when the time is over."""
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < until, f"waited {seconds:g} s in vain for {what}"
+        time.sleep(0.02)
+    return found
+
+
+def within(work: Callable[[], T], what: str, seconds: float = LIMIT_S) -> T:
+    """Do work that may block, and return its value; work that takes longer is left behind, and fails with `what`."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    wait_until(done.done, what, seconds)
+    return done.result(0)
+
+
+def join(thread: Thread, what: str, seconds: float = LIMIT_S) -> None:
+    """Wait for the end of a thread."""
+    thread.join(seconds)
+    assert not thread.is_alive(), f"waited {seconds:g} s in vain for {what}"
