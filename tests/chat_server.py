@@ -10,6 +10,9 @@ from http import HTTPStatus
 from threading import Thread
 from typing import Any
 
+from tests.ports import free_port
+from tests.waiting import LIMIT_S, join
+
 Said = str | dict[str, Any]
 Fault = Callable[["Exchange"], Awaitable[bool]]
 """Answers a request in its own way and says True, or lets the server answer."""
@@ -28,7 +31,7 @@ class Server:
     faults: list[Fault] = field(default_factory=list)
     always: Fault | None = None
     latency: float = 0.0
-    port: int = 0
+    port: int = field(default_factory=free_port)
     requests: list[dict[str, Any]] = field(default_factory=list)
     answered: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str | None] = field(default_factory=set)
@@ -49,11 +52,10 @@ class Server:
 
     def _run(self, work: Any) -> None:
         done: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        done.result(10)
+        done.result(LIMIT_S)
 
     async def _start(self) -> None:
         self._server = await asyncio.start_server(self._talk, "127.0.0.1", self.port, backlog=1024)
-        self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
 
     async def _stop(self) -> None:
@@ -143,7 +145,7 @@ def serving(**settings: Any) -> Iterator[Server]:
     finally:
         server.stop()
         server._loop.call_soon_threadsafe(server._loop.stop)
-        thread.join(10)
+        join(thread, "the server to end")
         server._loop.close()
 
 

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import settings
 
 from indexing.build import Index, build_index
+from tests import programs
 from tests.opensearch_server import OLDER, Cluster, cluster
-from tests.processes import LIMIT, start, wait
+from tests.processes import start, wait
 from tests.vllm_server import CHAT, EMBEDDING, TINY, Server, started
+from tests.waiting import LIMIT_S
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell has it ignored by what it starts in the background, and processes that tests start would inherit that."""
@@ -78,7 +80,7 @@ def keystone(*arguments: str | Path, cwd: Path | None = None, **environment: str
     One that hangs is ended, with the stacks of its threads on standard error.
     """
     if environment:
-        return subprocess.run(
+        return programs.run(
             [sys.executable, "-m", "runs.cli", *map(str, arguments)],
             capture_output=True,
             text=True,
@@ -86,15 +88,14 @@ def keystone(*arguments: str | Path, cwd: Path | None = None, **environment: str
             check=False,
             cwd=cwd,
             env={**os.environ, "NO_COLOR": "1", **environment},
-            timeout=LIMIT,
         )
     with TemporaryDirectory() as folder:
         streams = Path(folder, "out"), Path(folder, "err")
         pid = start(*arguments, cwd=cwd, out=str(streams[0]), err=str(streams[1]))
-        code = wait(LIMIT)
+        code = wait(LIMIT_S)
         if code is None:
             os.kill(pid, signal.SIGABRT)
-            code = wait(LIMIT) or -signal.SIGABRT
+            code = wait(LIMIT_S) or -signal.SIGABRT
         out, err = (stream.read_text(errors="replace") for stream in streams)
     return subprocess.CompletedProcess([*map(str, arguments)], code, out, err)
 

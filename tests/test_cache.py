@@ -15,6 +15,8 @@ from generation.cache import Cache, from_json, to_json
 from generation.chat import Answered
 from generation.types import Reply, Usage
 from indexing.errors import UserError
+from tests import programs
+from tests.waiting import LIMIT_S
 
 COUNTS = st.integers(0, 2**40)
 LOGPROBS = st.lists(st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)), max_size=3)
@@ -102,7 +104,7 @@ for number in range(300):
 cache.close()
 """
     path = tmp_path / "c"
-    many = [subprocess.Popen([sys.executable, "-c", program, path, str(i)], stderr=subprocess.PIPE) for i in range(3)]
-    assert [process.communicate()[1] for process in many] == [b""] * 3
+    many = [programs.start([sys.executable, "-c", program, path, str(i)], stderr=subprocess.PIPE) for i in range(3)]
+    assert [process.communicate(timeout=LIMIT_S)[1] for process in many] == [b""] * 3
     with closing(Cache(path)) as cache:
         assert len(dict(cache.items())) == 300

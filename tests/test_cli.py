@@ -1,6 +1,5 @@
 """The command line: exit codes, one-line errors, examples in every help, nothing heavy until it is needed."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from indexing import corpora
 from indexing.build import Index
 from runs import cli
+from tests import programs
 from tests.conftest import keystone, write_corpus
 
 COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "tune", "demo", "doctor")
@@ -18,7 +18,7 @@ HEAVY = ("numpy", "torch", "transformers", "pydantic", "yaml", "ranx", "numba", 
 
 def test_help_loads_nothing_heavy() -> None:
     code = f"import sys, runs.cli; print([name for name in {HEAVY} if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown = programs.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "[]\n"
 
 

@@ -26,6 +26,7 @@ from generation.types import Failure, Reply, Request, Usage
 from indexing.access import is_guarded, secret, without_key
 from indexing.errors import UserError
 from indexing.limits import FIRST
+from tests import programs
 from tests.chat_server import (
     Exchange,
     Fault,
@@ -42,6 +43,7 @@ from tests.chat_server import (
     torn,
     trickle,
 )
+from tests.waiting import LIMIT_S, join, within
 
 SCHEMA = {"type": "object", "properties": {"grade": {"type": "integer"}}, "required": ["grade"]}
 SECRET = "sk-0123456789/secret"
@@ -420,7 +422,7 @@ def test_a_server_that_starts_late_is_waited_for(tmp_path: Path) -> None:
         timer = threading.Timer(0.5, server.start)
         timer.start()
         outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(50)])
-        timer.join()
+        join(timer, "the server to start")
     assert outcomes == {i: Reply(str(i)) for i in range(50)}
 
 
@@ -635,28 +637,34 @@ except KeyboardInterrupt:
 
 def start(url: str, folder: Path, first: int, last: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM), url, str(folder / "c.sqlite"), str(first), str(last)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    return programs.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
 
 
 def read_lines(process: subprocess.Popen[str], number: int) -> list[str]:
     assert process.stdout
-    return [process.stdout.readline().strip() for _ in range(number)]
+    said = process.stdout
+    return [within(said.readline, f"line {line} of {number} that are shown").strip() for line in range(number)]
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_killed_loses_nothing_that_it_has_shown(ending: signal.Signals, tmp_path: Path) -> None:
-    with serving(latency=0.02) as server:
+    async def no_more_than_100(exchange: Exchange) -> bool:
+        if len(exchange.server.answered) >= 100:
+            await asyncio.sleep(2 * LIMIT_S)
+        return False
+
+    with serving(latency=0.02, always=no_more_than_100) as server:
         process = start(server.url, tmp_path, 0, 240)
         shown = read_lines(process, 60)
-        began = time.monotonic()
         process.send_signal(ending)
-        rest, errors = process.communicate(timeout=20)
-        assert time.monotonic() - began < 2
+        rest, errors = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == (130 if ending == signal.SIGINT else -ending)
+        server.always = None
         assert "Traceback" not in errors
         shown += rest.split()
         server.requests.clear()
         process = start(server.url, tmp_path, 0, 240)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 0
         assert sorted(output.split(), key=int) == [str(i) for i in range(240)]
         asked_again = {body["messages"][0]["content"] for body in server.requests}
@@ -667,11 +675,11 @@ def test_a_run_that_is_killed_loses_nothing_that_it_has_shown(ending: signal.Sig
 def test_two_processes_share_what_they_ask(tmp_path: Path) -> None:
     with serving(latency=0.01) as server:
         both = [start(server.url, tmp_path, 0, 150), start(server.url, tmp_path, 100, 250)]
-        outputs = [process.communicate(timeout=60) for process in both]
+        outputs = [process.communicate(timeout=LIMIT_S) for process in both]
         assert [process.returncode for process in both] == [0, 0], outputs
         assert len(server.requests) <= 300
         server.requests.clear()
-        output, _ = start(server.url, tmp_path, 0, 250).communicate(timeout=60)
+        output, _ = start(server.url, tmp_path, 0, 250).communicate(timeout=LIMIT_S)
         assert (len(output.split()), server.requests) == (250, [])
 
 

@@ -1,16 +1,17 @@
 """The demo's corpus is the same wherever it is made."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import programs
+
 
 @pytest.mark.slow
 def test_no_page_names_the_place_of_this_python(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
-    subprocess.run([sys.executable, "-m", "runs.demo.corpus", corpus], check=True, cwd=Path(__file__).parents[1])
+    programs.run([sys.executable, "-m", "runs.demo.corpus", corpus], check=True, cwd=Path(__file__).parents[1])
     found = corpus.read_text()
     assert "module.platform" in found
     assert sys.prefix not in found

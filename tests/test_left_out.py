@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from indexing.formats import trec
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import LONGEST_ID, Document
+from tests import programs
 
 BOM = b"\xef\xbb\xbf"
 
@@ -258,7 +258,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
             for n in range(count):
                 out.write(record(f"document-{n * 7919 % count}", f"Sentence {n} of a text. " * 100))
         arguments = [sys.executable, "-c", MEASURE, str(path), str(tmp_path / f"store-{count}")]
-        found, peak = subprocess.run(arguments, capture_output=True, check=True, text=True).stdout.split()
+        found, peak = programs.run(arguments, capture_output=True, check=True, text=True).stdout.split()
         assert int(found) == count
         peaks.append(int(peak))
     assert peaks[1] - peaks[0] < 8_000, f"kB at 5 and 50 MB of text: {peaks}"

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from runs.topics import read_topics
 from runs.tracks import TRACKS
 from runs.trec import read_qrels, read_run
 from runs.validate import track_of, validate
+from tests import programs
 from tests.chat_server import Server, serving
 from tests.conftest import keystone, write_topics
 from tests.plain_model import say
@@ -153,7 +153,7 @@ def command(index: Index, folder: Path, server: Server, name: str = "answer") ->
 def test_answers_come_through_a_pipe_and_go_on_where_a_file_ends(index: Index, tmp_path: Path, server: Server) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
     here = [*command(index, tmp_path, server), "--index", str(index.folder)]
-    piped = subprocess.run(
+    piped = programs.run(
         [sys.executable, "-m", "runs.cli", *here], input=topics.read_bytes(), capture_output=True, check=True
     )
     lines = sorted(piped.stdout.splitlines(keepends=True))

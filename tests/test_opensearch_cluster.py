@@ -15,7 +15,8 @@ from indexing.opensearch_index import Target
 from indexing.stores import open_store
 from retrieval.backends import open_sparse
 from retrieval.types import Rankings
-from tests.opensearch_server import Cluster, Node, call, cluster
+from tests.opensearch_server import READY, Cluster, Node, call, cluster
+from tests.waiting import join, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -105,13 +106,18 @@ def test_every_query_is_answered_when_a_node_freezes_in_the_middle(
         time.sleep(FROZEN)
         frozen.signal(signal.SIGCONT)
 
+    thawing = Thread(target=thaw)
+
     def freeze() -> None:
         frozen.signal(signal.SIGSTOP)
-        Thread(target=thaw).start()
+        thawing.start()
 
     falls = Falls(freeze)
-    assert same(found(index, falls), expected)
-    assert 0 < falls.fallen_at < QUERIES
+    try:
+        assert same(found(index, falls), expected)
+        assert 0 < falls.fallen_at < QUERIES
+    finally:
+        join(thawing, "the node to go on")
     nodes.ready()
 
 
@@ -130,9 +136,9 @@ def test_documents_come_from_the_nodes_that_are_left(nodes: Cluster, index: Inde
 def again(nodes: Cluster, fallen: Node) -> None:
     """Start a node again, at its old address, and wait until all copies are there again."""
     left = [node for node in nodes.nodes if node.process]
-    fallen.settings["discovery.seed_hosts"] = ",".join(node.address("transport") for node in left)
+    fallen.settings["discovery.seed_hosts"] = ",".join(f"127.0.0.1:{node.settings['transport.port']}" for node in left)
     fallen.settings.pop("cluster.initial_cluster_manager_nodes", None)
     fallen.launch()
-    fallen.address("http")
+    wait_until(fallen.answers, "the node to answer again", READY)
     call(left[0].http, "POST", "/_cluster/reroute?retry_failed=true")
     nodes.ready()

@@ -1,7 +1,6 @@
 """A load through every fault that a cluster and its network have: each document is there exactly once in the end."""
 
 import random
-import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ from indexing.opensearch_index import Target
 from indexing.opensearch_load import load
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
+from tests import programs
 from tests.opensearch_keeper import Fault, Handler, State, cut, dropped, keeping, lost, status, torn
 
 DOCUMENTS = 300
@@ -376,7 +376,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     command = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
     )
-    subprocess.run([*command.split(), "-keyout", key, "-out", made], check=True, capture_output=True)
+    programs.run([*command.split(), "-keyout", key, "-out", made], check=True, capture_output=True)
     return made, key
 
 

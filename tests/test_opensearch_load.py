@@ -32,6 +32,7 @@ from tests.conftest import CORPUS, SHARED, keystone, write_corpus
 from tests.endpoint import serving
 from tests.opensearch_server import Cluster, call, cluster
 from tests.processes import killed
+from tests.waiting import join, wait_until
 
 NAMES = iter(f"load-{number}" for number in range(10_000))
 VERSIONS = ("opensearch", "older_opensearch")
@@ -398,7 +399,7 @@ def test_a_load_killed_at_random_moments_ends_as_an_undisturbed_one(opensearch: 
 
     small = "from indexing import opensearch_bulk, vectors; opensearch_bulk.DOCUMENTS = 3; vectors.SHARD = 20"
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
-    assert killed(*arguments.split(), times=12, done=compare, code=small) >= 4
+    killed(*arguments.split(), times=12, kills=4, done=compare, code=small)
 
 
 @pytest.mark.slow
@@ -428,8 +429,7 @@ def test_nothing_is_lost_when_one_of_three_nodes_falls_in_the_middle_of_a_load(
         falling = nodes.nodes[2]
 
         def fall() -> None:
-            while not (note.exists() and len(note.read_bytes()) > 400):
-                time.sleep(0.01)
+            wait_until(lambda: note.exists() and len(note.read_bytes()) > 400, "documents that are noted")
             falling.kill()
             if returns:
                 time.sleep(2)
@@ -438,7 +438,7 @@ def test_nothing_is_lost_when_one_of_three_nodes_falls_in_the_middle_of_a_load(
         thread = Thread(target=fall)
         thread.start()
         load(target(place, shards=3, replicas=1), {"key": "k"}, store, None, note, patience=90 if returns else 20)
-        thread.join()
+        join(thread, "the node to fall and to return")
         at = place_of(place)
         assert missing_rows(connect(nodes.urls[:1], 1), at, len(store)) == []
         nodes.ready()

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from indexing.errors import BadRecord, UserError
 from indexing.java import anserini_jar, java_home
 from indexing.store import DocumentStore
 from indexing.types import Document
+from tests import programs
 
 RECORDS = [
     {"id": "b", "title": "Bees", "contents": "Bees make honey."},
@@ -31,7 +31,7 @@ def anserini(tmp_path_factory: pytest.TempPathFactory) -> Path:
         command = [str(java_home() / "bin" / "java"), "-cp", str(anserini_jar()), "io.anserini.index.IndexCollection"]
         command += ["-collection", "JsonCollection", "-generator", "DefaultLuceneDocumentGenerator", "-threads", "1"]
         command += ["-input", str(folder / "texts"), "-index", str(folder / name), *store]
-        subprocess.run(command, check=True, capture_output=True)
+        programs.run(command, check=True, capture_output=True)
     return folder
 
 

@@ -8,12 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -24,10 +23,11 @@ from indexing.corpora import corpus_files, read_files
 from indexing.dense import build_dense
 from indexing.embed import Embedding
 from indexing.errors import BadRecord, MissingPackage, UserError
+from tests import programs
 from tests.conftest import CORPUS, keystone
 from tests.endpoint import serving, status
-from tests.processes import LIMIT
 from tests.test_resume import contents
+from tests.waiting import LIMIT_S, join, wait_until
 
 WORKERS, SHARD, FILES, LINES = 2, 20, 5, 50
 SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
@@ -144,14 +144,6 @@ def processes(word: str) -> list[int]:
     return found
 
 
-def until(condition: Callable[[], Any], seconds: float = LIMIT) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.02)
-    return found
-
-
 COMMAND = f"from indexing import vectors; vectors.SHARD = {SHARD}; from runs.cli import main; main()"
 
 
@@ -159,21 +151,20 @@ COMMAND = f"from indexing import vectors; vectors.SHARD = {SHARD}; from runs.cli
 def command(
     corpus: Path, out: Path, engine: str, url: str | None = None, **environment: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A build in a process group of its own, which is ended with the block."""
+    """A build that is killed at the end of the block, it alone."""
     model = ["--embedding", "letters", "--embedding-url", url] if url else []
     arguments = ["index", str(corpus), "--out", str(out), "--engine", engine, "--threads", str(WORKERS), "--quiet"]
-    process = subprocess.Popen(
+    process = programs.start(
         [sys.executable, "-c", COMMAND, *arguments, *model],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **environment},
-        start_new_session=True,
     )
     try:
         yield process
     finally:
         process.kill()
-        process.wait()
+        process.wait(LIMIT_S)
 
 
 def address(ray: Any) -> str:
@@ -184,9 +175,12 @@ def done(out: Path) -> list[str]:
     return sorted(path.name for path in (out.parent / f".{out.name}.partial" / "vectors").glob("*.json"))
 
 
-def slowly(seconds: float) -> Callable[[Any, list[str]], bool]:
+def held(out: Path, goes_on: Event) -> Callable[[Any, list[str]], bool]:
+    """No reply from the second shard on, so that the build is in the midst of its work until it may go on."""
+
     def fault(_handler: Any, _texts: list[str]) -> bool:
-        time.sleep(seconds)
+        if _begun(out, 2):
+            goes_on.wait(LIMIT_S)
         return False
 
     return fault
@@ -196,26 +190,30 @@ def slowly(seconds: float) -> Callable[[Any, list[str]], bool]:
 @pytest.mark.usefixtures("ray")
 def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: Path, tmp_path: Path) -> None:
     killed: list[tuple[int, int]] = []
+    goes_on = Event()
 
     def kill() -> None:
-        until(partial(_begun, tmp_path / "index", 2))
-        worker = until(lambda: processes("_Embedder"))[0]
-        os.kill(worker, signal.SIGKILL)
-        killed.append((worker, len(done(tmp_path / "index"))))
+        try:
+            wait_until(partial(_begun, tmp_path / "index", 2), "two shards")
+            worker = wait_until(lambda: processes("_Embedder"), "workers that embed")[0]
+            os.kill(worker, signal.SIGKILL)
+            killed.append((worker, len(done(tmp_path / "index"))))
+        finally:
+            goes_on.set()
 
     with serving() as server:
         embedding = Embedding("letters", server.url)
         whole = build(corpus, tmp_path / "whole", "local", embedding=embedding)
         needed = sum(len(texts) for texts in server.requests)
         server.requests.clear()
-        server.always = slowly(0.5)
+        server.always = held(tmp_path / "index", goes_on)
         killer = Thread(target=kill)
         killer.start()
         index, told = build(corpus, tmp_path / "index", "ray", embedding=embedding)
-        killer.join()
+        join(killer, "the worker to be killed")
     assert index.documents
     shards = -(-index.documents // SHARD)
-    assert killed[0][1] < shards, "the worker was killed too late"
+    assert killed[0][1] < shards
     assert contents(index.folder) == contents(whole[0].folder)
     assert told == whole[1]
     at_most = 2 * 2 * SHARD  # what an actor has in its hands: a shard that it embeds, one that waits
@@ -223,25 +221,29 @@ def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: P
 
 
 @pytest.mark.slow
-def test_a_killed_build_is_finished_by_either_engine(
-    ray: Any, corpus: Path, whole: tuple[Index, Told], tmp_path: Path
-) -> None:
-    assert whole[0].documents
-    for first, second in (("ray", "local"), ("local", "ray")):
-        out = tmp_path / f"first-{first}"
-        with command(corpus, out, first, RAY_ADDRESS=address(ray)):
-            until(partial(_begun, out, 2))
-        kept = {name: _written(out, name) for name in done(out)}
-        assert 2 <= len(kept) < -(-whole[0].documents // SHARD)
+def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp_path: Path) -> None:
+    with serving() as server:
+        embedding = Embedding("letters", server.url)
+        whole, _ = build(corpus, tmp_path / "whole", "local", embedding=embedding)
+        for first, second in (("ray", "local"), ("local", "ray")):
+            out, goes_on = tmp_path / f"first-{first}", Event()
+            server.always = held(out, goes_on)
+            with command(corpus, out, first, url=server.url, RAY_ADDRESS=address(ray)):
+                wait_until(partial(_begun, out, 2), "two shards")
+            server.always = None
+            goes_on.set()
+            kept = {name: _written(out, name) for name in done(out)}
+            assert whole.documents
+            assert 2 <= len(kept) < -(-whole.documents // SHARD)
 
-        def compared(*arguments: Any, kept: dict[str, int] = kept, out: Path = out) -> None:
-            assert {name: _written(out, name) for name in kept} == kept, "a shard that was there was made again"
-            build_dense(*arguments)
+            def compared(*arguments: Any, kept: dict[str, int] = kept, out: Path = out) -> None:
+                assert {name: _written(out, name) for name in kept} == kept, "a shard that was there was made again"
+                build_dense(*arguments)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("indexing.dense.build_dense", compared)
-            index, _ = build(corpus, out, second)
-        assert contents(index.folder) == contents(whole[0].folder)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("indexing.dense.build_dense", compared)
+                index, _ = build(corpus, out, second, embedding=embedding)
+            assert contents(index.folder) == contents(whole.folder)
 
 
 def _begun(out: Path, shards: int) -> bool:
@@ -255,21 +257,21 @@ def _written(out: Path, name: str) -> int:
 @pytest.mark.slow
 def test_a_local_ray_listens_on_the_loopback_alone_and_ends_with_the_command(corpus: Path, tmp_path: Path) -> None:
     with serving() as server:
-        server.always = slowly(1)
         for end, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
-            out = tmp_path / f"index-{code}"
+            out, goes_on = tmp_path / f"index-{code}", Event()
+            server.always = held(out, goes_on)
             with command(corpus, out, "ray", url=server.url, RAY_ADDRESS="") as process:
-                until(partial(_begun, out, 1))
+                wait_until(partial(_begun, out, 2), "two shards")
                 family = _family(process.pid)
                 assert len(family) >= 2 + WORKERS
                 hosts = _listening(family)
                 assert hosts
                 assert hosts <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
-                began = time.monotonic()
                 os.killpg(process.pid, end) if end == signal.SIGINT else process.kill()
                 assert process.wait(60) == code
-                assert time.monotonic() - began < 10
-            until(partial(_gone, family), 150)  # the last of them look for their parent now and then
+            goes_on.set()
+            # the last of them look for their parent now and then
+            wait_until(partial(_gone, family), "the end of Ray")
 
 
 def _gone(pids: set[int]) -> bool:
@@ -333,7 +335,7 @@ def test_java_works_on_with_ray_and_after_it() -> None:
         assert handlers() == before
     """
     root = Path(__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE, text=True)
+    done = programs.run([sys.executable, "-c", code], cwd=root, stderr=subprocess.PIPE, text=True)
     assert not done.returncode, done.stderr
 
 

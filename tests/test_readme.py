@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import yaml
 
 from runs.config import RunConfig
+from tests import programs
 from tests.conftest import write_corpus, write_topics
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +29,7 @@ def test_the_five_lines_for_your_own_corpus_run_as_they_stand(tmp_path: Path) ->
     script = next(block for block in blocks("console") if "keystone index" in block)
     assert len(script.splitlines()) == 5
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    shown = subprocess.run(
+    shown = programs.run(
         ["bash", "-euc", script],
         cwd=tmp_path,
         env={**os.environ, "PATH": path},

@@ -27,7 +27,8 @@ from retrieval.types import Query, Rankings
 from runs.trec import read_run
 from tests.conftest import CORPUS, keystone, write_topics
 from tests.lucene_indexes import anserini_index
-from tests.rest_servers import Fault, Handler, Scripted, anserini_server, free_port, pyserini_server, scripted_server
+from tests.ports import free_port
+from tests.rest_servers import Fault, Handler, Scripted, anserini_server, pyserini_server, scripted_server
 
 RECORDS = [{"id": name, "contents": f"{title}\n{text}"} for name, (title, text) in CORPUS.items()]
 TITLED = [{"docid": n, "url": "u", "title": t, "headings": "", "body": x} for n, (t, x) in CORPUS.items()]

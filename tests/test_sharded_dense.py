@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from indexing.vectors import Shards
 from retrieval.dense import FaissSearcher, search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, Rankings
+from tests import programs
 from tests.conftest import write_corpus
 from tests.test_dense import COUNT, clustered
 
@@ -178,7 +178,7 @@ def test_files_in_parts_stay_on_disk_when_searched(tmp_path: Path, factory: str)
     def taken(paths: list[Path]) -> int:
         command = [sys.executable, "-c", MEMORY, *map(str, paths)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-        return int(json.loads(subprocess.run(command, check=True, capture_output=True, env=environment).stdout))
+        return int(json.loads(programs.run(command, check=True, capture_output=True, env=environment).stdout))
 
     whole = (tmp_path / "one").stat().st_size
     assert taken([tmp_path / "one"]) > 0.8 * whole

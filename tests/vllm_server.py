@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import urllib.request
@@ -16,6 +15,7 @@ from typing import IO
 import pytest
 
 from tests import programs
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 ENVIRONMENT = Path(__file__).parents[1] / ".venv-vllm"
@@ -61,7 +61,7 @@ class Server:
     name: str
     model: Path
     options: list[str]
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="vllm-")))
     process: subprocess.Popen[bytes] | None = None
 
@@ -175,14 +175,6 @@ def shared_memory(group: int) -> set[Path]:
                 mapped = [line.split() for line in maps.read_text().splitlines() if "/dev/shm/" in line]
                 nodes |= {int(node) for _, _, _, _, node, *_ in mapped}
     return {path for path in Path("/dev/shm").iterdir() if path.stat().st_ino in nodes}
-
-
-def free_port() -> int:
-    """A port that no one listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager
