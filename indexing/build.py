@@ -8,9 +8,9 @@ A build that was stopped, at whatever moment, goes on where it was when it is as
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
 
@@ -28,6 +28,9 @@ from indexing.vectors import Shards, embed_store
 
 if TYPE_CHECKING:
     from indexing.opensearch_index import Target
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 FORMAT = 4
 """Raised when the layout of an index folder changes."""
@@ -102,6 +105,33 @@ def open_index(folder: Path) -> Index:
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
+
+
+def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
+    """What opens a part of an index, so that parts of two indexes are never used together.
+
+    `UserError` where the folder does not hold the index any more when the part is open, whatever the part says.
+    """
+
+    @wraps(open_part)
+    def opened(index: Index, /, *arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return open_part(index, *arguments, **named)
+        finally:
+            if _key_in(index.folder) != index.key:
+                raise UserError(
+                    f"{index.folder}: was replaced or removed while it was in use, expected the index that the command "
+                    "began with: give the same command again"
+                )
+
+    return opened
+
+
+def _key_in(folder: Path) -> str | None:
+    try:
+        return open_index(folder).key
+    except UserError:
+        return None
 
 
 def build_index(

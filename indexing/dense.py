@@ -13,6 +13,7 @@ import numpy as np
 
 from indexing.embed import Vectors
 from indexing.errors import MissingPackage, UserError
+from indexing.files import written
 from indexing.types import Progress, Tick, silent
 from indexing.vectors import Shards
 
@@ -60,7 +61,7 @@ def build_dense(shards: Shards, factory: str, path: Path, progress: Progress = s
     with progress("Building the FAISS index", shards.documents) as tick:
         index = trained(shards, factory)
         fill(index, shards, tick)
-    faiss_module().write_index(index, str(path))
+    write_dense(index, path)
 
 
 def trained(shards: Shards, factory: str) -> Any:
@@ -85,6 +86,13 @@ def fill(index: Any, parts: Iterable[Vectors], tick: Tick = lambda _: None) -> N
     for vectors in parts:
         index.add(np.ascontiguousarray(vectors))
         tick(len(vectors))
+
+
+def write_dense(index: Any, path: Path) -> None:
+    """Write an index, whole or not at all. `NotWritten` where the disk does not take it."""
+    faiss = faiss_module()
+    with written(path) as out:  # FAISS's own writer loses the error of its last bytes
+        faiss.write_index(index, faiss.PyCallbackIOWriter(out.write, 2**20))
 
 
 def load_dense(path: Path, parameters: str = "", mapped: bool = False) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from indexing.dense import faiss_module, fill, load_dense, search_of, trained
+from indexing.dense import faiss_module, fill, load_dense, search_of, trained, write_dense
 from indexing.embed import Vectors
 from indexing.partial import stage
 from indexing.types import Progress, silent
@@ -36,10 +36,10 @@ def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, pr
     def make(path: Path, start: int) -> None:
         index = faiss.read_index(str(empty))
         fill(index, shards.between(start, start + size))
-        faiss.write_index(index, str(path))
+        write_dense(index, path)
 
     with progress("Building the FAISS index", shards.documents) as tick:
-        stage(folder, empty.name, lambda path: faiss.write_index(trained(shards, factory), str(path)))
+        stage(folder, empty.name, lambda path: write_dense(trained(shards, factory), path))
         for start, file in zip(starts, files, strict=True):
             stage(folder, file.name, partial(make, start=start))
             tick(min(size, shards.documents - start))

@@ -1,20 +1,17 @@
 """Embeddings of whole documents, made when first asked for and kept beside the index.
 
-The cache (`documents.sqlite`) is keyed by the text that was embedded. It may be deleted at any time and shared by
-several processes.
+The cache (`documents.sqlite`) is keyed by the text that was embedded and by the model. It may be deleted at any time
+and shared by several processes.
 """
 
-import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
-from hashlib import sha256
 
 import numpy as np
 
 from indexing.build import Index
 from indexing.embed import TextRefused, Vectors, embed_passages, embedder
 from indexing.errors import UserError
-from indexing.segment_vectors import vector_cache
+from indexing.segment_vectors import keep_vectors, kept_vectors, text_key, vector_cache
 from indexing.types import Document, Progress, Store, silent
 
 CHUNK = 1_024
@@ -42,27 +39,25 @@ def document_vectors(
     embedding = index.embedding
     vectors = np.empty((len(rows), embedder(embedding).dimension), np.float32)
     with (
-        closing(vector_cache(index.folder / "documents.sqlite", "text BLOB")) as cache,
+        vector_cache(index.folder / "documents.sqlite") as cache,
         progress("Embedding candidates", len(rows)) as tick,
     ):
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
             texts = texts_of(store.get(chunk))
-            keys = [sha256(text.encode(errors="surrogatepass")).digest() for text in texts]
+            keys = [text_key(embedding, [text]) for text in texts]
             missing = []
             for i, key in enumerate(keys):
-                known = cache.execute("SELECT vectors FROM vectors WHERE text = ?", (key,)).fetchone()
-                if known and len(known[0]) == vectors[start + i].nbytes:
-                    vectors[start + i] = np.frombuffer(known[0], dtype=np.float32)
-                else:
+                known = kept_vectors(cache, key, (1, vectors.shape[1]))
+                if known is None:
                     missing.append(i)
+                else:
+                    vectors[start + i] = known[0]
             tick(len(chunk) - len(missing))
             try:
                 made = embed_passages(embedding, [texts[i] for i in missing], threads, tick)
             except TextRefused as error:
                 raise UserError(f"document {store.ids([chunk[missing[error.position]]])[0]}: {error}") from error
             vectors[[start + i for i in missing]] = made
-            with suppress(sqlite3.OperationalError), cache:  # an index that cannot be written is used as it is
-                rows_made = [(keys[i], vector.tobytes()) for i, vector in zip(missing, made, strict=True)]
-                cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows_made)
+            keep_vectors(cache, {keys[i]: vector for i, vector in zip(missing, made, strict=True)})
     return vectors

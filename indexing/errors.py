@@ -1,6 +1,7 @@
 """Errors that a user can cause. Anything else is a bug and keeps its traceback."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar, NoReturn
 
 
@@ -15,6 +16,14 @@ class UserError(Exception):
 
 class MissingPackage(UserError):
     """An optional package is needed; the message says how to install it."""
+
+
+class NotWritten(UserError):
+    """A file or folder at `path` that cannot be written, and why, for a caller who knows it by another name."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: cannot be written: {reason}")
+        self.path, self.reason = path, reason
 
 
 class BadRecord(UserError):

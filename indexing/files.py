@@ -1,5 +1,6 @@
 """Files that are read line by line and that appear whole or not at all."""
 
+import errno
 import fcntl
 import gzip
 import hashlib
@@ -14,9 +15,10 @@ from typing import IO, Any
 import numpy as np
 import orjson
 import zstandard
-from numpy.typing import NDArray
+from numpy.lib.format import open_memmap
+from numpy.typing import DTypeLike, NDArray
 
-from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.errors import BadRecord, NotWritten, Report, UserError, stop
 
 COMPRESSIONS = (".gz", ".zst")
 """Endings of file names that say how a file is compressed; upper case too."""
@@ -150,7 +152,10 @@ def json_lines(path: Path, report: Report = stop) -> Iterator[tuple[int, dict[st
 
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes its name only when the block ends without an error; compressed if its name says so."""
+    """A file to write that takes its name only when the block ends without an error; compressed if its name says so.
+
+    `NotWritten` where the disk does not take it.
+    """
     if path.is_dir():
         raise UserError(f"{path}: is a folder, expected the name of a file to write")
     beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -162,10 +167,65 @@ def written(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        raise NotWritten(path, reason_of(error)) from error
     finally:
         with suppress(OSError):
             beside.unlink()
+
+
+def append(file: IO[bytes], content: bytes) -> None:
+    """Write all of the bytes to a file that was opened without a buffer; `OSError` as soon as it takes no more."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def remove(path: Path) -> None:
+    """Remove a file that may be there. `NotWritten` where it stays."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise NotWritten(path, reason_of(error)) from error
+
+
+def reserved(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """A new array in a `.npy` file, mapped into memory, for which the disk has the space.
+
+    `NotWritten` where it has not: without the space a write to the array would end the process by a signal.
+    """
+    size = int(np.dtype(dtype).itemsize * np.prod(shape))
+    try:
+        mapped = open_memmap(path, "w+", np.dtype(dtype), shape)
+        with path.open("r+b") as file:
+            _take(file, size)
+    except OSError as error:
+        raise NotWritten(path, f"{reason_of(error)}; it takes {size / 1e6:,.1f} MB") from error
+    return mapped
+
+
+def _take(file: IO[bytes], size: int) -> None:
+    """Have the disk set aside the last `size` bytes of a file, which are zeros so far."""
+    end = os.fstat(file.fileno()).st_size
+    try:
+        os.posix_fallocate(file.fileno(), end - size, size)
+    except AttributeError:  # a system that has no such call
+        _fill(file, end - size, end)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+        _fill(file, end - size, end)
+
+
+def _fill(file: IO[bytes], start: int, end: int) -> None:
+    file.seek(start)
+    while file.tell() < end:
+        file.write(bytes(min(2**20, end - file.tell())))
+    file.flush()
+
+
+def reason_of(error: OSError) -> str:
+    """Why the system refused something; errors of numpy hold that in their text alone."""
+    return error.strerror or str(error)
 
 
 def _compressing(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
@@ -186,7 +246,7 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
     except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
+        raise NotWritten(folder, reason_of(error)) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not folder.exists() or not os.path.samestat(os.fstat(handle), folder.stat()):

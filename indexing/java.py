@@ -101,6 +101,9 @@ def _virtual_machine() -> Any:
     import jnius
 
     jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
+    nowhere = jnius.autoclass("java.io.OutputStream").nullOutputStream()
+    told = jnius.autoclass("java.io.PrintStream")(jnius.cast("java.io.OutputStream", nowhere))
+    jnius.autoclass("java.lang.System").setErr(told)  # errors are raised here; threads of Lucene print theirs besides
     return jnius
 
 
@@ -118,6 +121,12 @@ def java_error() -> type[Exception]:
     """What a failing call of Java raises."""
     raised: type[Exception] = _virtual_machine().JavaException
     return raised
+
+
+def java_reason(error: Exception) -> str:
+    """What an error of Java says, in one line and without its stack."""
+    said = getattr(error, "innermessage", None) or error
+    return str(said).strip().split("\n", 1)[0]
 
 
 def detach_thread() -> None:

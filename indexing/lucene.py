@@ -5,12 +5,13 @@ number of a document is its row in the document store: a search returns rows, an
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
+from indexing.errors import NotWritten, UserError
 from indexing.files import unicode_name
-from indexing.java import java_class, java_error, java_instance
+from indexing.java import java_class, java_error, java_instance, java_reason
 from indexing.types import Document, Progress, silent
 
 ID = "id"
@@ -23,28 +24,37 @@ COLLECT = 4_000_000
 
 
 def build_lucene(documents: Iterable[Document], folder: Path, progress: Progress = silent) -> None:
-    """Index documents, given by row, into a new folder. `UserError` if Lucene cannot write it."""
+    """Index documents, given by row, into a new folder. `NotWritten` if Lucene cannot write it."""
+    failed = java_error()
     try:
-        collect, waiting = java_class("java.lang.System").gc, 0
-        with progress("Building the BM25 index", None) as tick:
-            writer = _writer(folder)
-            try:
-                fields = _Fields()
-                for document in documents:
-                    contents = document.contents
-                    fields.set(document.id, contents)
-                    writer.addDocument(fields.document)
-                    waiting += len(contents)
-                    if waiting >= COLLECT:
-                        collect()
-                        waiting = 0
-                    tick(1)
-                writer.forceMerge(1)
-                writer.commit()
-            finally:
-                writer.close()
-    except java_error() as error:
-        raise UserError(f"{folder}: Lucene could not write the index: {error}") from error
+        writer = _writer(folder)
+    except failed as error:
+        raise NotWritten(folder, java_reason(error)) from error
+    try:
+        _write(writer, documents, progress)
+    except failed as error:
+        fatal = writer.getTragicException()  # of a thread that merged; what was called since says less
+        raise NotWritten(folder, str(fatal.getMessage()) if fatal else java_reason(error)) from error
+    finally:
+        with suppress(failed):  # all that counts has been committed
+            writer.close()
+
+
+def _write(writer: Any, documents: Iterable[Document], progress: Progress) -> None:
+    collect, waiting = java_class("java.lang.System").gc, 0
+    with progress("Building the BM25 index", None) as tick:
+        fields = _Fields()
+        for document in documents:
+            contents = document.contents
+            fields.set(document.id, contents)
+            writer.addDocument(fields.document)
+            waiting += len(contents)
+            if waiting >= COLLECT:
+                collect()
+                waiting = 0
+            tick(1)
+        writer.forceMerge(1)
+        writer.commit()
 
 
 def _writer(folder: Path) -> Any:
@@ -87,8 +97,13 @@ def open_reader(folder: Path) -> Any:
     try:
         reader = java_class("org.apache.lucene.index.DirectoryReader").open(_directory(folder))
     except java_error() as error:
-        raise UserError(f"{folder}: not a whole Lucene index: build it again") from error
+        raise damaged(folder) from error
     return java_instance("org.apache.lucene.index.IndexReader", reader)
+
+
+def damaged(folder: Path) -> UserError:
+    """The error for a Lucene index that Lucene cannot read."""
+    return UserError(f"{folder}: not a whole Lucene index: build it again")
 
 
 def _directory(folder: Path) -> Any:

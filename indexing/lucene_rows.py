@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import UserError
+from indexing.files import reserved
 from indexing.lucene_reads import IdTerms
 from indexing.types import Progress, is_id, silent
 
@@ -40,9 +40,9 @@ def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silen
     if found != count:
         raise UserError(f"{where}: holds {count} documents and {found} ids, expected each document to have its own")
     folder.mkdir(parents=True)
-    names = open_memmap(folder / "ids.npy", "w+", np.dtype(f"S{width}"), (count,))
-    numbers = open_memmap(folder / "numbers.npy", "w+", np.int32, (count,))
-    rows = open_memmap(folder / "rows.npy", "w+", np.int32, (count,))
+    names = reserved(folder / "ids.npy", f"S{width}", (count,))
+    numbers = reserved(folder / "numbers.npy", np.int32, (count,))
+    rows = reserved(folder / "rows.npy", np.int32, (count,))
     row = 0
     with progress("Writing rows", count) as tick:
         for ids, own in IdTerms(reader).all(BATCH):
@@ -77,7 +77,7 @@ class LuceneRows:
             self._rows: NDArray[np.int32] = np.load(folder / "rows.npy", mmap_mode="r")
             if not len(self.ids) == len(self._numbers) == len(self._rows):
                 raise ValueError("files of different lengths")
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             raise UserError(f"{folder}: not whole: make the index again: {error}") from error
 
     def numbers(self, rows: ArrayLike) -> NDArray[np.int32]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.files import locked, written
+from indexing.errors import NotWritten
+from indexing.files import locked, reason_of, written
 
 KEY = "key"
 
@@ -24,7 +24,8 @@ def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Pat
     """A folder to fill by `stage`; at the end of the block its `parts` are kept and it takes its name.
 
     What an earlier try with the same key has done is still there, of another key nothing. An error leaves what is
-    done for the next try, and nothing if no stage is done. `UserError` while another process fills the folder.
+    done for the next try, and nothing if no stage is done. `UserError` while another process fills the folder,
+    `NotWritten` with the name that a file would have had where it cannot be written.
     In the names of `parts`, `*` is any text.
     """
     beside = path.with_name(f".{path.name}.partial")
@@ -40,8 +41,10 @@ def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Pat
         except BaseException as error:
             if not any(beside.glob("*.json")):
                 shutil.rmtree(beside, ignore_errors=True)
+            if isinstance(error, NotWritten) and error.path.is_relative_to(beside):
+                raise NotWritten(path / error.path.relative_to(beside), error.reason) from error
             if isinstance(error, OSError):
-                raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+                raise NotWritten(path, reason_of(error)) from error
             raise
 
 

@@ -79,7 +79,6 @@ def _place(path: Path) -> str:
     return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
-@cache
 def _state(path: Path) -> str:
     return digest(corpus_key(path, "pyserini"))
 
@@ -89,7 +88,7 @@ class PrebuiltStore:
 
     def __init__(self, index: Index) -> None:
         self.lucene_rows = LuceneRows(index.folder / ROWS)
-        self._folder, self._path = lucene_folder(index), index.at["index"]
+        self._folder, self._path, self._state = lucene_folder(index), index.at["index"], index.at["state"]
         self._segments = index.at.get("segments")
 
     def __len__(self) -> int:
@@ -112,7 +111,7 @@ class PrebuiltStore:
         names = self.ids(wanted)
         try:
             with ALONE:
-                raws = _texts(self._folder).of(numbers)
+                raws = _texts(self._folder, self._state).of(numbers)
                 cuts = _official(self._segments).of(names) if self._segments else [[] for _ in names]
         finally:
             if threading.current_thread() is not threading.main_thread():
@@ -137,7 +136,7 @@ class PrebuiltStore:
 
 
 @cache
-def _texts(folder: Path) -> StoredTexts:
+def _texts(folder: Path, _state: str) -> StoredTexts:
     return StoredTexts(open_reader(folder))
 
 

@@ -8,7 +8,7 @@ longer than a store is kept by id.
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +56,8 @@ class RestStore:
 
     def __init__(self, index: Index) -> None:
         self._path, self.server = index.folder / FOUND, open_server(index)
-        try:
-            with closing(self._opened()) as registry, registry:
-                registry.execute("CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, record BLOB NOT NULL)")
-        except sqlite3.DatabaseError as error:
-            raise UserError(
-                f"{self._path}: cannot be used: {error}: documents that are found are kept there"
-            ) from error
+        with self._opened() as registry, registry:
+            registry.execute("CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, record BLOB NOT NULL)")
         self._ids = np.empty(0, "S1")
         self.renumber()
 
@@ -102,18 +97,18 @@ class RestStore:
         without = [name for name, payload in new.items() if not _has_text(payload)]
         new.update(self.server.documents(without))
         records = [(name, orjson.dumps(to_record(self._document(name, payload)))) for name, payload in new.items()]
-        with closing(self._opened()) as registry, registry:
+        with self._opened() as registry, registry:
             registry.executemany("INSERT OR IGNORE INTO documents VALUES (?, ?)", records)
 
     def renumber(self) -> None:
         """Number the rows anew, by all documents that are known now."""
-        with closing(self._opened()) as registry:
+        with self._opened() as registry:
             names = [name.encode() for (name,) in registry.execute("SELECT id FROM documents ORDER BY id")]
         self._ids = np.array(names, dtype=np.bytes_)
 
     def _records(self, names: Sequence[str]) -> dict[str, bytes]:
         records: dict[str, bytes] = {}
-        with closing(self._opened()) as registry:
+        with self._opened() as registry:
             for start in range(0, len(names), _BATCH):
                 batch = names[start : start + _BATCH]
                 marks = ", ".join("?" * len(batch))
@@ -129,8 +124,15 @@ class RestStore:
         except BadRecord as error:
             raise UserError(str(error)) from error
 
-    def _opened(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=60)
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self._path, timeout=60)) as registry:
+                yield registry
+        except sqlite3.DatabaseError as error:
+            raise UserError(
+                f"{self._path}: cannot be used: {error}: documents that are found are kept there"
+            ) from error
 
 
 def document_of_payload(payload: Any, name: str, where: str) -> Document:

@@ -1,21 +1,26 @@
 """Embeddings of segments, made when first asked for and kept beside the index.
 
 Each document's segments are embedded as one batch of their own, so a vector does not depend on which run asked
-for it first. The cache (`segments.sqlite`) may be deleted at any time and shared by several processes.
+for it first. The cache (`segments.sqlite`) is keyed by the texts that were embedded and by the model. It may be deleted
+at any time and shared by several processes; what versions before kept in it by document id is not looked at.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 from indexing.build import Index
-from indexing.embed import Vectors, embed_passages, embedder
+from indexing.embed import Embedding, Vectors, embed_passages, embedder
 from indexing.errors import UserError
-from indexing.types import Document, Progress, Store, silent
+from indexing.files import digest
+from indexing.types import Progress, Store, silent
 
 CHUNK = 64
 
@@ -28,41 +33,67 @@ def segment_vectors(
         raise UserError(f"{index.folder}: has no embeddings, which segment assignment needs: build it with them")
     embedding, dimension = index.embedding, embedder(index.embedding).dimension
     wanted = sorted(set(rows))
-
-    def embed(document: Document) -> Vectors:
-        return embed_passages(embedding, [document.segment_text(segment) for segment in document.segments])
-
     found: dict[int, Vectors] = {}
-    with closing(vector_cache(index.folder / "segments.sqlite", "id TEXT")) as cache:
-        missing = []
-        for row, name in zip(wanted, store.ids(wanted), strict=True):
-            known = cache.execute("SELECT vectors FROM vectors WHERE id = ?", (name,)).fetchone()
-            if known:
-                found[row] = np.frombuffer(known[0], dtype=np.float32).reshape(-1, dimension)
-            else:
-                missing.append(row)
-        with progress("Embedding segments", len(missing)) as tick, ThreadPoolExecutor(threads) as pool:
-            for start in range(0, len(missing), CHUNK):
-                chunk = missing[start : start + CHUNK]
-                documents = store.get(chunk)
-                made = list(pool.map(embed, documents))
-                found.update(zip(chunk, made, strict=True))
-                with suppress(sqlite3.OperationalError), cache:  # an index that cannot be written is used as it is
-                    rows_made = [(d.id, vectors.tobytes()) for d, vectors in zip(documents, made, strict=True)]
-                    cache.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows_made)
-                tick(len(made))
+    with (
+        vector_cache(index.folder / "segments.sqlite") as cache,
+        progress("Embedding segments", len(wanted)) as tick,
+        ThreadPoolExecutor(threads) as pool,
+    ):
+        for start in range(0, len(wanted), CHUNK):
+            chunk = wanted[start : start + CHUNK]
+            texts = {
+                row: [document.segment_text(segment) for segment in document.segments]
+                for row, document in zip(chunk, store.get(chunk), strict=True)
+            }
+            keys = {row: text_key(embedding, own) for row, own in texts.items()}
+            for row in chunk:
+                if (known := kept_vectors(cache, keys[row], (len(texts[row]), dimension))) is not None:
+                    found[row] = known
+            missing = [row for row in chunk if row not in found]
+            vectors = pool.map(partial(embed_passages, embedding), [texts[row] for row in missing])
+            made = dict(zip(missing, vectors, strict=True))
+            keep_vectors(cache, {keys[row]: own for row, own in made.items()})
+            found |= made
+            tick(len(chunk))
     return found
 
 
-def vector_cache(path: Path, key: str) -> sqlite3.Connection:
-    """The table `vectors`, by a key of this name and type; in memory where the file cannot be written."""
-    table = f"CREATE TABLE IF NOT EXISTS vectors ({key} PRIMARY KEY, vectors BLOB NOT NULL)"
+def text_key(embedding: Embedding, texts: Sequence[str]) -> bytes:
+    """The key of what a model makes of some texts that it is given together."""
+    hashed = sha256(digest(asdict(embedding)).encode())
+    for text in texts:
+        content = text.encode(errors="surrogatepass")
+        hashed.update(len(content).to_bytes(8, "little") + content)
+    return hashed.digest()
+
+
+@contextmanager
+def vector_cache(path: Path) -> Iterator[sqlite3.Connection]:
+    """Vectors by `text_key`; in memory where the file cannot be written. `UserError` for a file that is damaged."""
+    table = "CREATE TABLE IF NOT EXISTS by_text (key BLOB PRIMARY KEY, vectors BLOB NOT NULL)"
     try:
-        cache = sqlite3.connect(path, timeout=60)
-        cache.execute(table)
-    except sqlite3.OperationalError:
-        cache = sqlite3.connect(":memory:")
-        cache.execute(table)
+        try:
+            cache = sqlite3.connect(path, timeout=60)
+            cache.execute(table)
+        except sqlite3.OperationalError:
+            cache = sqlite3.connect(":memory:")
+            cache.execute(table)
+        with closing(cache):
+            yield cache
     except sqlite3.DatabaseError as error:
-        raise UserError(f"{path}: damaged: delete it, it will be made again") from error
-    return cache
+        raise UserError(f"{path}: damaged: delete it, it will be made again: {error}") from error
+
+
+def kept_vectors(cache: sqlite3.Connection, key: bytes, shape: tuple[int, int]) -> Vectors | None:
+    """The vectors that a cache holds for a key; None where it has none of this shape."""
+    known = cache.execute("SELECT vectors FROM by_text WHERE key = ?", (key,)).fetchone()
+    found = np.frombuffer(known[0] if known and isinstance(known[0], bytes) else b"", dtype=np.uint8)
+    return found.view(np.float32).reshape(shape) if found.size == 4 * shape[0] * shape[1] else None
+
+
+def keep_vectors(cache: sqlite3.Connection, made: dict[bytes, Vectors]) -> None:
+    """Put vectors into a cache; one that cannot be written, also because the disk is full, is used as it is."""
+    with suppress(sqlite3.OperationalError), cache:
+        cache.executemany(
+            "INSERT OR REPLACE INTO by_text VALUES (?, ?)", [(key, own.tobytes()) for key, own in made.items()]
+        )

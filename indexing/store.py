@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numpy.lib.format import open_memmap
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.files import unicode_name
+from indexing.files import reserved, unicode_name
 from indexing.types import Document, Progress, Segment, Span, document_id, silent
 
 BATCH = 2**13
@@ -52,8 +51,8 @@ def build_store(documents: Iterable[Document], folder: Path, progress: Progress 
 
 def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Report) -> int:
     arrived = [folder / "arrived-ids.npy", folder / "arrived-ends.npy"]
-    ids = open_memmap(arrived[0], "w+", np.dtype(f"S{width}"), (count,))
-    ends = open_memmap(arrived[1], "w+", np.int64, (count,))
+    ids = reserved(arrived[0], f"S{width}", (count,))
+    ends = reserved(arrived[1], np.int64, (count,))
     with arrivals.open("rb") as log:
         for start in range(0, count, BATCH):
             batch = [orjson.loads(line) for line in islice(log, BATCH)]
@@ -68,8 +67,8 @@ def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Re
     if repeated.any():
         _report_repeated(arrivals, repeated, report)
         order = order[~repeated[order]]
-    rows_ids = open_memmap(folder / "ids.npy", "w+", ids.dtype, order.shape)
-    offsets = open_memmap(folder / "offsets.npy", "w+", np.int64, (len(order), 2))
+    rows_ids = reserved(folder / "ids.npy", ids.dtype, order.shape)
+    offsets = reserved(folder / "offsets.npy", np.int64, (len(order), 2))
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         rows_ids[start : start + BATCH] = ids[rows]
@@ -101,9 +100,12 @@ class DocumentStore:
             self._offsets: NDArray[np.int64] = np.load(folder / "offsets.npy", mmap_mode="r")
             self._records = os.open(folder / "documents.jsonl", os.O_RDONLY)
             weakref.finalize(self, os.close, self._records)
-            if not os.fstat(self._records).st_size:
+            self._size = os.fstat(self._records).st_size
+            if not self._size:
                 raise ValueError("documents.jsonl is empty")
-        except (OSError, ValueError) as error:
+            if self._ids.dtype.kind != "S" or (self._offsets.dtype, self._offsets.shape) != (np.int64, (len(self), 2)):
+                raise ValueError("ids.npy and offsets.npy are not those of one store")
+        except (OSError, EOFError, TypeError, ValueError) as error:
             raise UserError(f"{folder}: not a whole document store: build the index again: {error}") from error
 
     def __len__(self) -> int:
@@ -119,14 +121,23 @@ class DocumentStore:
 
     def get(self, rows: ArrayLike) -> list[Document]:
         """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
-        return [from_record(orjson.loads(record)) for record in self.records(rows)]
+        try:
+            return [from_record(orjson.loads(record)) for record in self.records(rows)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damaged(str(error)) from error
 
     def records(self, rows: ArrayLike) -> Iterator[bytes]:
         """The documents of rows (int[n]) as JSON, for `from_record`, each read when it is asked for."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
-        return (os.pread(self._records, end - start, start) for start, end in self._offsets[wanted].tolist())
+        spans = self._offsets[wanted]
+        if spans.size and not (spans.min() >= 0 and spans.max() <= self._size and (spans[:, 0] < spans[:, 1]).all()):
+            raise self._damaged("it does not hold what offsets.npy says")
+        return (os.pread(self._records, end - start, start) for start, end in spans.tolist())
+
+    def _damaged(self, why: str) -> UserError:
+        return UserError(f"{self.folder / 'documents.jsonl'}: damaged: build the index again: {why}")
 
     def segments(self, ids: Sequence[str]) -> list[Segment | None]:
         """Segments by id; None for one that is not in the store."""

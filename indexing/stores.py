@@ -1,11 +1,12 @@
 """The document store of an index, wherever its documents are."""
 
-from indexing.build import Index
+from indexing.build import Index, of_one_index
 from indexing.errors import UserError
 from indexing.store import DocumentStore
 from indexing.types import Store
 
 
+@of_one_index
 def open_store(index: Index) -> Store:
     """The documents of an index. `UserError` where they cannot be had."""
     if index.backend == "lucene":

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import orjson
+from numpy.lib import format as npy
 
 from indexing.embed import Embedding, TextRefused, Vectors, embed_passages
-from indexing.errors import UserError
+from indexing.errors import NotWritten, UserError
 from indexing.files import sha256, written
 from indexing.store import DocumentStore
 from indexing.types import Progress, Tick, silent
@@ -130,14 +131,20 @@ def embed_store(
                 cuts[start] = known
                 tick(len(rows))
         for rows, vectors, cut in embed(store, embedding, missing, threads, tick) if missing else ():
-            _write_shard(files[rows.start // SHARD], vectors, cut)
+            try:
+                _write_shard(files[rows.start // SHARD], vectors, cut)
+            except NotWritten as error:
+                size = len(store) * vectors.shape[1] * vectors.itemsize / 1e6
+                raise NotWritten(error.path, f"{error.reason}; all vectors take {size:,.1f} MB") from error
             cuts[rows.start] = cut
     return Shards(files, len(store), sum(cuts.values()))
 
 
 def _write_shard(file: Path, vectors: Vectors, cut: int) -> None:
-    with written(file) as out:
-        np.save(out, vectors)
+    whole = np.ascontiguousarray(vectors)
+    with written(file) as out:  # `np.save` loses the reason where the disk is full
+        npy.write_array_header_1_0(out, npy.header_data_from_array_1_0(whole))
+        out.write(whole.data)
     with written(file.with_suffix(".json")) as out:
         out.write(orjson.dumps({"sha256": sha256(file), "cut": cut}))
 

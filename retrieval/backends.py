@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
-from indexing.build import Index
+from indexing.build import Index, of_one_index
 from indexing.embed import Vectors
 from indexing.errors import UserError
 from indexing.rest_store import RestStore
@@ -48,6 +48,7 @@ class Dense(Protocol):
         """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
 
 
+@of_one_index
 def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -> Sparse:
     """The BM25 search of an index over the documents of `store`, which is given those that it did not have.
 
@@ -62,7 +63,7 @@ def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -
         from indexing.prebuilt import ROWS, lucene_folder
         from retrieval.prebuilt import PrebuiltSearcher
 
-        return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS))
+        return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), index.at["state"])
     if isinstance(store, RestStore):
         from retrieval.rest import RestSearcher
 
@@ -74,6 +75,7 @@ def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
 
 
+@of_one_index
 def open_dense(index: Index, parameters: str = "") -> Dense:
     """The dense search of an index that holds vectors; `parameters` such as `nprobe=16` where it is not exact."""
     if index.backend == "lucene":

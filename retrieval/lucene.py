@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from indexing.handles import handle_of
-from indexing.java import java_class
-from indexing.lucene import CONTENTS, analyzer, open_reader
+from indexing.java import java_class, java_error
+from indexing.lucene import CONTENTS, analyzer, damaged, open_reader
 from indexing.types import Tick
 from retrieval.stems import stems_of
 from retrieval.top_docs import Columns, columns_of
@@ -26,7 +26,7 @@ class LuceneSearcher:
     """A Lucene index made by `build_lucene`, opened for BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
 
     def __init__(self, folder: Path) -> None:
-        self._reader = open_reader(folder)
+        self._folder, self._reader = folder, open_reader(folder)
         self._searcher = java_class("org.apache.lucene.search.IndexSearcher")(self._reader)
         self._searcher.setSimilarity(java_class("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
         self._searcher.setQueryCache(None)
@@ -54,7 +54,10 @@ class LuceneSearcher:
         found: list[Columns] = []
         for start in range(0, len(asked), CHUNK * threads):
             chunk = asked[start : start + CHUNK * threads]
-            found += columns_of(find, chunk, threads)
+            try:
+                found += columns_of(find, chunk, threads)
+            except java_error() as error:
+                raise damaged(self._folder) from error
             tick(len(chunk))
         docs, scores = [own for own, _ in found], [own for _, own in found]
         return Rankings(

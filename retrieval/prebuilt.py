@@ -17,10 +17,10 @@ from retrieval.whole import SPARE, search_whole
 class PrebuiltSearcher:
     """A Lucene index of Pyserini's, opened for BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
 
-    def __init__(self, folder: Path, rows: LuceneRows) -> None:
+    def __init__(self, folder: Path, rows: LuceneRows, state: str = "") -> None:
         self._rows = rows
         with ALONE:
-            self._searcher = _searcher(folder)
+            self._searcher = _searcher(folder, state)
 
     def search(
         self,
@@ -59,5 +59,5 @@ class PrebuiltSearcher:
 
 
 @cache
-def _searcher(folder: Path) -> LuceneSearcher:
+def _searcher(folder: Path, _state: str) -> LuceneSearcher:
     return LuceneSearcher(folder)

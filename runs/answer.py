@@ -19,7 +19,8 @@ from fusion.rrf import fuse_systems
 from generation.model import Model, together
 from generation.types import Fallback
 from indexing.document_vectors import contents
-from indexing.errors import UserError
+from indexing.errors import NotWritten, UserError
+from indexing.files import append, reason_of
 from indexing.stores import open_store
 from indexing.types import Document, Progress, silent
 from retrieval.types import Query, Rankings, Topic
@@ -72,8 +73,11 @@ def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress:
     with asking(config, config.out) as ask, _opened(out) as file:
 
         def write(line: bytes, fallbacks: list[Fallback]) -> None:
-            file.write(line)
-            file.flush()
+            try:
+                append(file, line)
+                file.flush()
+            except OSError as error:
+                raise NotWritten(out, reason_of(error)) if out else error from error
             missed.extend(fallbacks)
 
         answer_topics(left, ask, write)
@@ -87,7 +91,7 @@ def _opened(out: Path | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         return
     try:
-        file = out.open("ab")
+        file = out.open("ab", buffering=0)
     except OSError as error:
         raise UserError(f"{out}: cannot be written: {error.strerror}") from error
     with file:

@@ -4,9 +4,11 @@ Heavy packages are imported inside the commands that need them. Exit codes: 0 do
 submission, 2 wrong usage, 3 replies are awaited, and 130 as everywhere where it was interrupted.
 """
 
+import errno
 import itertools
 import os
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,6 +35,8 @@ CORES = os.cpu_count() or 1
 FORMATS = "folder, ir_datasets, jsonl, pyserini, segments, trec or wikitext."
 GRACE = 1.0
 """Seconds after an interrupt in which a command ends by itself."""
+REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What a disk that is full or read-only says."""
 TOLD = 5
 """Records left out that are reported one by one."""
 
@@ -426,6 +430,14 @@ def main() -> None:
     except UserError as error:
         typer.echo(f"{error}" if error.waits else f"error: {error}", err=True)
         sys.exit(3 if error.waits else 1)
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
+        where = error.filename or "standard output, or the folder of temporary files"
+        typer.echo(f"error: {where}: cannot be written: {error.strerror}", err=True)
+        with suppress(OSError):
+            sys.stdout.close()  # which holds the rest of what it did not take
+        sys.exit(1)
     except SystemExit as error:
         if error.code == INTERRUPTED:
             sys.stdout.flush()

@@ -1,11 +1,15 @@
-"""The run directory: artifacts of one configuration, each with the key of what it was made from.
+"""The run directory: artifacts of one configuration, each with a record of what it was made from.
 
-`manifest.json` says for every artifact its key and the SHA-256 of its bytes. An artifact whose key and bytes
-still agree is reused; any other is removed before the run begins, so a directory never mixes configurations.
-The manifest holds nothing that changes between two equal runs, no time of day in particular.
+`manifest.json` says for every artifact its key, which changes with the settings of its stage and of all before it, the
+SHA-256 of its bytes, and those of the artifacts that it was made from. An artifact of another key or of other bytes, as
+after an edit, is removed before the run begins, so a directory never mixes configurations. A stage is made again where
+an artifact of it is missing, or was made from other bytes than its inputs have now. One that gives the same bytes again
+leaves the later ones as they are. The manifest holds nothing that changes between two equal runs, no time of day in
+particular.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,7 @@ from typing import Any
 import orjson
 
 from indexing.errors import UserError
-from indexing.files import digest, sha256, written
+from indexing.files import digest, remove, sha256, written
 from indexing.types import Progress, silent
 
 MANIFEST = "manifest.json"
@@ -42,27 +46,32 @@ def perform(
 
     `description` goes into the manifest beside the artifacts, and its `versions` into every key; `conclude` says
     what else goes there in the end; `announce` is told of each stage and whether it is reused. A failing stage
-    leaves all earlier artifacts in place. `UserError` for a folder that holds files but was never a run directory.
+    leaves all earlier artifacts in place. Nothing is written where nothing is missing. `UserError` for a folder that
+    holds files but was never a run directory.
     """
     if not (directory / MANIFEST).exists() and any(not _is_partial(path) for path in directory.iterdir()):
         raise UserError(f"{directory}: holds files but no {MANIFEST}: not a run directory: change out or run_id")
     keys = _keys(stages, description["versions"])
     listed = _listed(directory)
-    valid = {name: entry for name, entry in listed.items() if _agrees(directory / name, entry, keys, name)}
+    kept = {name: entry for name, entry in listed.items() if _agrees(directory / name, entry, keys, name)}
     for path in directory.iterdir():
         ours = path.name in keys or path.name in listed or _is_partial(path)
-        if ours and path.name not in valid:
-            path.unlink()
+        if ours and path.name not in kept:
+            remove(path)
     for stage in stages:
-        reused = all(name in valid for name in stage.artifacts)
+        inputs = {name: kept[name]["sha256"] for name in stage.inputs}
+        reused = all(name in kept and kept[name].get("inputs") == inputs for name in stage.artifacts)
         announce(stage, reused)
         if not reused:
-            _write_manifest(directory, description, valid)
+            kept = {name: entry for name, entry in kept.items() if name not in stage.artifacts}
+            _write_manifest(directory, description, kept)
+            for name in stage.artifacts:
+                remove(directory / name)
             with progress(stage.name.capitalize(), None):
                 stage.make()
             for name in stage.artifacts:
-                valid[name] = {"key": keys[name], "sha256": sha256(directory / name)}
-    _write_manifest(directory, {**description, **conclude()}, {name: valid[name] for name in keys})
+                kept[name] = {"key": keys[name], "sha256": sha256(directory / name), "inputs": inputs}
+    _write_manifest(directory, {**description, **conclude()}, {name: kept[name] for name in keys})
 
 
 def _is_partial(path: Path) -> bool:
@@ -77,7 +86,7 @@ def _keys(stages: Sequence[Stage], versions: Any) -> dict[str, str]:
     return keys
 
 
-def _listed(directory: Path) -> dict[str, dict[str, str]]:
+def _listed(directory: Path) -> dict[str, dict[str, Any]]:
     try:
         artifacts = orjson.loads((directory / MANIFEST).read_bytes())["artifacts"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
@@ -90,7 +99,12 @@ def _agrees(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
     return known and path.is_file() and sha256(path) == entry.get("sha256")
 
 
-def _write_manifest(directory: Path, description: dict[str, Any], artifacts: dict[str, dict[str, str]]) -> None:
+def _write_manifest(directory: Path, description: dict[str, Any], artifacts: dict[str, dict[str, Any]]) -> None:
+    """Write the manifest unless it says just that, so that a finished run needs no place that can be written."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+    content = orjson.dumps({**description, "artifacts": artifacts}, option=options)
+    with suppress(OSError):
+        if (directory / MANIFEST).read_bytes() == content:
+            return
     with written(directory / MANIFEST) as out:
-        out.write(orjson.dumps({**description, "artifacts": artifacts}, option=options))
+        out.write(content)

@@ -90,11 +90,11 @@ def stages(job: Job, ask: Ask) -> list[Stage]:
             [named, _plain(config.retrieval), asked(config, config.retrieval.summarise)],
             lambda: search(job, ask),
         ),
-        Stage("hybrid", (HYBRID,), systems, [named, config.fusion.k], lambda: fuse_each_query(job)),
+        Stage("hybrid", (HYBRID,), (QUERIES, *systems), [named, config.fusion.k], lambda: fuse_each_query(job)),
         Stage(
             "narrative",
             (NARRATIVE,),
-            (HYBRID,),
+            (QUERIES, HYBRID),
             [named, _plain(config.fusion), _plain(config.queries)],
             lambda: fuse_each_narrative(job),
         ),

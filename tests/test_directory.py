@@ -1,9 +1,15 @@
 """The run directory: what agrees is kept, what does not is made anew, nothing of two configurations is mixed."""
 
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from indexing.files import locked
@@ -124,3 +130,74 @@ def test_a_directory_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
         pass
     with locked(folder):
         pass
+
+
+def chained(folder: Path, words: dict[str, str], made: list[str]) -> list[Stage]:
+    """Four stages in a diamond, each of which writes a word of its own and a digest of the bytes of its inputs."""
+
+    def stage(name: str, inputs: tuple[str, ...], kept: int = 64) -> Stage:
+        def make() -> None:
+            made.append(name)
+            read = b"".join((folder / i).read_bytes() for i in inputs)
+            (folder / name).write_text(words[name] + sha256(read).hexdigest()[:kept])
+
+        return Stage(name, (name,), inputs, None, make)
+
+    return [stage("a", ()), stage("b", ("a",)), stage("c", ("a",), kept=0), stage("d", ("b", "c"))]
+
+
+def follow(folder: Path, words: dict[str, str]) -> list[str]:
+    folder.mkdir(exist_ok=True)
+    made: list[str] = []
+    perform(folder, chained(folder, words, made), {"versions": {}}, lambda _stage, _reused: None)
+    return made
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["other", "same", "edited"]), min_size=1),
+    st.sampled_from(["", "abcd"]),
+)
+def test_what_was_made_of_other_bytes_is_made_again_and_nothing_else(changes: dict[str, str], interrupted: str) -> None:
+    words = dict.fromkeys("abcd", "word")
+    with TemporaryDirectory() as name:
+        folder, fresh = Path(name, "run"), Path(name, "fresh")
+        follow(folder, words)
+        for artifact, change in changes.items():
+            if change == "edited":
+                (folder / artifact).write_text("edited")
+            else:
+                (folder / artifact).unlink()
+                words[artifact] += change if change == "other" else ""
+        if interrupted:  # as by a kill: stages of an earlier try are done
+            with suppress(KeyboardInterrupt):
+                stages = chained(folder, words, [])
+                perform(folder, [*stages[:2], replace(stages[2], make=stop), stages[3]], {"versions": {}}, ignore)
+        made = follow(folder, words)
+        follow(fresh, words)
+        assert content(folder) == content(fresh)
+        assert follow(folder, words) == []
+        assert interrupted or set(made) == after(changes)
+
+
+def after(changes: dict[str, str]) -> set[str]:
+    """What has to be made: what was changed, and all whose inputs have other bytes then; `c` never shows its own."""
+    made, other = set(changes), {name for name, change in changes.items() if change == "other"}
+    if "a" in other:
+        made |= {"b", "c"}
+        other |= {"b"}
+    return made | ({"d"} if other & {"b", "c"} else set())
+
+
+def stop() -> None:
+    raise KeyboardInterrupt
+
+
+def ignore(_stage: Stage, _reused: bool) -> None:
+    pass
+
+
+def test_a_finished_directory_is_not_written_to(tmp_path: Path) -> None:
+    bring(tmp_path)
+    before = (tmp_path / "manifest.json").stat().st_ino
+    bring(tmp_path)
+    assert (tmp_path / "manifest.json").stat().st_ino == before

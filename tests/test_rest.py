@@ -500,8 +500,12 @@ def test_a_damaged_registry_is_one_error(remote: Index) -> None:
     (remote.folder / FOUND).write_bytes(b"not what it was" * 99)
     with pytest.raises(UserError, match=r"found\.sqlite: cannot be used: file is not a database"):
         open_store(remote)
-    shutil.rmtree(remote.folder)
+    (remote.folder / FOUND).unlink()
+    (remote.folder / FOUND).mkdir()
     with pytest.raises(UserError, match=r"found\.sqlite: cannot be used: unable to open"):
+        open_store(remote)
+    shutil.rmtree(remote.folder)
+    with pytest.raises(UserError, match="was replaced or removed while it was in use"):
         open_store(remote)
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing import vectors
+from indexing import dense_shards, vectors
 from indexing.build import build_index
-from indexing.dense import build_dense, faiss_module, new_index
+from indexing.dense import build_dense, new_index, write_dense
 from indexing.dense_shards import build_dense_shards, load_dense_shards, shard_files
 from indexing.embed import Vectors, on_grid
 from indexing.errors import UserError
@@ -114,15 +114,14 @@ def test_an_index_in_files_is_built_by_the_command_and_searched_like_the_other(
     with monkeypatch.context() as patch:
         made: list[Path] = []
 
-        def write(index: Any, path: str) -> None:
+        def write(index: Any, path: Path) -> None:
             if len(made) == 3:
                 raise KeyboardInterrupt
-            made.append(Path(path))
-            Path(path).write_bytes(b"")
-            writes(index, path)
+            made.append(path)
+            path.write_bytes(b"")
+            write_dense(index, path)
 
-        writes = faiss_module().write_index
-        patch.setattr(faiss_module(), "write_index", write)
+        patch.setattr(dense_shards, "write_dense", write)
         with pytest.raises(KeyboardInterrupt):
             build_index(corpus, tmp_path / "index", faiss_shard=2)
     times = {path: path.stat().st_mtime_ns for path in made if path.name.startswith("dense-")}
