@@ -21,7 +21,7 @@ from indexing.engines import engine_of
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.files import digest, unicode_name, written
 from indexing.partial import partial_folder, stage
-from indexing.segments import segmented
+from indexing.segments import is_cut_officially, is_window, segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Progress, silent
 from indexing.vectors import Shards, embed_store
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FORMAT = 4
+FORMAT = 5
 """Raised when the layout of an index folder changes."""
 
 PARTS = ("store", "lucene", "dense.faiss", "dense-*.faiss", "index.json")
@@ -46,7 +46,8 @@ class Index:
     `at` says where documents and postings are, if not in the folder: {"backend": "opensearch", "url": ...}.
 
     `documents` is how many there are, None where the engine does not tell.
-    `left_out` counts the records of the corpus that are no documents, by kind. `cut` of the documents were longer
+    `left_out` counts the records of the corpus that are no documents, by kind. `segments` counts the segments:
+    `official` ones, which the corpus has, and `windows`, which Keystone cut; empty where nobody counted. `cut` of the documents were longer
     than the embedding model's window; their vectors stand for their beginning. `faiss` is the kind of the FAISS
     index; None where there is none. It lies in `faiss_shards` files; 0 where it is one that is read as a whole.
     """
@@ -60,6 +61,7 @@ class Index:
     faiss: str | None
     at: dict[str, str] = field(default_factory=dict)
     faiss_shards: int = 0
+    segments: dict[str, int] = field(default_factory=dict)
 
     @property
     def backend(self) -> str:
@@ -101,7 +103,7 @@ def open_index(folder: Path) -> Index:
         embedding = Embedding(**found["embedding"]) if found["embedding"] else None
         return Index(
             folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
-            found["at"], found.get("faiss_shards", 0),
+            found["at"], found.get("faiss_shards", 0), found.get("segments", {}),
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
@@ -140,6 +142,7 @@ def build_index(
     *,
     format: str | None = None,
     segments: Path | None = None,
+    windows: bool = False,
     embedding: Embedding | None = MINILM,
     faiss: str | None = "Flat",
     faiss_shard: int | None = None,
@@ -152,7 +155,8 @@ def build_index(
     """Index a corpus; returns the index and whether it had to be built.
 
     Bad records go to `report`, once: a build that goes on with what was read before tells only their number.
-    `faiss` is FAISS's factory string; None leaves the documents to be embedded by the runs that find them.
+    A document of MS MARCO V2.1 without any of its official segments is an error unless `windows` lets it be cut as
+    other documents are. `faiss` is FAISS's factory string; None leaves the documents to be embedded by the runs that find them.
     With `faiss_shard` it is made in files of so many documents, one at a time in memory, and mapped when searched.
     With `opensearch` documents, postings and vectors are loaded to an index of that cluster, not kept in the folder.
     `engine` is `local` or `ray`; they make the same, and each goes on with what the other has done.
@@ -179,7 +183,7 @@ def build_index(
     with partial_folder(out, parts_key, PARTS[-1:] if at else PARTS) as folder, engine_of(engine, threads) as workers:
         if not (folder / "index.json").exists():
             documents = partial(read_corpus, corpus, format, segments, read=workers.read)
-            read = stage(folder, "store", lambda path: _build_store(documents, path, progress, report))
+            read = stage(folder, "store", lambda path: _build_store(documents, windows, path, progress, report))
             store, shards, parts = DocumentStore(folder / "store"), None, 0
             if not opensearch:
                 stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
@@ -201,16 +205,42 @@ def build_index(
 
 
 def _build_store(
-    documents: Callable[..., Iterator[Document]], path: Path, progress: Progress, report: Report
+    documents: Callable[..., Iterator[Document]], windows: bool, path: Path, progress: Progress, report: Report
 ) -> dict[str, Any]:
     left_out: Counter[str] = Counter()
+    segments = {"official": 0, "windows": 0}
 
     def counted(error: BadRecord) -> None:
         left_out[error.kind] += 1
         report(error)
 
-    count = build_store(map(segmented, documents(report=counted)), path, progress, counted)
-    return {"documents": count, "left_out": dict(left_out)}
+    def cut() -> Iterator[Document]:
+        for document in map(segmented, documents(report=counted)):
+            if not windows:
+                refuse_windows(document)
+            _count(document, segments)
+            yield document
+
+    count = build_store(cut(), path, progress, counted)
+    if left_out["repeated id"]:
+        segments = dict.fromkeys(segments, 0)
+        for document in DocumentStore(path):
+            _count(document, segments)
+    return {"documents": count, "left_out": dict(left_out), "segments": segments}
+
+
+def refuse_windows(document: Document) -> None:
+    """`UserError` for a document that has official segments, of which none is known here."""
+    if is_cut_officially(document.id) and is_window(document.segments[0].id):
+        where = f"{document.place}: " if document.place else ""
+        raise UserError(
+            f"{where}document {document.id} has no official segment, and no track knows windows that Keystone cuts: "
+            "name the file of its official segments with --segments, or ask for windows with --windows"
+        )
+
+
+def _count(document: Document, segments: dict[str, int]) -> None:
+    segments["windows" if is_window(document.segments[0].id) else "official"] += len(document.segments)
 
 
 def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:

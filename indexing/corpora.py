@@ -20,7 +20,8 @@ import orjson
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.files import COMPRESSIONS, byte_lines, sha256
 from indexing.formats import ir_datasets, jsonl, pyserini, text, trec, wikitext
-from indexing.types import Document, Segment, Span, is_id
+from indexing.locate import located
+from indexing.types import Document, is_id
 
 if TYPE_CHECKING:
     from indexing.official_segments import OfficialSegments
@@ -77,8 +78,8 @@ def read_corpus(
     """The documents of a corpus, one at a time, in the order of its files.
 
     `path` is a file, a folder, `ir_datasets:ID` or `pyserini:NAME`; `format` is a name of `FORMATS`, guessed where
-    None. `segments` names a file of MS MARCO V2.1 segments that cuts the documents of `path`, whose offsets are held
-    in memory, or an index of them as `pyserini:NAME`, where they are looked up.
+    None. `segments` names a file of MS MARCO V2.1 segments that cuts the documents of `path`, whose ids and offsets are
+    held in memory, or an index of them as `pyserini:NAME`, where they are looked up.
     A record that is no document, with file and line, goes to `report`. `UserError` for a corpus without documents.
     Ids satisfy `is_id` and can repeat; all text is Unicode.
     """
@@ -87,22 +88,22 @@ def read_corpus(
     official = _official(segments, report)
     empty = True
     for document in read(files, format, report):
-        spans = official.get(document.id)
-        yield with_segments(document, spans, report) if spans else document
+        cuts = official.get(document.id)
+        yield replace(document, segments=located(document, cuts, report)) if cuts else document
         empty = False
     if empty:
         raise UserError(f"{path}: holds no document")
 
 
-def _official(segments: Path | None, report: Report) -> "jsonl.Spans | OfficialSegments":
+def _official(segments: Path | None, report: Report) -> "jsonl.FileSegments | OfficialSegments":
     """What gives the official segments of a document by its id."""
     if segments is None:
-        return {}
+        return jsonl.FileSegments([])
     if pyserini.index_name(segments) is not None:
         from indexing.official_segments import OfficialSegments
 
         return OfficialSegments(segments, report)
-    return jsonl.segment_spans(corpus_files(segments, "segments"), report)
+    return jsonl.FileSegments(corpus_files(segments, "segments"), report)
 
 
 def guess_format(path: Path) -> str:
@@ -208,15 +209,3 @@ def _is_sound(document: Document, report: Report) -> bool:
         report(BadRecord(found, "not Unicode"))
         return False
     return True
-
-
-def with_segments(document: Document, spans: list[tuple[str, int, int]], report: Report) -> Document:
-    """The document cut by official segments; one that ends behind the document is reported and left out."""
-    segments = []
-    for name, start, end in sorted(spans, key=lambda item: item[1]):
-        if end <= len(document.text):
-            segments.append(Segment(name, Span(document.id, start, end)))
-        else:
-            found = f"segment {name} ends at {end}, but its document has {len(document.text)} characters"
-            report(BadRecord(f"{document.place}: {found}", "bad offsets"))
-    return replace(document, segments=tuple(segments))

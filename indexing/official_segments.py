@@ -10,13 +10,11 @@ import orjson
 
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.formats import pyserini
-from indexing.formats.jsonl import offsets_of
+from indexing.formats.jsonl import cut_of
 from indexing.java import ALONE
 from indexing.lucene import open_reader
+from indexing.locate import Cut
 from indexing.lucene_reads import IdTerms, StoredTexts
-
-Cut = tuple[str, int, int]
-"""A segment: its id, and where it begins and ends in its document, in characters."""
 
 
 class OfficialSegments:
@@ -31,7 +29,7 @@ class OfficialSegments:
                 raise UserError(f"{path}: expected an index of segments with their ids")
             [first] = self._texts.of([0])
         try:
-            offsets_of(_record(first, f"{path}: document 0"), f"{path}: document 0")
+            cut_of(_record(first, f"{path}: document 0"), "0", f"{path}: document 0")
         except BadRecord as error:
             raise UserError(f"{error}: expected segments, as in pyserini:msmarco-v2.1-doc-segmented") from error
 
@@ -40,7 +38,7 @@ class OfficialSegments:
         return self.of([doc_id])[0]
 
     def of(self, doc_ids: Sequence[str]) -> list[list[Cut]]:
-        """The segments of each document. One without offsets goes to the report and is left out."""
+        """The segments of each document. One without offsets and text goes to the report and is left out."""
         with ALONE:
             found = [self._terms.beginning_with(f"{name}#".encode()) for name in doc_ids]
             texts = iter(self._texts.of([number for _, numbers in found for number in numbers.tolist()]))
@@ -48,7 +46,7 @@ class OfficialSegments:
 
     def _cut(self, name: str, raw: str | None) -> list[Cut]:
         try:
-            return [(name, *offsets_of(_record(raw, f"{self._path}: {name}"), f"{self._path}: {name}"))]
+            return [cut_of(_record(raw, f"{self._path}: {name}"), name, f"{self._path}: {name}")]
         except BadRecord as error:
             self._report(error)
             return []

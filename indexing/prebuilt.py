@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.adopt import adopt
-from indexing.build import Index
-from indexing.corpora import corpus_key, with_segments
+from indexing.build import Index, refuse_windows
+from indexing.corpora import corpus_key
 from indexing.embed import Embedding
 from indexing.errors import BadRecord, UserError
 from indexing.files import digest
 from indexing.formats import pyserini
 from indexing.java import ALONE, detach_thread
+from indexing.locate import Cut, located
 from indexing.lucene import open_reader
 from indexing.lucene_reads import StoredTexts
 from indexing.lucene_rows import LuceneRows, build_rows
@@ -39,13 +40,15 @@ def adopt_prebuilt(
     corpus: Path,
     out: Path,
     segments: Path | None = None,
+    windows: bool = False,
     embedding: Embedding | None = None,
     progress: Progress = silent,
 ) -> tuple[Index, bool]:
     """An index of ours over the Lucene index `pyserini:NAME` or `pyserini:FOLDER`; and whether it had to be made.
 
     `segments`, in the same form, is an index of official segments. Where there is an embedding model, runs embed the
-    documents that they find. `UserError` for an index that stores no documents or whose ids cannot be used.
+    documents that they find. Documents of MS MARCO V2.1 without `segments` are an error unless `windows` lets runs cut
+    them. `UserError` for an index that stores no documents or whose ids cannot be used.
     """
     at = {"backend": BACKEND, "index": _place(corpus), "state": _state(corpus)}
     if segments:
@@ -58,6 +61,9 @@ def adopt_prebuilt(
         if reader.maxDoc() and StoredTexts(reader).of([0]) == [None]:
             raise UserError(f"{corpus}: stores no raw documents: take its variant that does, whose name has no -slim")
         count: int = stage(folder, ROWS, lambda path: build_rows(reader, str(corpus), path, progress))
+        if not (segments or windows):
+            for name in LuceneRows(folder / ROWS).ids[:1].tolist():
+                refuse_windows(segmented(Document(name.decode(), "")))
         return count
 
     return adopt(corpus, out, at, embedding, (ROWS,), fill)
@@ -123,7 +129,7 @@ class PrebuiltStore:
         for start in range(0, len(self), BATCH):
             yield from self.get(range(start, min(start + BATCH, len(self))))
 
-    def _document(self, name: str, raw: str | None, cuts: list[tuple[str, int, int]]) -> Document:
+    def _document(self, name: str, raw: str | None, cuts: list[Cut]) -> Document:
         where = f"{pyserini.PREFIX}{self._path}: document {name}"
         if raw is None:
             raise UserError(f"{where}: is not stored: expected an index that stores all its raw documents")
@@ -131,7 +137,7 @@ class PrebuiltStore:
             found = pyserini.document_from(raw, name, where)
         except BadRecord as error:
             raise UserError(str(error)) from error
-        found = with_segments(found, cuts, lambda _error: None) if cuts else found
+        found = replace(found, segments=located(found, cuts, lambda _error: None)) if cuts else found
         return replace(segmented(found), place="")
 
 

@@ -12,6 +12,11 @@ from indexing.types import Document, Segment, Span
 WINDOW = 10
 STRIDE = 5
 
+MS_MARCO_DOCUMENT = r"msmarco_v2\.1_doc_\d+_\d+"
+"""The form of the ids of the documents of MS MARCO V2.1, a regular expression."""
+MS_MARCO_SEGMENT = rf"{MS_MARCO_DOCUMENT}#\d+_\d+"
+"""The form of the ids of its segments. The second number is no offset in the document, so nobody can make them up."""
+
 SHORT_LINE = 48
 """A line up to this length that does not end with a comma is a heading, an item or the end of a paragraph."""
 
@@ -68,12 +73,28 @@ def windows(spans: list[tuple[int, int]], size: int = WINDOW, stride: int = STRI
 
 
 def segmented(document: Document) -> Document:
-    """The document with segments: its own where it has them, else windows with ids `docid#n_start`."""
+    """The document with segments: its own where it has them, else windows with ids `docid#wn_start`.
+
+    The `w` tells windows from official segments, to every validator too. A document with the id of a segment of MS
+    MARCO V2.1 is that segment.
+    """
     if document.segments:
         return document
+    if re.fullmatch(MS_MARCO_SEGMENT, document.id):
+        return replace(document, segments=(Segment(document.id, Span(document.id, 0, len(document.text))),))
     spans = windows(sentences(document.text)) or [(0, len(document.text))]
     segments = tuple(
-        Segment(f"{document.id}#{number}_{start}", Span(document.id, start, end))
+        Segment(f"{document.id}#w{number}_{start}", Span(document.id, start, end))
         for number, (start, end) in enumerate(spans)
     )
     return replace(document, segments=segments)
+
+
+def is_window(segment_id: str) -> bool:
+    """Whether a segment is a window that `segmented` cut, by its id."""
+    return bool(re.search(r"#w\d+_\d+\Z", segment_id))
+
+
+def is_cut_officially(document_id: str) -> bool:
+    """Whether a document of this id has official segments, given or not; nobody else knows windows of it."""
+    return bool(re.fullmatch(MS_MARCO_DOCUMENT, document_id))

@@ -63,7 +63,7 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
             yield from _check_forms(number, answer, track, forms)
         else:
             yield error(number, track.sentences, f"{track.sentences}: expected a list, found {shown(answer)}")
-    yield from check_ids(foreign)
+    yield from check_ids(foreign, track)
     for topic in topics:
         if topic not in answered:
             yield error(0, "missing topic", f"topic {shown(topic)}: no answer")

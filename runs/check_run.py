@@ -54,7 +54,7 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
     for tag, found in list(tags.items())[1:]:
         expected = f"expected {shown(next(iter(tags)))} on every line, found {shown(tag)}"
         yield error(found[0], "run tag", f"run tag: {expected} on {len(found)} of them")
-    yield from check_ids(foreign)
+    yield from check_ids(foreign, track)
     for topic in topics:
         if topic not in rows:
             yield warning(0, "missing topic", f"topic {shown(topic)}: no row")
@@ -89,11 +89,21 @@ def _fault_of(number: int, line: str) -> Violation | None:
     return error(number, "columns", f"expected {RUN} columns, found {len(columns_of(line))}")
 
 
-def check_ids(foreign: Mapping[str, int]) -> Iterator[Violation]:
-    """One warning for all ids that cannot be of the track's corpus: `foreign` gives each with its first line."""
-    if foreign:
-        name, number = next(iter(foreign.items()))
-        message = f"{shown(name)}: not an id of the track's corpus; {len(foreign)} ids of the file are not"
+def check_ids(foreign: Mapping[str, int], track: Track) -> Iterator[Violation]:
+    """One warning for all ids of another corpus than the track's, one error for all that name none of its segments.
+
+    `foreign` gives each id that is none of the track's with its first line.
+    """
+    missed = {name: number for name, number in foreign.items() if track.misses(name)}
+    if missed:
+        name, number = next(iter(missed.items()))
+        message = (
+            f"{shown(name)}: a document of the track's corpus, but none of its official segments; {len(missed)} ids"
+        )
+        yield error(number, "no official segment", f"{message} of the file are like that")
+    if others := {name: number for name, number in foreign.items() if name not in missed}:
+        name, number = next(iter(others.items()))
+        message = f"{shown(name)}: not an id of the track's corpus; {len(others)} ids of the file are not"
         yield warning(number, "id of another corpus", message)
 
 

@@ -73,6 +73,9 @@ def index(
     segments: Annotated[
         Path | None, typer.Option(help="MS MARCO V2.1 segments that cut the documents; a file or pyserini:NAME.")
     ] = None,
+    windows: Annotated[
+        bool, typer.Option("--windows", help="Cut MS MARCO V2.1 documents without segments; no track knows the pieces.")
+    ] = False,
     dense: Annotated[Dense, typer.Option(help="Documents to embed: all, when indexing; those found, when run.")] = (
         Dense.all
     ),
@@ -131,6 +134,7 @@ def index(
             format=format,
             in_place=in_place,
             segments=segments,
+            windows=windows,
             embedding=None if no_dense or dense is Dense.none else model,
             faiss=None if dense is Dense.pool else faiss,
             faiss_shard=faiss_shard,
@@ -151,6 +155,9 @@ def index(
         if strict:
             raise UserError(f"{summary}; --strict expects none")
         typer.echo(summary, err=True)
+    if made.segments.get("official") or (windows and made.segments):
+        official, cut = made.segments["official"], made.segments["windows"]
+        typer.echo(f"{made.folder}: segments: {official:,} official, {cut:,} windows", err=True)
     number = "documents of a server" if made.documents is None else f"{made.documents} documents"
     typer.echo(f"{made.folder}: {number}{'' if built else ', already indexed'}")
 

@@ -18,6 +18,7 @@ def make_index(
     format: str | None,
     in_place: bool,
     segments: Path | None,
+    windows: bool,
     embedding: Embedding | None,
     faiss: str | None,
     faiss_shard: int | None,
@@ -39,6 +40,8 @@ def make_index(
         options: dict[str, object] = {"--opensearch": opensearch, "--faiss-shard": faiss_shard, "--format": format}
         if not corpus.startswith("pyserini:"):
             options["--segments"] = segments
+        if windows and not corpus.startswith("pyserini:"):
+            options["--windows"] = windows
         if given := [name for name, value in options.items() if value is not None]:
             raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
     if corpus.startswith(REST):
@@ -53,7 +56,7 @@ def make_index(
     if in_place:
         from indexing.prebuilt import adopt_prebuilt
 
-        return adopt_prebuilt(Path(corpus), out, segments, embedding, progress)
+        return adopt_prebuilt(Path(corpus), out, segments, windows, embedding, progress)
     target = None
     if opensearch:
         from indexing.opensearch import place_of
@@ -67,6 +70,7 @@ def make_index(
         out,
         format=format,
         segments=segments,
+        windows=windows,
         embedding=embedding,
         faiss=faiss,
         faiss_shard=faiss_shard,

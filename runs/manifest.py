@@ -12,10 +12,12 @@ import orjson
 
 from indexing.dense import faiss_module
 from indexing.files import digest, json_lines, sha256
+from indexing.segments import is_window
 from runs.artifacts import ANSWERS, GRADES, QUERIES, SUMMARIES
 from runs.config import RunConfig
 from runs.directory import MANIFEST
 from runs.job import Job
+from runs.trec import read_run
 
 
 def asked(config: RunConfig, asks: bool = True) -> Any:
@@ -31,10 +33,11 @@ def describe(job: Job) -> dict[str, Any]:
     """What the manifest says besides its artifacts: what was used, and who did the understanding and writing."""
     packages = ("keystone-rag", "pyserini", "torch", "tokenizers", "numpy")
     embedding = asdict(job.index.embedding) if job.index.embedding else None
+    counted = {"segments": job.index.segments} if job.index.segments else {}
     config = job.config
     return {
         "run_id": config.run_id,
-        "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding},
+        "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding, **counted},
         "topics": {"sha256": sha256(config.topics), "number": len(job.topics)},
         "methods": {
             "queries": config.queries.method,
@@ -48,7 +51,21 @@ def describe(job: Job) -> dict[str, Any]:
 
 
 def concluded(job: Job) -> dict[str, Any]:
-    """What the artifacts tell of the model: what it was spared, and every step that went on without what it asked."""
+    """What the artifacts tell: how many segments are official, what the model was spared, and where it gave nothing."""
+    return {**_ranked_segments(job), **_asked_of_model(job)}
+
+
+def _ranked_segments(job: Job) -> dict[str, Any]:
+    """Of the ranking that is submitted: how many of its segments are official and how many are windows of ours."""
+    if job.config.track == "none" or not job.track.segments:
+        return {}
+    names = set(read_run(job.directory / job.track.retrieval_file).docs.strings())
+    cut = sum(map(is_window, names))
+    missed = sum(map(job.track.misses, names))
+    return {"ranked_segments": {"official": len(names) - cut, "windows": cut, "unknown_to_track": missed}}
+
+
+def _asked_of_model(job: Job) -> dict[str, Any]:
     if job.config.model is None:
         return {}
     artifacts = [job.directory / name for name in (QUERIES, SUMMARIES, GRADES, ANSWERS)]
@@ -61,8 +78,11 @@ def concluded(job: Job) -> dict[str, Any]:
 
 
 def told(directory: Path) -> Iterator[str]:
-    """What a person should know of a run's model: the grades that were not needed, and the steps it did not serve."""
+    """What a person should know of a run: segments that no track knows, grades that were not needed, fallbacks."""
     manifest = orjson.loads((directory / MANIFEST).read_bytes())
+    if missed := manifest.get("ranked_segments", {}).get("unknown_to_track"):
+        all_of_them = manifest["ranked_segments"]["official"] + manifest["ranked_segments"]["windows"]
+        yield f"segments: {missed:,} of the {all_of_them:,} ranked ones are windows that the track does not know"
     if grading := manifest.get("grading"):
         yield f"grades: {grading['asked']} of {grading['pairs']} pairs asked, {grading['saved']:.0%} saved"
     if fallbacks := manifest.get("fallbacks"):

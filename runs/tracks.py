@@ -13,6 +13,7 @@ from typing import Literal
 
 from indexing.errors import UserError
 from indexing.files import json_lines
+from indexing.segments import MS_MARCO_DOCUMENT, MS_MARCO_SEGMENT
 from runs.topics import ID_KEYS, are_json
 
 Holds = Literal["team", "run", "topic", "narrative", "type", "description"]
@@ -84,6 +85,8 @@ class Track:
     """The key under which an answer reports its own length."""
     topic_limit: str | None = None
     """The key under which the topics file gives the length limit of a topic."""
+    document_form: str | None = None
+    """The form of the ids of the corpus's documents, where `id_form` is that of their segments."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """The length limits of single topics, by id; `with_limits` fills them in."""
 
@@ -91,12 +94,15 @@ class Track:
         """Whether an id can be one of the track's corpus."""
         return self.id_form is None or bool(re.fullmatch(self.id_form, name))
 
+    def misses(self, name: str) -> bool:
+        """Whether an id names a document of the corpus, or a piece of one, but none of its segments."""
+        pieces = self.document_form and re.fullmatch(rf"{self.document_form}(#.*)?", name)
+        return bool(pieces) and not self.owns(name)
+
     def limit(self, topic_id: str) -> int | None:
         """The length that the answer to a topic may have."""
         return self.limits.get(topic_id, self.length.limit)
 
-
-MS_MARCO_SEGMENT = r"msmarco_v2\.1_doc_\d+_\d+#\d+_\d+"
 
 _RAG24 = Track(
     name="rag24",
@@ -113,6 +119,7 @@ _RAG24 = Track(
     rows=100,
     references=20,
     length_key="response_length",
+    document_form=MS_MARCO_DOCUMENT,
 )
 _RAG25 = Track(
     name="rag25",
@@ -135,6 +142,7 @@ _RAG25 = Track(
     rows=100,
     references=100,
     mixed=False,
+    document_form=MS_MARCO_DOCUMENT,
 )
 _RAG26 = Track(
     name="rag26",

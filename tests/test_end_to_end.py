@@ -113,8 +113,8 @@ def test_the_answers_are_about_what_was_asked(folder: Path) -> None:
     lines = (folder / "whole/small" / FILES[-1]).read_text().splitlines()
     bees, volcano = map(json.loads, lines)
     assert [r["metadata"]["narrative"] for r in (bees, volcano)] == list(NARRATIVES.values())
-    assert {"bees#0_0", "beekeeping#0_0"} <= set(bees["references"])
-    assert {"volcano#0_0", "weather#0_0"} <= set(volcano["references"])
+    assert {"bees#w0_0", "beekeeping#w0_0"} <= set(bees["references"])
+    assert {"volcano#w0_0", "weather#w0_0"} <= set(volcano["references"])
     assert all(sentence["citations"] for record in (bees, volcano) for sentence in record["answer"])
 
 

@@ -177,9 +177,11 @@ def test_an_index_is_adopted_once_and_known_again(index: Index, folder: Path, tm
     assert adopt_prebuilt(path, index.folder) == (index, False)
     with pytest.raises(UserError, match="holds an index of another corpus"):
         adopt_prebuilt(Path(f"pyserini:{folder / 'docs'}"), index.folder)
+    with pytest.raises(UserError, match=r"msmarco_v2.1_doc_01_1 has no official segment.* --windows"):
+        adopt_prebuilt(Path(f"pyserini:{folder / 'docs'}"), tmp_path / "index")
     moved = tmp_path / "moved"
     shutil.copytree(folder / "docs", moved)
-    made, _ = adopt_prebuilt(Path(f"pyserini:{moved}"), tmp_path / "index")
+    made, _ = adopt_prebuilt(Path(f"pyserini:{moved}"), tmp_path / "index", windows=True)
     at = json.loads((made.folder / "index.json").read_bytes())
     at["at"]["state"] = "another"
     (made.folder / "index.json").write_text(json.dumps(at))
@@ -277,7 +279,10 @@ def test_official_segments_are_found_by_id_for_adopted_documents_and_for_a_corpu
     expected = sorted(map(official, DOCUMENTS), key=lambda document: document.id)
     assert list(open_store(made)) == expected
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in DOCUMENTS))
-    own, _ = build_index(tmp_path / "c.jsonl", tmp_path / "own", segments=segments, embedding=None)
+    with pytest.raises(UserError, match=r"c\.jsonl:5: document msmarco_v2\.1_doc_02_2 has no official segment"):
+        build_index(tmp_path / "c.jsonl", tmp_path / "own", segments=segments, embedding=None)
+    own, _ = build_index(tmp_path / "c.jsonl", tmp_path / "own", segments=segments, windows=True, embedding=None)
+    assert own.segments == {"official": len(SEGMENTS), "windows": len(segmented(expected[1]).segments)}
     assert list(DocumentStore(own.store)) == expected
     assert not build_index(tmp_path / "c.jsonl", tmp_path / "own", segments=segments, embedding=None)[1]
 
@@ -375,7 +380,12 @@ def test_a_run_over_an_adopted_index_is_valid(folder: Path, tmp_path: Path, trac
     known = {record["docid"] for record in SEGMENTS} | {s.id for s in official(DOCUMENTS[4]).segments}
     for file in (rules.retrieval_file, rules.answer_file):
         shown = keystone("validate", run / file, "--topics", tmp_path / "topics.jsonl", "--track", track)
-        assert shown.returncode == 0, shown.stdout
+        found = [line for line in shown.stdout.splitlines() if ": error: " in line]
+        assert shown.returncode == bool(found), shown.stdout
+        assert all("msmarco_v2.1_doc_02_2#w0_0': a document of the track's corpus" in line for line in found)
+        assert len(found) <= (not segments_alone)
+    ranked = json.loads((run / "manifest.json").read_bytes())["ranked_segments"]
+    assert ranked["windows"] == ranked["unknown_to_track"] == (not segments_alone)
     for hits in read_run(run / rules.retrieval_file).hits().values():
         assert hits
         assert {name for name, _ in hits} <= known

@@ -185,7 +185,7 @@ def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it(
     held = {s.id: " ".join(d.segment_text(s).split()) for d in documents for s in d.segments}
     assert all(sentence.text in held[citation] for sentence in made.sentences for citation in sentence.citations)
     cited = [sentence.citations for sentence in made.sentences]
-    assert ("twin-a#0_0", "twin-b#0_0") in cited, "both documents that say it"
+    assert ("twin-a#w0_0", "twin-b#w0_0") in cited, "both documents that say it"
     assert any(c[0].startswith("glacier#") for c in cited)
     assert any(c[0].startswith("bees#") for c in cited)
     assert {e.query_id for e in evidence} == {query.id for query in queries}

@@ -140,7 +140,7 @@ def test_windows(count: int, expected: list[tuple[int, int]]) -> None:
 def test_segments_are_numbered_and_named_by_their_offset_and_hold_the_whole_text(text: str) -> None:
     document = segmented(Document("a#b", text))
     spans = [segment.span for segment in document.segments]
-    assert [s.id for s in document.segments] == [f"a#b#{i}_{span.start}" for i, span in enumerate(spans)]
+    assert [s.id for s in document.segments] == [f"a#b#w{i}_{span.start}" for i, span in enumerate(spans)]
     assert [(s.start, s.end) for s in spans] == (windows(sentences(text)) or [(0, len(text))])
     assert {s.doc_id for s in spans} == {"a#b"}
     held = {offset for s in spans for offset in range(s.start, s.end)}
@@ -152,7 +152,7 @@ def test_a_segment_is_ten_sentences_and_begins_five_after_the_one_before() -> No
     text = " ".join(f"Sentence {i} is here." for i in range(12))
     document = segmented(Document("d", text, "t", "u", "h"))
     starts = [text.index(f"Sentence {i} ") for i in (0, 5)]
-    assert [s.id for s in document.segments] == [f"d#0_{starts[0]}", f"d#1_{starts[1]}"]
+    assert [s.id for s in document.segments] == [f"d#w0_{starts[0]}", f"d#w1_{starts[1]}"]
     first, last = (document.segment_text(s) for s in document.segments)
     assert (first, last) == (text[: text.index(" Sentence 10")], text[starts[1] :])
     assert (document.title, document.url, document.headings) == ("t", "u", "h")

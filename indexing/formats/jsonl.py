@@ -4,18 +4,19 @@ import itertools
 import reprlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from indexing.errors import BadRecord, Report, stop
 from indexing.files import json_lines
+from indexing.locate import Cut
 from indexing.types import Document, Segment, Span, document_id, is_id
 
 ID_KEYS = ("docid", "_id", "id", "doc_id")
 TEXT_KEYS = ("text", "contents", "body")
 MINIMUM_OVERLAP = 10
-
-Spans = dict[str, list[tuple[str, int, int]]]
-"""Official segments by document: (segment id, start, end)."""
+TRIES = 100
+"""Places at which an overlap is looked for one by one, before the way is taken that no text makes slow."""
 
 
 def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
@@ -57,51 +58,92 @@ def _segments(file: Path, report: Report) -> Iterator[Piece]:
 
 
 def _joined(doc_id: str, group: list[Piece]) -> Document:
-    text, segments, previous = "", [], 0
+    parts: list[str] = []
+    segments, size, before = [], 0, ""
     for _, name, piece, _ in group:
-        start = _overlap(text, piece, previous)
-        if start == len(text) and text:
-            text += "\n"
-            start += 1
-        text = text[:start] + piece
-        segments.append(Segment(name, Span(doc_id, start, start + len(piece))))
-        previous = start
+        common = _overlap(before, piece)
+        if not common and size:
+            parts.append("\n")
+            size += 1
+        start = size - common
+        parts.append(piece[common:])
+        size = start + len(piece)
+        segments.append(Segment(name, Span(doc_id, start, size)))
+        before = piece
     where, _, _, described = group[0]
-    return Document(doc_id, text, *described, tuple(segments), place=where)
+    return Document(doc_id, "".join(parts), *described, tuple(segments), place=where)
 
 
-def _overlap(text: str, piece: str, previous: int) -> int:
-    """Where `piece` begins in `text` so that the rest of `text` is a beginning of `piece`, else the end."""
+def _overlap(before: str, piece: str) -> int:
+    """The length of the longest end of `before` with which `piece` begins; 0 if it has less than `MINIMUM_OVERLAP`."""
     head = piece[:MINIMUM_OVERLAP]
-    start = text.find(head, previous) if len(head) == MINIMUM_OVERLAP else -1
-    while start >= 0:
-        if piece.startswith(text[start:]):
-            return start
-        start = text.find(head, start + 1)
-    return len(text)
+    start = before.find(head) if len(head) == MINIMUM_OVERLAP else -1
+    for _ in range(TRIES):
+        if start < 0:
+            return 0
+        if piece.startswith(before[start:]):
+            return len(before) - start
+        start = before.find(head, start + 1)
+    return _longest_border(piece[: len(before)], before)
 
 
-def segment_spans(files: Iterable[Path], report: Report = stop) -> Spans:
-    """The offsets of MS MARCO V2.1 segments by document, from their `start_char` and `end_char`, in memory."""
-    spans: Spans = {}
-    for file in files:
-        for number, record in json_lines(file, report):
-            where = f"{file}:{number}"
-            try:
-                segment_id, (start, end) = _id(record, where), offsets_of(record, where)
-                spans.setdefault(document_id(segment_id), []).append((segment_id, start, end))
-            except BadRecord as error:
-                report(error)
-    return spans
+def _longest_border(piece: str, before: str) -> int:
+    """What `_overlap` says, in linear time whatever the texts (Knuth, Morris and Pratt)."""
+    borders = [0] * (len(piece) + 1)
+    length = 0
+    for place in range(1, len(piece)):
+        while length and piece[place] != piece[length]:
+            length = borders[length]
+        length += piece[place] == piece[length]
+        borders[place + 1] = length
+    length = 0
+    for letter in before:
+        while length and (length == len(piece) or letter != piece[length]):
+            length = borders[length]
+        length += letter == piece[length]
+    return length if length >= MINIMUM_OVERLAP else 0
 
 
-def offsets_of(record: dict[str, Any], where: str) -> tuple[int, int]:
-    """Where a segment begins and ends in its document. `BadRecord` where that is not said."""
-    start, end = record.get("start_char"), record.get("end_char")
-    if type(start) is not int or type(end) is not int or not 0 <= start <= end:
-        found = f"found {reprlib.repr(start)} and {reprlib.repr(end)}"
-        raise BadRecord(f"{where}: expected offsets start_char <= end_char, {found}", "bad offsets")
-    return start, end
+class FileSegments:
+    """The official segments of files by document. Their texts lie in a temporary file, all else in memory."""
+
+    def __init__(self, files: Iterable[Path], report: Report = stop) -> None:
+        self._texts = TemporaryFile()  # noqa: SIM115  it lives as long as this
+        self._cuts: dict[str, list[tuple[Cut, int, int]]] = {}
+        end = 0
+        for file in files:
+            for number, record in json_lines(file, report):
+                where = f"{file}:{number}"
+                try:
+                    cut = cut_of(record, _id(record, where), where)
+                except BadRecord as error:
+                    report(error)
+                    continue
+                size = self._texts.write((cut.text or "").encode())
+                own = self._cuts.setdefault(document_id(cut.id), [])
+                own.append((cut._replace(text=None if cut.text is None else ""), end, size))
+                end += size
+
+    def get(self, doc_id: str) -> list[Cut]:
+        """The segments of a document in the order of the files; none for one that has none."""
+        found = []
+        for cut, start, size in self._cuts.get(doc_id, ()):
+            self._texts.seek(start)
+            found.append(cut if cut.text is None else cut._replace(text=self._texts.read(size).decode()))
+        return found
+
+
+def cut_of(record: dict[str, Any], name: str, where: str) -> Cut:
+    """The segment of this id that an object describes. `BadRecord` where it has neither usable offsets nor a text."""
+    start, end, text = record.get("start_char"), record.get("end_char"), record.get("segment")
+    text = text if isinstance(text, str) else None
+    if type(start) is int and type(end) is int and 0 <= start <= end:
+        return Cut(name, start, end, text)
+    if text and text.strip():
+        return Cut(name, None, None, text)
+    found = f"found {reprlib.repr(start)} and {reprlib.repr(end)}"
+    message = f"{where}: expected offsets start_char <= end_char, or the text of the segment, {found}"
+    raise BadRecord(message, "bad offsets")
 
 
 def _first_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: str) -> str:
