@@ -7,7 +7,7 @@ import hashlib
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,9 @@ from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike, NDArray
 
 from indexing.errors import BadRecord, NotWritten, Report, UserError, stop
+
+STDIN = Path("/dev/stdin")
+"""What stands for standard input, of whatever kind it is; it is read once."""
 
 COMPRESSIONS = (".gz", ".zst")
 """Endings of file names that say how a file is compressed; upper case too."""
@@ -33,6 +36,8 @@ def open_binary(path: Path) -> IO[bytes]:
     What follows a damaged place is an `OSError`, `EOFError` or `zlib.error` when it is read, never silence.
     """
     try:
+        if path == STDIN:
+            return open(0, "rb", closefd=False)  # by its number, since a socket cannot be opened by name
         match path.suffix.lower():
             case ".gz":
                 return gzip.open(path, "rb")  # type: ignore[return-value]
@@ -131,9 +136,15 @@ def lines(path: Path, report: Report = stop) -> Iterator[tuple[int, str]]:
             report(BadRecord(found, "not UTF-8"))
 
 
-def json_lines(path: Path, report: Report = stop) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file with their line numbers; blank lines are skipped. A JSON array is no JSONL."""
-    filled = ((number, line) for number, line in lines(path, report) if line.strip())
+def json_lines(
+    path: Path, report: Report = stop, numbered: Iterable[tuple[int, str]] | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file with their line numbers; blank lines are skipped. A JSON array is no JSONL.
+
+    `numbered` are its `lines`, where they are read already.
+    """
+    numbered = lines(path, report) if numbered is None else numbered
+    filled = ((number, line) for number, line in numbered if line.strip())
     for position, (number, line) in enumerate(filled):
         if position == 0 and line.lstrip().startswith("["):
             report(BadRecord(f"{path}:{number}: expected a JSON object a line, found a JSON array", "JSON array"))

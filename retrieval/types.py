@@ -1,7 +1,7 @@
 """Topics, queries, and rankings of documents for a whole batch of queries."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,10 @@ class Topic:
 
     id: str
     narrative: str
+    place: str = field(default="", compare=False)
+    """The file and line where it stands."""
+    record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Its object, where the file has such, with all keys."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,7 +299,7 @@ def validate(
     if track is not None and track not in TRACKS:
         raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")
     narratives = read_topics(topics)
-    known = with_limits(TRACKS[track] if track else rules.track_of(file), topics)
+    known = with_limits(TRACKS[track] if track else rules.track_of(file), narratives)
     if fix is None:
         violations = rules.validate(file, known, narratives)
     else:

@@ -64,15 +64,28 @@ class Job:
         return self.index.embedding
 
 
-def open_job(config: RunConfig, threads: int = 1, progress: Progress = silent) -> Job:
-    """What a configuration names, opened. `UserError` for an index or topics that are not there."""
+def open_job(
+    config: RunConfig, threads: int = 1, progress: Progress = silent, topics: list[Topic] | None = None
+) -> Job:
+    """What a configuration names, opened. `UserError` for an index or topics that are not there.
+
+    `topics` are those of the run where they are not read from the configuration's file here.
+    """
     index = open_index(config.index)
-    topics = read_topics(config.topics)
-    track = with_limits(TRACKS["rag25" if config.track == "none" else config.track], config.topics)
+    topics = _topics_of_run(config.topics) if topics is None else topics
+    track = with_limits(TRACKS["rag25" if config.track == "none" else config.track], topics)
     job = Job(config, index, open_store(index), topics, track, threads, progress)
     if config.track != "none" or config.grading.method != "none":
         _ = job.embedding
     return job
+
+
+def _topics_of_run(path: Path) -> list[Topic]:
+    """The topics of a file that the manifest can name by its bytes, and that a repeated run reads again."""
+    if path.exists() and not path.is_file():
+        kind = "folder" if path.is_dir() else "pipe or a device"
+        raise UserError(f"{path}: is a {kind}, expected a file of topics, which a run can read again")
+    return read_topics(path)
 
 
 def described(config: RunConfig) -> str:

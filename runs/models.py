@@ -1,11 +1,12 @@
 """The language model that a configuration names: opened when first asked, closed when the run ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
@@ -41,7 +42,6 @@ def asking(config: RunConfig, folder: Path | None) -> Iterator[Ask]:
     """
     model: OpenModel | None = None
     stack = AsyncExitStack()
-    runner = asyncio.Runner()
 
     def ask(work: Callable[[Model | None], Awaitable[T]]) -> T:
         async def asked() -> T:
@@ -51,18 +51,56 @@ def asking(config: RunConfig, folder: Path | None) -> Iterator[Ask]:
             thinking = config.model.thinking if config.model else 0
             return await work(Thinking(model.name, model, thinking) if model and thinking else model)
 
-        return runner.run(asked())
+        return run(asked())
 
-    try:
-        yield ask
-    except BaseException as error:
+    with loop() as run:
+        try:
+            yield ask
+        except BaseException as error:
+            _account(model, folder, config)
+            with suppress(TimeoutError):
+                run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), PATIENCE))
+            raise
         _account(model, folder, config)
-        with suppress(TimeoutError):
-            runner.run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), PATIENCE))
-        raise
-    _account(model, folder, config)
-    runner.run(stack.aclose())
-    runner.close()
+        run(stack.aclose())
+
+
+class Run(Protocol):
+    """Runs a coroutine to its end."""
+
+    def __call__(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`."""
+        ...
+
+
+@contextmanager
+def loop() -> Iterator[Run]:
+    """An event loop in a thread of its own, since a loop may run in the caller's already, as in a notebook.
+
+    An interrupt of the caller ends the coroutine before it goes on.
+    """
+    runner, tasks = asyncio.Runner(), list[asyncio.Task[Any]]()
+
+    async def noted(work: Coroutine[Any, Any, T]) -> T:
+        tasks[:] = filter(None, [asyncio.current_task()])
+        return await work
+
+    def run(work: Coroutine[Any, Any, T]) -> T:
+        done = thread.submit(lambda: runner.run(noted(work)))
+        try:
+            return done.result()
+        except BaseException:
+            if not done.done():
+                runner.get_loop().call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+                wait([done])
+            raise
+
+    thread = ThreadPoolExecutor(1, "asking")
+    try:
+        yield run
+        thread.submit(runner.close).result()
+    finally:
+        thread.shutdown(wait=False)
 
 
 @dataclass(slots=True)

@@ -8,13 +8,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 from indexing.errors import UserError
-from indexing.files import json_lines
 from indexing.segments import MS_MARCO_DOCUMENT, MS_MARCO_SEGMENT
-from runs.topics import ID_KEYS, are_json
+from retrieval.types import Topic
 
 Holds = Literal["team", "run", "topic", "narrative", "type", "description"]
 """What a key of an answer's metadata holds."""
@@ -192,19 +190,17 @@ TRACKS = {
 """The tracks by name. `responses` is the form that RAGTIME, DRAGUN, BioGen and others share, without limits."""
 
 
-def with_limits(track: Track, topics: Path) -> Track:
-    """The track with the length limits that its topics file gives, where the track has such.
+def with_limits(track: Track, topics: Iterable[Topic]) -> Track:
+    """The track with the length limits that its topics give, where the track has such.
 
     `UserError` with file and line for a limit that is not a whole number above 0.
     """
-    if track.topic_limit is None or not are_json(topics):
-        return track
     limits = {}
-    for number, record in json_lines(topics):
-        limit = record.get(track.topic_limit)
+    for topic in topics:
+        limit = topic.record.get(track.topic_limit) if track.topic_limit else None
         if limit is None:
             continue
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise UserError(f"{topics}:{number}: {track.topic_limit}: expected a number above 0, found {limit!r}")
-        limits[str(next((record[key] for key in ID_KEYS if key in record), None))] = limit
-    return replace(track, limits=limits)
+            raise UserError(f"{topic.place}: {track.topic_limit}: expected a number above 0, found {limit!r}")
+        limits[topic.id] = limit
+    return replace(track, limits=limits) if limits else track

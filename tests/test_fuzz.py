@@ -168,10 +168,10 @@ def check_corpus(path: Path, folder: Path, chance: Random) -> None:
 
 def check_topics(path: Path, folder: Path, _chance: Random) -> None:
     """Topics that are read can be answered: a run for them is valid and read with the same ids."""
-    result(path, lambda: with_limits(TRACKS["ragtime"], path))
     topics = result(path, lambda: read_topics(path))
     if topics is None:
         return
+    result(path, lambda: with_limits(TRACKS["ragtime"], topics))
     assert all(is_id(topic.id) and topic.narrative.strip() for topic in topics)
     orjson.dumps([topic.narrative for topic in topics])
     write_run(folder / "run", run_of("tag", {topic.id: [("d", 1.0)] for topic in topics}))

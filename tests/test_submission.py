@@ -14,6 +14,7 @@ from generation.types import Answer, Sentence
 from indexing.errors import UserError
 from retrieval.types import Topic
 from runs.rag import Author, Submitted, rag_record, read_rag, write_rag
+from runs.topics import read_topics
 from runs.tracks import TRACKS, Track, with_limits
 from runs.trec import run_of, write_run
 from runs.validate import validate
@@ -163,14 +164,14 @@ def test_length_is_counted_as_the_track_counts_it(name: str, texts: list[str], s
 def test_limits_of_topics_come_from_their_file(tmp_path: Path) -> None:
     path = tmp_path / "topics.jsonl"
     path.write_text('{"topic_id": 7, "title": "x", "limit": 2000}\n{"topic_id": "8", "title": "y"}\n')
-    track = with_limits(TRACKS["ragtime"], path)
+    track = with_limits(TRACKS["ragtime"], read_topics(path))
     assert [track.limit(topic) for topic in ("7", "8")] == [2000, None]
-    assert with_limits(RAG25, path) is RAG25
+    assert with_limits(RAG25, read_topics(path)) is RAG25
     (tmp_path / "topics.tsv").write_text("7\tx\n")
-    assert with_limits(TRACKS["ragtime"], tmp_path / "topics.tsv") is TRACKS["ragtime"]
+    assert with_limits(TRACKS["ragtime"], read_topics(tmp_path / "topics.tsv")) is TRACKS["ragtime"]
     path.write_text('{"topic_id": 7, "title": "x", "limit": "long"}\n')
     with pytest.raises(UserError, match=r"topics\.jsonl:1: limit: expected a number above 0, found 'long'"):
-        with_limits(track, path)
+        with_limits(track, read_topics(path))
 
 
 def test_writing_fails_whole(tmp_path: Path) -> None:
