@@ -16,7 +16,7 @@ import pytest
 
 from generation import endpoints
 from generation.cache import Cache
-from generation.chat import Answered, read_answer
+from generation.chat import Answered, Asked, read_answer
 from generation.client import ModelSettings, open_model
 from generation.model import Unusable, Waits, key_of, read_json
 from generation.types import Failure, Reply, Request, Usage
@@ -212,10 +212,10 @@ def test_a_run_outlives_its_server(
     before = 0
     answers: list[tuple[str, str]] = []
 
-    def seen(body: Any, logprobs: bool) -> Answered:
+    def seen(body: Any, asked: Asked) -> Answered:
         choice = body["choices"][0]
         answers.append((choice["finish_reason"], choice["message"]["content"]))
-        return read_answer(body, logprobs)
+        return read_answer(body, asked)
 
     monkeypatch.setattr(endpoints, "read_answer", seen)
 
