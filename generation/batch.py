@@ -4,14 +4,16 @@ What the cache does not hold is written to `<digest>.requests.jsonl` in a folder
 are put beside it as `<digest>.replies.jsonl`, in any order, and the same command goes on. Replies go to the cache when
 they are first read. A request that was refused for its content is a `Failure` for as long as the file that says so
 lies there; one that failed otherwise, or whose reply is no reply, is written again, and so is one of which a field was
-refused that can be written in another way.
+refused that can be written in another way. Replies that cannot be used, and requests that are written again, are
+counted and named: whoever has them answered pays for them again.
 """
 
+import logging
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,12 @@ import orjson
 
 from generation.cache import Cache
 from generation.chat import (
+    REPLY_LIMIT_BYTES,
     Answered,
+    Asked,
     Dialect,
     Faulty,
+    asked_of,
     body_of,
     both,
     keyed_name,
@@ -33,13 +38,18 @@ from generation.chat import (
 from generation.model import Waits, key_of
 from generation.types import Failure, Reply, Request, Usage
 from generation.usage import add
-from indexing.errors import UserError
-from indexing.files import digest, json_lines
+from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.files import LONGEST_LINE, digest, json_lines
+from indexing.outside import shown
 
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
 """Of one file, which are the limits of OpenAI's batch service."""
 REFUSED = (400, 404, 413, 422)
 REQUESTS, REPLIES = ".requests.jsonl", ".replies.jsonl"
+MOST_NAMED = 3
+"""Of the requests or lines that a message counts."""
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -63,6 +73,10 @@ class Batch:
         self.notes: list[str] = []
         self._model, self._folder, self._cache, self._extra = model, folder, cache, extra
         self._refused: dict[str, Failure] = {}
+        self._answered: dict[str, str] = {}
+        """What became of the requests to which there are replies already, by their keys."""
+        self._waiting: defaultdict[str, list[Path]] = defaultdict(list)
+        """The files that hold a request and have no replies yet, by its key."""
         self._dialects: defaultdict[str, Dialect] = defaultdict(Dialect)
         self._dialect = Dialect()
         self._without_schema: set[str] = set()
@@ -88,7 +102,7 @@ class Batch:
             self._account(request.purpose, known.usage if new and known else Usage(cache_hits=1))
             yield number, outcome
         if missing:
-            raise Waits(f"{self.name}: {missing:,} requests wait for replies")
+            raise Waits(f"{self.name}: {_waits(missing)} for replies")
 
     def flush(self) -> None:
         """Name the files of what was asked and is missing, and raise `Waits`; nothing where nothing is missing."""
@@ -96,13 +110,20 @@ class Batch:
             return
         with _writing(self._folder):
             named = [file.finish() for file in self._files]
-        total = len(self._asked)
+        asked = sorted(self._asked)
         self._files, self._asked = [], set()
-        where = "\n".join(f"  {file}\n  replies expected in {replies_of(file).name} beside it" for file in named)
-        raise Waits(
-            f"{self.name}: {total:,} requests wait for replies, and the same command goes on when they are there:\n"
-            f"{where}"
-        )
+        told = [
+            f"{self.name}: {_waits(len(asked))} for replies, and the same command goes on when they are there:",
+            *(f"  {file}\n  replies expected in {replies_of(file).name} beside it" for file in named),
+        ]
+        if again := [f"{key} ({self._answered[key]})" for key in asked if key in self._answered]:
+            told.append(f"{len(again):,} of these {len(asked):,} had been asked before: {_named(again)}")
+        if twice := [f"{key} ({file.name})" for key in asked for file in self._waiting[key][:1] if file not in named]:
+            told.append(
+                f"{len(twice):,} of these {len(asked):,} stand in other files too, which wait for replies. If those "
+                f"are being answered, wait for them, so that nothing is paid twice: {_named(twice)}"
+            )
+        raise Waits("\n".join(told))
 
     def discard(self) -> None:
         """Forget what was recorded."""
@@ -125,44 +146,53 @@ class Batch:
 
     def _read_replies(self) -> set[str]:
         """Take all replies in the folder into the cache; the keys of those that were not there."""
-        files = sorted(self._folder.glob(f"*{REPLIES}"))
-        if not files:
-            return set()
-        known = {
-            record["custom_id"]: isinstance(body := record.get("body"), dict) and bool(body.get("logprobs"))
-            for file in sorted(self._folder.glob(f"*{REQUESTS}"))
-            for _, record in _lines(file)
-        }
-        new = self._cache.put(reply for file in files for reply in self._replies(file, known))
+        known: dict[str, Asked] = {}
+        for file in sorted(self._folder.glob(f"*{REQUESTS}")):
+            replies = replies_of(file)
+            for _, record in _lines(file):
+                key, body = record["custom_id"], record.get("body")
+                known[key] = asked_of(body if isinstance(body, dict) else {})
+                if replies.exists():
+                    self._answered[key] = f"{replies.name} holds no reply"
+                else:
+                    self._waiting[key].append(file)
+        files = {file: _Told(file) for file in sorted(self._folder.glob(f"*{REPLIES}"))}
+        new = (
+            self._cache.put(reply for told in files.values() for reply in self._replies(told, known))
+            if files
+            else set()
+        )
+        for told in files.values():
+            told.failed = {key: why for key, why in told.failed.items() if not self._cache.get(key)}
+            if told.is_odd:
+                self.notes.append(str(told))
+            if told.is_odd or not new.isdisjoint(told.taken):
+                _log.warning("%s", told)
         for key, dialect in self._dialects.items():
             if self._cache.get(key):  # what was refused for a text that names these fields is refused without them too
                 self._dialect = both(self._dialect, dialect)
         return new
 
-    def _replies(self, file: Path, known: Mapping[str, bool]) -> Iterator[tuple[str, Answered]]:
-        """The replies of a file; `known` says of which requests, and whether with log-probabilities."""
-        unknown = unusable = 0
-        for number, record in _lines(file):
+    def _replies(self, told: "_Told", known: Mapping[str, Asked]) -> Iterator[tuple[str, Answered]]:
+        """The replies of a file, in which the account of it grows; `known` says how much each request asks for."""
+        for number, record in _lines(told.file, told.add_broken, REPLY_LIMIT_BYTES):
             key = record["custom_id"]
             if key not in known:
-                unknown += 1
+                told.unknown.append(shown(key))
                 continue
             try:
                 answered = read_line(record, known[key])
-            except Faulty:
-                unusable += 1
+            except (Faulty, ValueError) as error:
+                self._answered[key] = told.failed[key] = f"line {number}: {error}"
                 continue
-            except ValueError as error:
-                raise UserError(f"{file}:{number}: {error}") from None
-            if isinstance(answered.outcome, Failure):
-                if not self._rewritten(key, record):
-                    self._refused[key] = answered.outcome
-            else:
+            if not isinstance(answered.outcome, Failure):
+                told.taken.append(key)
                 yield key, answered
-        if unknown:
-            self.notes.append(f"{file.name}: {unknown:,} replies to requests of no file in the folder are left out")
-        if unusable:
-            self.notes.append(f"{file.name}: {unusable:,} requests without a usable reply are asked again")
+            elif self._rewritten(key, record):
+                self._answered[key] = f"{answered.outcome.reason}, and is asked in another way"
+            else:
+                self._refused[key] = answered.outcome
+                told.refused[key] = answered.outcome.reason
 
     def _rewritten(self, key: str, record: Mapping[str, Any]) -> bool:
         """Whether the refusal of a request names what can be written in another way, as it will be."""
@@ -183,6 +213,40 @@ class Batch:
 
     def _account(self, purpose: str, usage: Usage) -> None:
         self.usage[purpose] = add(self.usage[purpose], usage)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a file of replies holds: the keys of those that are taken, and what cannot be, with the reason."""
+
+    file: Path
+    taken: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    def add_broken(self, error: BadRecord) -> None:
+        """A `Report`; a file that cannot be read to its end is an error."""
+        if error.kind == "unreadable file":
+            raise error
+        self.broken.append(f"line {str(error).removeprefix(f'{self.file}:')}")
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether there is anything but replies that are taken."""
+        return bool(self.failed or self.refused or self.unknown or self.broken)
+
+    def __str__(self) -> str:
+        others = {
+            "not usable": [f"{key} ({why})" for key, why in self.failed.items()],
+            "refused": [f"{key} ({why})" for key, why in self.refused.items()],
+            "to no request in the folder": self.unknown,
+            "on broken lines": self.broken,
+        }
+        taken = "1 reply is" if len(self.taken) == 1 else f"{len(self.taken):,} replies are"
+        parts = [f"{len(names):,} {what}: {_named(names)}" for what, names in others.items() if names]
+        return "; ".join([f"{self.file}: {taken} taken", *parts])
 
 
 class _Requests:
@@ -222,6 +286,16 @@ class _Requests:
             self._path.unlink()
 
 
+def _named(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
+
+
+def _waits(number: int) -> str:
+    return "1 request waits" if number == 1 else f"{number:,} requests wait"
+
+
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     try:
@@ -235,8 +309,8 @@ def replies_of(requests: Path) -> Path:
     return requests.with_name(requests.name.removesuffix(REQUESTS) + REPLIES)
 
 
-def read_line(record: Mapping[str, Any], logprobs: bool = False) -> Answered:
-    """What a line of a batch's output says came of a request, with log-probabilities if they were asked for.
+def read_line(record: Mapping[str, Any], asked: Asked) -> Answered:
+    """What a line of a batch's output says came of a request that asked for so much.
 
     `Faulty` where it is to be asked again; `ValueError` where the line is none of a batch.
     """
@@ -247,14 +321,15 @@ def read_line(record: Mapping[str, Any], logprobs: bool = False) -> Answered:
         raise ValueError("not a line of a batch's output: expected response.status_code")
     status, body = response["status_code"], response.get("body")
     if status == 200:
-        return read_answer(body, logprobs)
+        return read_answer(body, asked)
     if status in REFUSED:
         return Answered(Failure(f"refused with status {status}: {words(body or error)}"))
     raise Faulty(f"{status}: {words(body or error)}")
 
 
-def _lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, record in json_lines(file):
-        if not isinstance(record.get("custom_id"), str):
-            raise UserError(f"{file}:{number}: expected a line of a batch, with a custom_id")
-        yield number, record
+def _lines(file: Path, report: Report = stop, longest: int = LONGEST_LINE) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, record in json_lines(file, report, longest):
+        if isinstance(record.get("custom_id"), str):
+            yield number, record
+        else:
+            report(BadRecord(f"{file}:{number}: expected a line of a batch, with a custom_id", "no line of a batch"))

@@ -4,6 +4,7 @@ Replies are committed as they come; in write-ahead mode they then outlive the pr
 not kept: a request that had none is asked again by the next run.
 """
 
+import math
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,14 +14,17 @@ from typing import Any
 
 import orjson
 
-from generation.chat import Answered
-from generation.types import Reply, Usage
+from generation.chat import Answered, usage_of
+from generation.types import Reply
 from indexing.errors import UserError
+from indexing.outside import shown
 
 FORM = 0x4B535231
 """SQLite's `application_id` of our files."""
 PATIENCE = 60.0
 """Seconds to wait while other processes write."""
+_OF_THE_PLACE = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_READONLY")
+"""Errors that tell of the disk, the folder or other processes, and not of what the file holds."""
 
 
 class Cache:
@@ -103,14 +107,24 @@ class Cache:
         try:
             return from_json(reply)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{self._path}: the reply {key} is damaged: {error}") from error
+            raise UserError(
+                f"{self._path}: the reply {shown(key)} is damaged: {error}. If that row of the table replies is "
+                "deleted, the same command asks for this reply again"
+            ) from error
 
     @contextmanager
     def _named(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise UserError(f"{self._path}: not a usable cache of replies: {error}") from error
+            cause = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
+            named = f"{self._path}: not a usable cache of replies: {error}"
+            if cause.startswith(_OF_THE_PLACE):
+                raise UserError(named) from error
+            raise UserError(
+                f"{named}. Nothing in it was changed: put back a copy, or save its replies with `sqlite3 FILE "
+                ".recover`, or name another file as model.cache, for which all replies are asked again"
+            ) from error
 
 
 def to_json(answered: Answered) -> bytes:
@@ -126,13 +140,18 @@ def to_json(answered: Answered) -> bytes:
 def from_json(kept: bytes | Mapping[str, Any]) -> Answered:
     """The inverse of `to_json`, also of what it was parsed to; all but `text` may be absent.
 
+    Log-probabilities that are not finite, which older files hold as null, are left out.
+
     `AttributeError`, `KeyError`, `TypeError` or `ValueError` if it is something else.
     """
     found = orjson.loads(kept) if isinstance(kept, bytes) else kept
     if not isinstance(found["text"], str):
         raise ValueError("no text")
     prompt, cached, completion = found.get("usage", (0, 0, 0))
-    logprobs = tuple({str(t): float(p) for t, p in each.items()} for each in found.get("logprobs", ()))
+    logprobs = tuple(
+        {str(token): float(p) for token, p in each.items() if p is not None and math.isfinite(float(p))}
+        for each in found.get("logprobs", ())
+    )
     return Answered(
-        Reply(found["text"], str(found.get("finish", "stop")), logprobs), Usage(1, prompt, cached, completion)
+        Reply(found["text"], str(found.get("finish", "stop")), logprobs), usage_of(prompt, cached, completion)
     )

@@ -3,18 +3,27 @@
 Pure functions: what an endpoint, a batch file and a server's error say is read here and nowhere else.
 """
 
-import re
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
 from generation.types import Failure, Reply, Request, Usage
+from indexing.outside import parse_json, shown
 
-_SPACE = re.compile(r"\s+")
-LONGEST_WORDS = 300
-"""Characters of what an endpoint says that are shown."""
+REPLY_LIMIT_BYTES = 2**24
+"""Of the body of a reply, as it comes and as it is unpacked, and of a line of a file of replies. One that is longer is
+not read to its end."""
+LONGEST_TOKEN = 128
+"""Characters of a token at most: those of blanks are the longest."""
+ROOM = 4_096
+"""Characters that a reply may have besides, whatever was asked for."""
+ENTRY = 24
+"""Characters that a log-probability takes where it is kept, besides its token."""
+MOST_TOKENS = 10**9
+"""Of one call; a server that tells of more has not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,13 @@ class Backend(Protocol):
     async def close(self) -> None:
         """End what is open; called once."""
         ...
+
+
+class Asked(NamedTuple):
+    """How much a reply may hold: tokens (None: any number), and alternatives with log-probabilities for each."""
+
+    tokens: int | None
+    alternatives: int = 0
 
 
 class Faulty(Exception):
@@ -90,6 +106,13 @@ def body_of(
     return body | dict(extra or {})
 
 
+def asked_of(body: Mapping[str, Any]) -> Asked:
+    """What the body of a request asks for."""
+    tokens = body.get("max_completion_tokens") or body.get("max_tokens")
+    alternatives = body.get("top_logprobs") if body.get("logprobs") else 0
+    return Asked(tokens if isinstance(tokens, int) else None, alternatives if isinstance(alternatives, int) else 0)
+
+
 def other_dialect(dialect: Dialect, said: str) -> tuple[Dialect, str] | None:
     """How to ask an endpoint that refused a request in these words, and a note of it; None if the words mean else.
 
@@ -116,10 +139,10 @@ def refuses_schema(said: str) -> bool:
     return "invalid schema" in said and "response_format" in said
 
 
-def read_answer(body: Any, logprobs: bool = False) -> Answered:
+def read_answer(body: Any, asked: Asked) -> Answered:
     """The reply in the body of an answer with status 200, with log-probabilities if they were asked for.
 
-    `Faulty` where there is none.
+    `Faulty` where there is none, or where it holds far more than was asked for.
 
     `finish` is `length` where the server says so, which it also does when it has cut `max_tokens` down to its window
     without a word, else `stop`. A refusal and what a filter holds back are failures: asking again does not help.
@@ -143,19 +166,27 @@ def read_answer(body: Any, logprobs: bool = False) -> Answered:
         text = ""
     if not isinstance(text, str):
         raise Faulty("an answer without content")
-    tokens = _logprobs(choice["logprobs"]) if logprobs and choice.get("logprobs") else ()
+    tokens = _logprobs(choice["logprobs"]) if asked.alternatives and choice.get("logprobs") else ()
+    if asked.tokens is not None:
+        room = ROOM + LONGEST_TOKEN * asked.tokens
+        listed = sum(ENTRY + sum(ENTRY + len(token) for token in alternatives) for alternatives in tokens)
+        if len(text) > room or listed > room * (1 + asked.alternatives):
+            raise Faulty(f"an answer of {len(text):,} characters, where {asked.tokens:,} tokens were asked for")
     return Answered(Reply(text, "length" if finish == "length" else "stop", tokens), usage)
 
 
 def _usage(found: Any) -> Usage:
-    def number(place: Any, name: str) -> int:
-        value = place.get(name) if isinstance(place, dict) else None
-        return value if isinstance(value, int) and value > 0 else 0
+    def number(place: Any, name: str) -> Any:
+        return place.get(name) if isinstance(place, dict) else None
 
-    details = found.get("prompt_tokens_details") if isinstance(found, dict) else None
-    return Usage(
-        1, number(found, "prompt_tokens"), number(details, "cached_tokens"), number(found, "completion_tokens")
-    )
+    cached = number(number(found, "prompt_tokens_details"), "cached_tokens")
+    return usage_of(number(found, "prompt_tokens"), cached, number(found, "completion_tokens"))
+
+
+def usage_of(prompt: Any, cached: Any, completion: Any) -> Usage:
+    """The usage of one call that tells of these tokens; what is no number from 0 to `MOST_TOKENS` counts as none."""
+    found = (prompt, cached, completion)
+    return Usage(1, *(n if type(n) is int and 0 <= n <= MOST_TOKENS else 0 for n in found))
 
 
 def _logprobs(found: Any) -> tuple[Mapping[str, float], ...]:
@@ -166,6 +197,8 @@ def _logprobs(found: Any) -> tuple[Mapping[str, float], ...]:
         ]
     except (KeyError, TypeError, ValueError):
         raise Faulty("an answer with log-probabilities of another form") from None
+    if not all(math.isfinite(logprob) for alternatives in tokens for _, logprob in alternatives):
+        raise Faulty("an answer with log-probabilities that are not finite")
     return tuple(dict(sorted(alternatives, key=lambda pair: pair[1])) for alternatives in tokens)
 
 
@@ -173,11 +206,9 @@ def words(said: Any) -> str:
     """What a server says in an error, in one line: the message wherever servers put it, else all of it."""
     if isinstance(said, bytes):
         try:
-            said = orjson.loads(said)
-        except orjson.JSONDecodeError:
+            said = parse_json(said)
+        except ValueError:
             said = said.decode(errors="replace")
     while isinstance(said, dict) and (inner := said.get("error") or said.get("message") or said.get("detail")):
         said = inner
-    text = said if isinstance(said, str) else orjson.dumps(said).decode()
-    text = _SPACE.sub(" ", text).strip()
-    return text if len(text) <= LONGEST_WORDS else f"{text[:LONGEST_WORDS]} ..."
+    return shown(said if isinstance(said, str) else orjson.dumps(said).decode())

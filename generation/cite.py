@@ -1,5 +1,6 @@
 """Reference assignment (Keystone-Docs RAG, section 3.2.2), and a check of what was assigned by similarity."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,12 +28,12 @@ def request(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Reque
 
 def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
     """For each sentence the ids of the documents that support it; ids and numbers that name nothing are dropped."""
-    found: dict[int, tuple[str, ...]] = {}
+    found = defaultdict[int, list[str]](list)
     for item in items(reply, "sentences"):
         place = item.get("id")
         if is_place(place, len(sentences)):
-            found[place] = found.get(place, ()) + cited(item.get("citations"), passages)
-    return [tuple(dict.fromkeys(found.get(place, ()))) for place in range(len(sentences))]
+            found[place] += cited(item.get("citations"), passages)
+    return [tuple(dict.fromkeys(found[place])) for place in range(len(sentences))]
 
 
 async def assigned(

@@ -7,6 +7,7 @@ never make a request fail before `patience` is over; faults of its own replies d
 
 import asyncio
 import logging
+import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,9 +19,11 @@ from yarl import URL
 
 from generation.access import KEY, checked
 from generation.chat import (
+    REPLY_LIMIT_BYTES,
     Answered,
     Dialect,
     Faulty,
+    asked_of,
     body_of,
     both,
     other_dialect,
@@ -32,6 +35,7 @@ from generation.types import Failure, Request, Usage
 from indexing.access import is_guarded, without_key
 from indexing.errors import UserError
 from indexing.limits import Limit, backoff, retry_after
+from indexing.outside import parse_json
 
 TRIES = 8
 """Of one request that is answered wrongly."""
@@ -78,9 +82,8 @@ class _Endpoint:
         self.failing_since = None
 
     def missed(self, at: float) -> float:
-        """For how many seconds it has been failing, or wants to be left alone."""
-        since = self.failing_since
-        return max(0.0 if since is None else at - since, self.rests_until - at)
+        """For how many seconds it has been failing while it was asked."""
+        return 0.0 if self.failing_since is None else at - self.failing_since
 
 
 class Endpoints:
@@ -106,6 +109,7 @@ class Endpoints:
         self._endpoints = [_Endpoint(checked(url), concurrency) for url in urls]
         self._waiting: deque[asyncio.Future[_Endpoint]] = deque()
         self._loop = asyncio.get_running_loop()
+        self._open, self._idle_since = 0, self._loop.time()
         self.at_once = concurrency * len(urls)
         self.notes: list[str] = []
         for endpoint in self._endpoints if key else ():
@@ -119,12 +123,25 @@ class Endpoints:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
             timeout=aiohttp.ClientTimeout(total=call_seconds, sock_connect=min(call_seconds, CONNECT_SECONDS)),
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"},
+            auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def answer(self, request: Request) -> Answered:
         """Ask until there is a reply, or none can be had: see `generation.chat.Backend`."""
+        if not self._open:  # time in which nobody asked is no time in which nobody answered
+            for endpoint in self._endpoints:
+                if endpoint.failing_since is not None:
+                    endpoint.failing_since += self._loop.time() - self._idle_since
+        self._open += 1
+        try:
+            return await self._answer(request)
+        finally:
+            self._open -= 1
+            self._idle_since = self._loop.time()
+
+    async def _answer(self, request: Request) -> Answered:
         faults = turned_away = late = 0
         seconds, pause, busy_since = 0.0, 0.0, None
         while True:
@@ -133,7 +150,7 @@ class Endpoints:
             try:
                 answered = await self._ask(endpoint, request)
             except _Busy as error:
-                turned_away, busy_since = turned_away + 1, sent if busy_since is None else busy_since
+                turned_away, busy_since = turned_away + 1, busy_since or self._loop.time()
                 self._turned_away(endpoint, error, sent)
                 if self._loop.time() - busy_since >= self._patience:
                     answered = Answered(Failure(f"{endpoint.url}: {error}, for {self._patience:g} s"))
@@ -192,9 +209,12 @@ class Endpoints:
             dialect = other[0]
             notes.append(f"{endpoint.url}: {self._model} {other[1]}")
         try:
-            answered = read_answer(orjson.loads(body), bool(request.top_logprobs))
+            found = parse_json(body)
         except orjson.JSONDecodeError:
             raise Faulty("an answer that is not JSON") from None
+        except ValueError as error:
+            raise Faulty(f"an answer that cannot be kept: {error}") from None
+        answered = read_answer(found, asked_of(self._body(request, dialect)))
         if notes:  # what was refused for a text that names these fields is refused without them too
             endpoint.dialect = both(endpoint.dialect, dialect)
             self.notes += [note for note in notes if note not in self.notes]
@@ -203,13 +223,21 @@ class Endpoints:
     async def _post(
         self, endpoint: _Endpoint, request: Request, dialect: Dialect
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of what the endpoint says; without the key, if that is in it."""
-        sent = orjson.dumps(body_of(self._model, request, self._extra, dialect))
+        """Status, headers and body of what the endpoint says; without the key, if that is in it.
+
+        Where the body of an error cannot be read, what is wrong with it stands in its place.
+        """
+        sent = orjson.dumps(self._body(request, dialect))
         try:
             async with self._session.post(
                 endpoint.address, data=sent, headers=endpoint.headers, allow_redirects=False
             ) as response:
-                body = await response.read()
+                try:
+                    body = unpacked(await _read(response), response.headers.get("Content-Encoding", ""))
+                except Faulty as error:
+                    if response.status == 200:
+                        raise
+                    body = str(error).encode()
         except aiohttp.ClientConnectorCertificateError as error:
             raise UserError(f"{endpoint.url}: its certificate is not trusted: {error.certificate_error}") from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -224,12 +252,16 @@ class Endpoints:
             raise Faulty(why) from None
         return response.status, response.headers, without_key(body, self._key) if self._key else body
 
+    def _body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
+        return body_of(self._model, request, self._extra, dialect)
+
     def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
         now = self._loop.time()
         if error.reached:
             endpoint.limit.overloaded(sent, now)
         if error.wait is not None:
-            self._rest(endpoint, now + error.wait)
+            left = self._patience - endpoint.missed(now)  # it is asked once more when that is over
+            self._rest(endpoint, now + min(error.wait, left if left > 0 else self._patience))
         self._failed(endpoint, str(error), sent, at_once=not error.reached)
 
     def _failed(self, endpoint: _Endpoint, why: str, sent: float, at_once: bool = False) -> None:
@@ -290,3 +322,31 @@ class Endpoints:
         endpoint.flying += 1
         endpoint.limit.started(self._loop.time(), endpoint.flying)
         return endpoint
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a reply as it comes; `Faulty` for one above `REPLY_LIMIT_BYTES`, whose rest is not read."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > REPLY_LIMIT_BYTES:
+            raise _too_long()
+    return bytes(body)
+
+
+def unpacked(body: bytes, encoding: str) -> bytes:
+    """A body without its Content-Encoding. `Faulty` where that is none of ours, or above `REPLY_LIMIT_BYTES`."""
+    if encoding.strip().lower() in ("", "identity"):
+        return body
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip and of deflate
+    try:
+        body = unpacking.decompress(body, REPLY_LIMIT_BYTES + 1)
+    except zlib.error:
+        raise Faulty(f"an answer that cannot be unpacked: its encoding is {words(encoding)!r}") from None
+    if len(body) > REPLY_LIMIT_BYTES:
+        raise _too_long()
+    return body
+
+
+def _too_long() -> Faulty:
+    return Faulty(f"an answer of more than {REPLY_LIMIT_BYTES:,} bytes")

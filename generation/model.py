@@ -3,10 +3,9 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import orjson
@@ -14,15 +13,18 @@ import orjson
 from generation.types import Failure, Reply, Request
 from indexing.errors import UserError
 from indexing.files import digest
+from indexing.outside import shown
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 MOST_OPENINGS = 1_000
-"""Brackets of a reply's prose at which JSON is looked for."""
+"""Brackets of a reply's prose that may begin no JSON after all."""
+MOST_PASSES = 20
+"""How often the length of a reply may be read in looking for the JSON in it."""
 
 _FENCED = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
-_OPENING = re.compile(r"[\[{]")
+_OPENING = re.compile(r"\[(?=\s*+[\[{\"\]\-\dtfn])|\{(?=\s*+[\"}])")
 _THOUGHT = re.compile(r"\A\s*<think>.*?(</think>|\Z)", re.DOTALL)
 
 
@@ -30,7 +32,13 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_number)
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(members)) < len(members):
+        raise ValueError("a key is repeated")
+    return dict(members)
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_number, object_pairs_hook=_once)
 
 
 class Model(Protocol):
@@ -98,7 +106,7 @@ async def ask(
         try:
             found = reply if isinstance(reply, Failure) else read(reply)
         except Unusable as refusal:
-            found = Failure(str(refusal))
+            found = Failure(shown(str(refusal)))
         yield number, found
     if waits:
         raise waits
@@ -121,15 +129,14 @@ def read_json(reply: Reply) -> Any:
 
     Taken are the reply as a whole, else the value in its code fence, else the first value that stands in its prose;
     what a model thought aloud before is passed over, and control characters within strings are let through. The value
-    can be written as JSON again: it holds no NaN, no half of a surrogate pair and no number beyond 64 bits.
+    can be written as JSON again: it is not nested too deeply, no key is repeated, and it holds no NaN, no half of a
+    surrogate pair and no number beyond 64 bits.
     """
     if reply.finish == "length":
         raise Unusable("it was cut before its end")
     try:
         value = _first_json(without_thought(reply.text))
         orjson.dumps(value)
-    except RecursionError:
-        raise Unusable("its JSON is nested too deeply") from None
     except orjson.JSONEncodeError as error:
         raise Unusable(f"its JSON holds what cannot be kept: {error}") from None
     return value
@@ -142,12 +149,40 @@ def without_thought(text: str) -> str:
 
 def _first_json(text: str) -> Any:
     for whole in (text, *_FENCED.findall(text)):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             return _DECODER.decode(whole.lstrip("\ufeff"))
-    for start in islice(_OPENING.finditer(text), MOST_OPENINGS):
-        with suppress(ValueError):
-            return _DECODER.raw_decode(text, start.start())[0]
+    for value in values_in(text):
+        return value
     raise Unusable("it holds no JSON")
+
+
+def values_in(text: str) -> Iterator[Any]:
+    """The JSON objects and lists that stand in a text, one after another, perhaps none.
+
+    `Unusable` where an object begins that is broken, repeats a key or is nested too deeply, and where broken lists go
+    on and on: the work grows as the length of the text.
+    """
+    at = tries = read = 0
+    while opening := _OPENING.search(text, at):
+        start = opening.start()
+        try:
+            value, at = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            tries, read = tries + 1, read + getattr(error, "pos", len(text)) - start
+            if text[start] == "{" or tries > MOST_OPENINGS or read > MOST_PASSES * len(text):
+                raise Unusable("its JSON is broken, repeats a key or is nested too deeply") from None
+            at = start + 1
+        else:
+            yield value
+
+
+def is_json(text: str) -> bool:
+    """Whether a text as a whole is JSON."""
+    try:
+        _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 async def every(model: Model, asked: Sequence[tuple[Request, Callable[[Reply], T]]]) -> list[T | Failure]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from generation.cache import Cache, from_json, to_json
-from generation.chat import Answered
+from generation.chat import REPLY_LIMIT_BYTES, Answered
 from generation.model import key_of
 from generation.types import Failure, Reply, Request, Usage
 from generation.usage import add
@@ -40,7 +40,7 @@ class Replay:
 def read_recorded(path: Path) -> dict[str, Answered]:
     """The replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`."""
     found = {}
-    for number, record in json_lines(path):
+    for number, record in json_lines(path, longest=REPLY_LIMIT_BYTES):
         try:
             found[str(record["key"])] = from_json(record)
         except (KeyError, TypeError, ValueError, AttributeError):

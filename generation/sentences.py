@@ -13,6 +13,9 @@ from generation.types import Answer, Fallback, Message, Reply, Sentence
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NUMBER = re.compile(r"\d+")
 
+MOST_SENTENCES = 256
+"""Of one answer, which has some 20 for 400 words: each is embedded and compared with each other."""
+
 Words = tuple[int, int]
 """The fewest and the most words (separated by white space) that an answer should have; only the most is enforced."""
 
@@ -88,7 +91,10 @@ def cited(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
 
 
 def told(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
-    """Sentences of (text, citations) as a reply has them, empty ones left out; `Unusable` if there is none."""
+    """Sentences of (text, citations) as a reply has them, empty ones left out.
+
+    `Unusable` if there is none, or if there are more than `MOST_SENTENCES`.
+    """
     sentences = []
     for text, citations in pairs:
         if not isinstance(text, str):
@@ -97,6 +103,8 @@ def told(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
             sentences.append(Sentence(tidy(text), citations))
     if not sentences:
         raise Unusable("it has no sentence")
+    if len(sentences) > MOST_SENTENCES:
+        raise Unusable(f"it has {len(sentences):,} sentences, at most {MOST_SENTENCES} can be used")
     return tuple(sentences)
 
 
@@ -123,7 +131,7 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
         raise Unusable(f"{missing} of {len(sentences)} sentences are missing")
     for place, text in kept.items():
         if added := _numbers(text) - _numbers(sentences[place].text):
-            raise Unusable(f"sentence {place} did not hold the number {min(added)}")
+            raise Unusable(f"sentence {place} did not hold the number {min(added)[:20]}")
     return tuple(replace(sentences[place], text=text) for place, text in kept.items())
 
 

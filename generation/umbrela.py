@@ -1,6 +1,5 @@
 """UMBRELA: a model grades how well passages answer queries, 0 to 3 (paper, section 3.2.1; Upadhyay et al., 2024)."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from generation.delimit import block, neutral
-from generation.model import Model, Unusable, ask, without_thought
+from generation.model import Model, Unusable, ask, is_json, values_in, without_thought
 from generation.prompts import umbrela as prompt
 from generation.types import Failure, Reply, Request
 
@@ -17,7 +16,6 @@ Mode = Literal["pointwise", "grid"]
 Pair = tuple[int, int]
 """The numbers of a query and of a document."""
 
-_BEGUN = re.compile(r'\{\s*"')
 _GRADES = {"0": 0, "1": 1, "2": 2, "3": 3}
 _FINAL = re.compile(r"final[ _]score\W{0,8}([0-3])(?![\d./])", re.IGNORECASE)
 
@@ -98,9 +96,11 @@ def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> l
     alone. With `expected` a grade is the mean over the server's probabilities, where it gave them.
     """
     text = without_thought(reply.text)
-    if reply.finish == "length" and not _whole(text):
+    if reply.finish == "length" and not is_json(text):
         raise Unusable("it was cut before its end")
-    found = _objects(text)
+    values = list(values_in(text))
+    found = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    found = [value for value in found if isinstance(value, dict)]
     readings = {grades for value in found if (grades := _grades_in(value, names))}
     if not found and len(names) == 1:
         readings = {(_GRADES[digit],) for digit in _FINAL.findall(text) or [text.strip()] if digit in _GRADES}
@@ -148,39 +148,7 @@ def _token_at(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str] 
     return None
 
 
-def _objects(text: str) -> list[Any]:
-    """The JSON objects that stand in a text, one after another; `Unusable` if one is broken or repeats a key."""
-    found = []
-    at = text.find("{")
-    while at >= 0:
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-            found.append(value)
-        except (ValueError, RecursionError):
-            if _BEGUN.match(text, at):
-                raise Unusable("its JSON is broken") from None
-            end = at + 1
-        at = text.find("{", end)
-    return found
-
-
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(members)) < len(members):
-        raise ValueError("a key is repeated")
-    return dict(members)
-
-
-_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_once)
-
-
-def _whole(text: str) -> bool:
-    try:
-        json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _grades_in(value: Any, names: Sequence[str]) -> tuple[int, ...] | None:
-    grades = tuple(_GRADES[grade] for name in names if (grade := str(value.get(name))) in _GRADES)
+def _grades_in(value: Mapping[str, Any], names: Sequence[str]) -> tuple[int, ...] | None:
+    said = [value.get(name) for name in names]
+    grades = tuple(_GRADES[str(grade)] for grade in said if isinstance(grade, int | str) and str(grade) in _GRADES)
     return grades if len(grades) == len(names) else None

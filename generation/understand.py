@@ -15,6 +15,11 @@ from generation.types import Failure, Fallback, Reply, Request, Understanding
 from retrieval.types import Topic
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
+MOST_QUESTIONS = 100
+"""Of one narrative: each is a query of its own, whose documents are graded."""
+LONGEST_SAID = 100
+"""Words of a topic that is still compared with its narrative, word by word."""
+
 _MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
 
 
@@ -69,6 +74,8 @@ def read_questions(reply: Reply) -> tuple[str, ...]:
             found.setdefault(question.casefold().rstrip(" ?.!"), question[0].upper() + question[1:])
     if not found:
         raise Unusable("it holds no question")
+    if len(found) > MOST_QUESTIONS:
+        raise Unusable(f"it holds {len(found):,} questions, at most {MOST_QUESTIONS} can be searched for")
     return tuple(found.values())
 
 
@@ -85,6 +92,8 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
     """
     value = read_json(reply)
     said = " ".join(value["topic"].split()) if isinstance(value, dict) and isinstance(value.get("topic"), str) else ""
+    if len(_words(said)) > LONGEST_SAID:
+        raise Unusable(f"its topic has more than {topic.LONGEST} words")
     if set(_folded(said)) <= set(_folded(narrative)):
         phrase, cut = said.strip(" \"'.?!"), ""
     else:

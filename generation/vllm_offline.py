@@ -15,7 +15,7 @@ from itertools import islice
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from generation.chat import Answered, Faulty, read_answer, words
+from generation.chat import Answered, Asked, Faulty, read_answer, words
 from generation.types import Failure, Request, Usage
 from indexing.errors import MissingPackage, UserError
 
@@ -184,7 +184,7 @@ def read_output(output: Any, request: Request) -> Answered:
     if tokens:
         choice["logprobs"] = {"content": [{"top_logprobs": alternatives} for alternatives in tokens]}
     try:
-        return replace(read_answer({"choices": [choice]}, bool(request.top_logprobs)), usage=usage)
+        return replace(read_answer({"choices": [choice]}, Asked(None, request.top_logprobs)), usage=usage)
     except Faulty as error:
         return Answered(Failure(str(error)), usage)
 

@@ -1,12 +1,13 @@
 """Keys of servers: where they are found, whom they may be sent to, and that they are shown nowhere."""
 
 import os
+import re
 import stat
 from contextlib import suppress
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 
-import orjson
 from yarl import URL
 
 from indexing.errors import UserError
@@ -47,11 +48,20 @@ def is_guarded(url: str) -> bool:
 
 
 def without_key(body: bytes, key: str) -> bytes:
-    """What a server says, with `[key]` in place of the key, also where its JSON writes it with other escapes."""
+    """What a server says, with `[key]` in place of the key, however often JSON has escaped it.
+
+    A text within JSON may be JSON itself, which is parsed later. So each character of the key is found as itself and
+    as `u0073`, after any number of backslashes. Nothing is parsed here: what a server says need not be JSON.
+    """
     body = body.replace(key.encode(), b"[key]")
-    if b"\\" in body:
-        with suppress(orjson.JSONDecodeError):
-            plain, written = orjson.dumps(orjson.loads(body)), orjson.dumps(key)[1:-1]
-            if written in plain:
-                return plain.replace(written, b"[key]")
-    return body
+    return _escaped(key).sub(b"[key]", body) if b"\\" in body else body
+
+
+@cache
+def _escaped(key: str) -> re.Pattern[bytes]:
+    """Matches the key as any depth of JSON strings may write it; possessive, so that it takes linear time."""
+    escapes = r"(?:\\|u005[cC])"
+    characters = (
+        f"{escapes}++" if one == "\\" else f"{escapes}*+(?:(?i:u00{ord(one):02x})|{re.escape(one)})" for one in key
+    )
+    return re.compile((r"(?<!\\)(?<!u005[cC])" + "".join(characters)).encode())

@@ -19,6 +19,7 @@ from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike, NDArray
 
 from indexing.errors import BadRecord, NotWritten, Report, UserError, stop
+from indexing.outside import parse_json
 
 STDIN = Path("/dev/stdin")
 """What stands for standard input, of whatever kind it is; it is read once."""
@@ -91,22 +92,22 @@ class _Zstandard(io.RawIOBase):
         super().close()
 
 
-def byte_lines(path: Path, report: Report = stop) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers from 1, ends included; a line above `LONGEST_LINE` is reported.
+def byte_lines(path: Path, report: Report = stop, longest: int = LONGEST_LINE) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers from 1, ends included; a line above `longest` bytes is reported.
 
     Where the file cannot be read on, that is reported, and the lines before it have been given.
     """
     number = 0
     try:
         with open_binary(path) as file:
-            while line := file.readline(LONGEST_LINE):
+            while line := file.readline(longest):
                 number += 1
-                if len(line) < LONGEST_LINE or line.endswith(b"\n"):
+                if len(line) < longest or line.endswith(b"\n"):
                     yield number, line
                     continue
                 while line and not line.endswith(b"\n"):
-                    line = file.readline(LONGEST_LINE)
-                report(BadRecord(f"{path}:{number}: expected a line of at most {LONGEST_LINE} bytes", "line too long"))
+                    line = file.readline(longest)
+                report(BadRecord(f"{path}:{number}: expected a line of at most {longest} bytes", "line too long"))
     except (OSError, EOFError, zlib.error) as error:
         report(BadRecord(f"{path}: cannot be read beyond line {number}: {error}", "unreadable file"))
 
@@ -126,9 +127,9 @@ def read_bytes(path: Path) -> NDArray[np.uint8]:
     return content[:size]
 
 
-def lines(path: Path, report: Report = stop) -> Iterator[tuple[int, str]]:
+def lines(path: Path, report: Report = stop, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file with their numbers from 1, without their ends and the byte order mark."""
-    for number, line in byte_lines(path, report):
+    for number, line in byte_lines(path, report, longest):
         try:
             yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -137,21 +138,24 @@ def lines(path: Path, report: Report = stop) -> Iterator[tuple[int, str]]:
 
 
 def json_lines(
-    path: Path, report: Report = stop, numbered: Iterable[tuple[int, str]] | None = None
+    path: Path,
+    report: Report = stop,
+    longest: int = LONGEST_LINE,
+    numbered: Iterable[tuple[int, str]] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSONL file with their line numbers; blank lines are skipped. A JSON array is no JSONL.
 
     `numbered` are its `lines`, where they are read already.
     """
-    numbered = lines(path, report) if numbered is None else numbered
+    numbered = lines(path, report, longest) if numbered is None else numbered
     filled = ((number, line) for number, line in numbered if line.strip())
     for position, (number, line) in enumerate(filled):
         if position == 0 and line.lstrip().startswith("["):
             report(BadRecord(f"{path}:{number}: expected a JSON object a line, found a JSON array", "JSON array"))
             return
         try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
+            record = parse_json(line)
+        except ValueError as error:
             report(BadRecord(f"{path}:{number}: not JSON: {error}", "not JSON"))
             continue
         if isinstance(record, dict):

@@ -5,7 +5,6 @@ Times are seconds of one monotonic clock, given by the caller.
 
 import math
 import random
-from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -18,6 +17,8 @@ GAIN = 1.05
 HOLD = 4
 """Rounds for which the limit rests before it is doubled again."""
 BACKOFF = 0.25
+LONGEST_ASKED = 86_400.0
+"""Seconds that a server can ask for at most."""
 
 
 class Limit:
@@ -88,14 +89,18 @@ def backoff(tries: int, longest: float) -> float:
 
 
 def retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """The seconds that a Retry-After header asks for, which holds seconds or a date; None without a readable one."""
+    """The seconds that a Retry-After header asks for, which holds seconds or a date; None without a readable one.
+
+    They are `LONGEST_ASKED` at most.
+    """
     if value is None:
         return None
-    with suppress(ValueError):
-        seconds = float(value)
-        return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
-        date = parsedate_to_datetime(value)
+        seconds = float(value)
     except ValueError:
-        return None
-    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds())
+        try:
+            date = parsedate_to_datetime(value)
+            seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
+        except (ValueError, OverflowError, TypeError, IndexError):  # of years, hours and zones that do not exist
+            return None
+    return min(max(0.0, seconds), LONGEST_ASKED) if math.isfinite(seconds) else None

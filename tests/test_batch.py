@@ -13,6 +13,7 @@ import pytest
 from generation import batch
 from generation.batch import replies_of
 from generation.cache import Cache
+from generation.chat import asked_of, read_answer
 from generation.client import ModelSettings, open_model
 from generation.model import Unusable, Waits, every, key_of, together
 from generation.replay import record
@@ -133,7 +134,7 @@ def test_a_refused_request_is_a_failure_as_long_as_the_file_says_so(refusal: dic
         assert isinstance(other, Failure)
         assert "too long" in other.reason
     write(replies_of(file), [answer(first)])
-    with pytest.raises(Waits, match="1 requests"):
+    with pytest.raises(Waits, match="1 request waits"):
         ask_all(settings(tmp_path), [asking("a"), asking("b")])
 
 
@@ -167,7 +168,7 @@ def test_what_can_be_written_in_another_way_is_written_again_and_remembered_when
     ((one, two, three),), _, notes = ask_all(settings(tmp_path), steps)
     assert (one, two) == ("a", "b")
     assert isinstance(three, Failure), "refused in the same words again"
-    assert len(notes) == 3
+    assert len([note for note in notes if note.startswith("m ")]) == 3
     with pytest.raises(Waits):
         ask_all(settings(tmp_path), [asking("d", schema=SCHEMA)])
     (file,) = waiting(tmp_path)
@@ -208,15 +209,15 @@ def test_a_request_that_failed_otherwise_is_written_again_under_another_name(
         (request,) = lines(file)
         write(replies_of(file), [{"custom_id": request["custom_id"], **fault}])
         seen.add(file)
-        with pytest.raises(Waits):
+        with pytest.raises(Waits, match="1 of these 1 had been asked before") as error:
             ask_all(settings(tmp_path), [asking("a")])
+        assert f"{request['custom_id']} (line 1: " in str(error.value)
     (file,) = waiting(tmp_path)
     assert file not in seen
     write(replies_of(file), [answer(lines(file)[0])])
     found, _, notes = ask_all(settings(tmp_path), [asking("a")])
     assert found == [["a"]]
-    assert len(notes) == 3
-    assert all("asked again" in note for note in notes)
+    assert notes == [], "of what has been answered since"
 
 
 def test_replies_to_what_nobody_asked_are_left_out_with_a_note(tmp_path: Path) -> None:
@@ -228,30 +229,79 @@ def test_replies_to_what_nobody_asked_are_left_out_with_a_note(tmp_path: Path) -
     write(replies_of(file), [planted, answer(request)])
     found, _, notes = ask_all(settings(tmp_path), [asking("a")])
     assert found == [["a"]]
-    assert len(notes) == 1
-    assert notes[0].startswith(replies_of(file).name)
+    unknown = key_of("m", asking("other"))
+    assert notes == [f"{replies_of(file)}: 1 reply is taken; 1 to no request in the folder: {unknown}"]
     with pytest.raises(Waits):
         ask_all(settings(tmp_path), [asking("other")])
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [('{"custom_id": "x", "resp', "not JSON"), ("[1]", "JSON"), ('{"response": {}}', "custom_id"),
-     ('{"custom_id": "KEY"}', "status_code"), ('{"custom_id": "KEY", "response": {"status_code": "a"}}', "status")],
-)  # fmt: skip
-def test_a_torn_or_foreign_line_is_named_and_nothing_of_it_kept(line: str, words: str, tmp_path: Path) -> None:
+DEEP = '{"custom_id": "x", "response": ' + "[" * 300 + "]" * 300 + "}"
+LONG = f'{{"custom_id": "x", "response": "{"x" * 2**24}"}}'
+BROKEN = {
+    "torn": ('{"custom_id": "x", "resp', "on broken lines: line 2: not JSON"),
+    "a list": ("[1]", "on broken lines: line 2: expected a JSON object"),
+    "without id": ('{"response": {}}', "on broken lines: line 2: expected a line of a batch, with a custom_id"),
+    "nested": (DEEP, "on broken lines: line 2: not JSON: JSON that is nested more than 254 deep"),
+    "endless": (LONG, "on broken lines: line 2: expected a line of at most"),
+    "foreign": ('{"custom_id": "KEY"}', "not usable: KEY (line 2: not a line of a batch's output"),
+    "status": ('{"custom_id": "KEY", "response": {"status_code": "a"}}', "not usable: KEY (line 2: not a line"),
+    "nested answer": ('{"custom_id": "KEY", "response": {"status_code": 200, "body": {"error": ' + "[" * 240 + "]" * 240
+                      + "}}}", "not usable: KEY (line 2: an answer that is an error"),
+    "control bytes": ('{"custom_id": "KEY", "error": "\\u001b[2J\\u202e"}', "not usable: KEY (line 2: \ufffd[2J"),
+    "unasked": ('{"custom_id": "\\u001b[2J"}', "to no request in the folder: \ufffd[2J"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "words"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_line_is_named_costs_no_other_reply_and_is_told_before_it_is_paid_twice(
+    line: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), [asking("a")])
+        ask_all(settings(tmp_path), [asking("a"), asking("b")])
     (file,) = waiting(tmp_path)
-    (request,) = lines(file)
-    whole = json.dumps(answer(request)) + "\n"
-    replies_of(file).write_text(whole + line.replace("KEY", request["custom_id"]))
-    with pytest.raises(UserError, match=words) as error:
-        ask_all(settings(tmp_path), [asking("a")])
-    assert f"{replies_of(file)}:2" in str(error.value)
-    assert not isinstance(error.value, Waits)
-    replies_of(file).write_text(whole)
-    assert ask_all(settings(tmp_path), [asking("a")])[0] == [["a"]]
+    one, other = lines(file)
+    key = other["custom_id"]
+    replies_of(file).write_text(f"{json.dumps(answer(one))}\n{line.replace('KEY', key)}\n")
+    with pytest.raises(Waits, match="1 request waits") as error:
+        ask_all(settings(tmp_path), [asking("a"), asking("b")])
+    said = caplog.messages[-1]
+    assert said.startswith(f"{replies_of(file)}: 1 reply is taken; 1 {words.replace('KEY', key)}")
+    assert f"1 of these 1 had been asked before: {key} (" in str(error.value)
+    (again,) = waiting(tmp_path)
+    assert [request["custom_id"] for request in lines(again)] == [key]
+    again.unlink()
+    write(replies_of(file), [answer(one), answer(other)])
+    assert ask_all(settings(tmp_path), [asking("a"), asking("b")])[0] == [["a", "b"]]
+
+
+def test_what_is_asked_and_not_answered_is_told_from_what_waits_in_another_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = [asking(str(i)) for i in range(9)]
+    with pytest.raises(Waits):
+        ask_all(settings(tmp_path), asked[:6])
+    (first,) = waiting(tmp_path)
+    with pytest.raises(Waits) as error:
+        ask_all(settings(tmp_path), asked)
+    twice = sorted(key_of("m", request) for request in asked[:6])
+    assert "6 of these 9 stand in other files too, which wait for replies. " in str(error.value)
+    assert f"{twice[0]} ({first.name})" in str(error.value)
+    assert "and 3 more" in str(error.value)
+    (second,) = set(waiting(tmp_path)) - {first}
+    second.unlink()
+    write(replies_of(first), [answer(request) for request in lines(first)[:4]])
+    with pytest.raises(Waits, match="5 requests wait") as error:
+        ask_all(settings(tmp_path), asked)
+    assert caplog.messages == [f"{replies_of(first)}: 4 replies are taken"]
+    assert "2 of these 5 had been asked before: " in str(error.value)
+    assert f"({replies_of(first).name} holds no reply)" in str(error.value)
+    assert "stand in other files" not in str(error.value)
+
+
+@pytest.mark.parametrize("tokens", [10, None, "10", 2**63, -1])
+def test_whatever_a_request_says_of_tokens_its_reply_is_read(tokens: Any) -> None:
+    asked = asked_of({"max_tokens": tokens, "logprobs": True, "top_logprobs": None})
+    assert read_answer({"choices": [{"message": {"content": "a"}}]}, asked).outcome == Reply("a")
 
 
 def test_files_are_as_large_as_services_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

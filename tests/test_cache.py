@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generation.cache import Cache, from_json, to_json
-from generation.chat import Answered
+from generation.chat import MOST_TOKENS, Answered
 from generation.types import Reply, Usage
 from indexing.errors import UserError
 from tests import programs
 from tests.waiting import LIMIT_S
 
-COUNTS = st.integers(0, 2**40)
+COUNTS = st.integers(0, MOST_TOKENS)
 LOGPROBS = st.lists(st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)), max_size=3)
 ANSWERS = st.builds(
     Answered,

@@ -15,7 +15,7 @@ import pytest
 
 from generation import endpoints
 from generation.cache import Cache
-from generation.chat import Answered, body_of, read_answer
+from generation.chat import Answered, Asked, body_of, read_answer
 from generation.client import ModelSettings, open_model
 from generation.model import Unusable, Waits, key_of, read_json
 from generation.types import Failure, Reply, Request, Usage
@@ -225,10 +225,10 @@ def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, m
         longer = {"max_tokens": ENDLESS_TOKENS, "ignore_eos": True} if request.messages in endless else {}
         return body_of(model, request, *more) | longer
 
-    def seen(body: Any, logprobs: bool) -> Answered:
+    def seen(body: Any, asked: Asked) -> Answered:
         choice = body["choices"][0]
         answers.append((choice["finish_reason"], choice["message"]["content"]))
-        return read_answer(body, logprobs)
+        return read_answer(body, asked)
 
     monkeypatch.setattr(endpoints, "read_answer", seen)
     monkeypatch.setattr(endpoints, "body_of", body)
