@@ -1,5 +1,6 @@
 """Keys of servers: where they are found, whom they may be sent to, and that they are shown nowhere."""
 
+import logging
 import os
 import re
 import stat
@@ -11,6 +12,8 @@ from pathlib import Path
 from yarl import URL
 
 from indexing.errors import UserError
+
+_log = logging.getLogger(__name__)
 
 
 def secret(variable: str, file: Path | None = None) -> str | None:
@@ -34,6 +37,29 @@ def secret(variable: str, file: Path | None = None) -> str | None:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise UserError(f"{where}: not a key: expected one line of ASCII without spaces")
     return key or None
+
+
+def admit(url: str, what: str) -> None:
+    """`UserError` where what opens a server would go to another machine by plain http; `what` is its name."""
+    if not is_guarded(url):
+        raise UserError(f"{url}: {what} is sent by https or within this machine only, expected an https URL")
+
+
+def key_for(url: str, default: str, named: str | None = None) -> str | None:
+    """The key for an endpoint: in the variable that was named for it, wherever it is, else in `default`.
+
+    The one in `default` may be meant for another endpoint: it goes by https and within this machine only, and a
+    warning says where it is not sent. `UserError` for a named variable that holds none.
+    """
+    if named:
+        if (key := secret(named)) is None:
+            raise UserError(f"{named}: holds no key for {url}, expected one in the environment")
+        return key
+    key = secret(default)
+    if key and not is_guarded(url):
+        _log.warning("%s: is sent no key: %s is not named for it and goes by https alone", url, default)
+        return None
+    return key
 
 
 def is_guarded(url: str) -> bool:

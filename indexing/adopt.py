@@ -27,7 +27,7 @@ def adopt(
     that already holds this very index is left as it is; one that holds anything else is refused.
     """
     model = asdict(embedding) if embedding else None
-    key = digest([FORMAT, at, model])
+    key = digest([FORMAT, at, embedding.made_by if embedding else None])
     if out.exists():
         existing = open_index(out)
         if existing.key != key:

@@ -167,7 +167,8 @@ def build_index(
     with progress("Reading files", None):
         inputs = [corpus_key(corpus, format), *([corpus_key(segments, "segments")] if segments else [])]
     model = asdict(embedding) if embedding else None
-    made_of = [FORMAT, format, model, [faiss, faiss_shard] if embedding else None, inputs]
+    made_by = embedding.made_by if embedding else None
+    made_of = [FORMAT, format, made_by, [faiss, faiss_shard] if embedding else None, inputs]
     key = digest([*made_of, ["opensearch", opensearch.shards]] if opensearch else made_of)
     at = opensearch.place.at if opensearch else {}
     if out.exists():

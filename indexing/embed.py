@@ -6,7 +6,7 @@ significand of a float32: inner products are exact, in any order of summation, o
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ class Embedding:
     """An embedding model: the local one, or one behind an OpenAI-compatible endpoint where `url` is given.
 
     `window` is the endpoint's number of tokens, asked for where None; the prefixes are put before each text.
+    `key_env` names the environment variable that holds the endpoint's key.
     """
 
     model: str = LOCAL
@@ -37,6 +38,12 @@ class Embedding:
     window: int | None = None
     query_prefix: str = ""
     passage_prefix: str = ""
+    key_env: str | None = None
+
+    @property
+    def made_by(self) -> dict[str, Any]:
+        """What its vectors depend on, as JSON: all but the name of the key."""
+        return {name: value for name, value in asdict(self).items() if name != "key_env"}
 
 
 MINILM = Embedding()
@@ -84,8 +91,8 @@ def embedder(embedding: Embedding) -> Embedder:
     if embedding.url:
         from indexing.embedding_endpoint import Endpoint
 
-        return Endpoint(embedding.model, embedding.url, embedding.window)
-    if embedding.model != LOCAL or embedding.window:
+        return Endpoint(embedding.model, embedding.url, embedding.window, embedding.key_env)
+    if embedding.model != LOCAL or embedding.window or embedding.key_env:
         raise UserError(
             f"embedding model: found {embedding.model!r} without a URL, expected {LOCAL} in its own window, "
             "or the URL of an endpoint"

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
+WORDS_LENGTH = 500
+"""Characters of what a server says that an error repeats."""
+
 
 class UserError(Exception):
     """What was found, where, and what would be right; printed without traceback, exit code 1.
@@ -41,3 +44,13 @@ Report = Callable[[BadRecord], None]
 def stop(error: BadRecord) -> NoReturn:
     """The `Report` that ends the reading at the first bad record."""
     raise error
+
+
+def printable(text: str, most: int = WORDS_LENGTH) -> str:
+    """A text of others in one line of an error: cut to `most` characters, `?` for each that a terminal does not show.
+
+    So an error holds neither control bytes, which terminals obey, nor characters that change the direction of a line.
+    """
+    shown = " ".join(text[: 8 * most].split())
+    whole = shown if len(text) <= 8 * most and len(shown) <= most else f"{shown[: most - 1]}…"
+    return "".join(letter if letter.isprintable() else "?" for letter in whole)

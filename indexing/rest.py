@@ -5,36 +5,31 @@ and that of Pyserini before it (`POST /v1/indexes/INDEX/search`). What is turned
 takes too long is asked again after a pause, which the server may name. `PYSERINI_API_KEY` is sent as a bearer token.
 """
 
-import http.client
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Condition, Event, local
+from threading import Event
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import orjson
 
-from indexing.access import is_guarded, secret, without_key
+from indexing.access import admit, secret
+from indexing.asker import Asked, Asker, Refused
 from indexing.errors import UserError
-from indexing.limits import Limit, backoff, retry_after
-from indexing.rest_replies import Candidate, candidates_of, payload_of, said
+from indexing.rest_replies import Candidate, candidates_of, payload_of
 
 PREFIX = "rest:"
 KEY = "PYSERINI_API_KEY"
 AT_ONCE = 8
 """Requests at the same time, at most."""
-TRIES = 7
-"""How often a request is made before its failure is an error."""
-LONGEST_PAUSE = 30.0
-"""Seconds before a request is made again, also where the server asks for more."""
 SECONDS = 60.0
 """How long a reply may take."""
-_AGAIN = (408, 425, 429, 500, 502, 503, 504)
+DOCUMENT_LIMIT_BYTES, HIT_LIMIT_BYTES = 2**26, 2**16
+"""Bytes that a reply may have: for its longest document, and for each further hit."""
 
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
 """How a server says that so many hits are too many."""
@@ -51,17 +46,17 @@ class Form:
     document: str
     posted: bool
 
-    def asked(self, name: str, query: str, hits: int) -> tuple[str, str, bytes | None]:
-        """Method, target and body of a search; documents come as they are stored where that can be asked for."""
-        target = self.search.format(quote(name, ""))
+    def asked(self, name: str, query: str, hits: int) -> Asked:
+        """The request of a search; documents come as they are stored where that can be asked for."""
+        target, limit = self.search.format(quote(name, "")), DOCUMENT_LIMIT_BYTES + hits * HIT_LIMIT_BYTES
         if self.posted:
-            return "POST", target, orjson.dumps({"query": query, "hits": hits})
-        return "GET", f"{target}?{urlencode({'query': query, 'hits': hits, 'parse': 'false'})}", None
+            return Asked("POST", target, orjson.dumps({"query": query, "hits": hits}), limit)
+        return Asked("GET", f"{target}?{urlencode({'query': query, 'hits': hits, 'parse': 'false'})}", None, limit)
 
-    def fetched(self, name: str, doc_id: str) -> tuple[str, str, bytes | None]:
-        """Method, target and body of a request for a document."""
+    def fetched(self, name: str, doc_id: str) -> Asked:
+        """The request for a document."""
         target = self.document.format(quote(name, ""), quote(doc_id, ""))
-        return "GET", target if self.posted else f"{target}?parse=false", None
+        return Asked("GET", target if self.posted else f"{target}?parse=false", None, DOCUMENT_LIMIT_BYTES)
 
 
 FORMS = {
@@ -69,14 +64,6 @@ FORMS = {
     "v1/indexes": Form("/v1/indexes/{}/search", "/v1/indexes/{}/documents/{}", posted=True),
 }
 """The forms by name, the newer one first."""
-
-
-class Refused(UserError):
-    """The server understood and declines: the same request will not do; `status` is that of HTTP."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class TooDeep(UserError):
@@ -119,13 +106,9 @@ class Server:
         if form not in FORMS:
             raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(FORMS)}")
         self.url, self.name, self._form = url, name, FORMS[form]
-        self._parts, self._own = urlsplit(url), local()
-        key = secret(KEY)
-        if key and not is_guarded(url):
-            raise UserError(f"{url}: {KEY} is sent by https or within this machine only, expected an https URL")
-        self._key = key
-        self._headers = {"Accept": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-        self._limit, self._turn, self._flying = Limit(AT_ONCE), Condition(), 0
+        if key := secret(KEY):
+            admit(url, KEY)
+        self._asker = Asker(url, name, key, AT_ONCE, SECONDS)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
         """The candidates of each query, best first, `hits` at most; all in memory, so for few queries."""
@@ -138,7 +121,7 @@ class Server:
         def find(asked: tuple[T, str], stopped: Event) -> tuple[T, list[Candidate]]:
             place, query = asked
             try:
-                return place, self._ask(self._form.asked(self.name, query, hits), candidates_of, stopped)[:hits]
+                return place, self._asker.ask(self._form.asked(self.name, query, hits), candidates_of, stopped)[:hits]
             except Refused as refusal:
                 if refusal.status == 414:
                     raise UserError(f"{refusal}: a query of {len(query)} characters is too long for it") from refusal
@@ -152,76 +135,9 @@ class Server:
         """The payload of each document, as they come."""
 
         def fetch(doc_id: str, stopped: Event) -> tuple[str, Any]:
-            return doc_id, self._ask(self._form.fetched(self.name, doc_id), payload_of, stopped)
+            return doc_id, self._asker.ask(self._form.fetched(self.name, doc_id), payload_of, stopped)
 
         return _each(fetch, doc_ids)
-
-    def _ask(self, request: tuple[str, str, bytes | None], read: Callable[[Any], R], stopped: Event) -> R:
-        """What `read` makes of the reply; it raises `ValueError` for one that is not what was asked for."""
-        why, pause = "", None
-        for tries in range(TRIES):
-            if tries and stopped.wait(backoff(tries, LONGEST_PAUSE) if pause is None else min(pause, LONGEST_PAUSE)):
-                break
-            sent = self._take_turn()
-            why, pause, busy = "", None, False
-            try:
-                status, headers, body = self._send(*request)
-                if status == 200:
-                    return read(orjson.loads(body))
-                told = said(without_key(body, self._key) if self._key else body)
-                why, busy = f"HTTP {status}: {told}", status in (429, 503)
-                pause = retry_after(headers.get("Retry-After"))
-                if status not in _AGAIN:
-                    raise Refused(f"{self.url}: {self.name}: {why}", status)
-            except ValueError as error:
-                why = f"a wrong reply: {error}"
-            except TimeoutError:
-                why, busy = f"no reply in {SECONDS:g} s", True
-            except (OSError, http.client.HTTPException) as error:
-                why = f"{type(error).__name__}: {error}"
-            finally:
-                self._end_turn(sent, busy)
-        raise UserError(f"{self.url}: {self.name}: asked {TRIES} times: {why}")
-
-    def _send(self, method: str, target: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """One request on this thread's connection, which is closed where anything fails."""
-        connection = getattr(self._own, "connection", None) or self._connect()
-        kind = {"Content-Type": "application/json"} if body else {}
-        try:
-            connection.request(method, self._parts.path + target, body, {**self._headers, **kind})
-            reply = connection.getresponse()
-            content = reply.read()
-        except BaseException:
-            connection.close()
-            raise
-        return reply.status, reply.headers, content
-
-    def _connect(self) -> http.client.HTTPConnection:
-        secure = self._parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        try:
-            self._own.connection = kind(self._parts.hostname or "", self._parts.port, timeout=SECONDS)
-        except (ValueError, http.client.InvalidURL) as error:
-            raise UserError(f"{self.url}: not the URL of a server: {error}") from error
-        return self._own.connection  # type: ignore[no-any-return]
-
-    def _take_turn(self) -> float:
-        with self._turn:
-            self._turn.wait_for(lambda: self._flying < self._limit.size)
-            self._flying += 1
-            now = time.monotonic()
-            self._limit.started(now, self._flying)
-        return now
-
-    def _end_turn(self, sent: float, busy: bool) -> None:
-        with self._turn:
-            self._flying -= 1
-            now = time.monotonic()
-            if busy:
-                self._limit.overloaded(sent, now)
-            else:
-                self._limit.answered(now)
-            self._turn.notify_all()
 
 
 def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:

@@ -1,13 +1,16 @@
 """What a REST server of Pyserini's or Anserini's replies, in either form of its interface, read and checked."""
 
-import re
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import orjson
+
+from indexing.sender import said
+from indexing.types import is_id
+
+LARGEST = float(np.finfo(np.float32).max)
+"""A score at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +42,13 @@ def payload_of(reply: Any) -> Any:
 
 def _id(item: dict[str, Any]) -> str:
     found = item.get("docid")
-    if not isinstance(found, str):
-        raise ValueError(f"found the docid {found!r}")
+    if not isinstance(found, str) or not is_id(found):
+        raise ValueError(f"found the docid {said(found)}, expected a text without space")
     return found
 
 
 def _score(item: dict[str, Any]) -> float:
     found = item.get("score")
-    if isinstance(found, bool) or not isinstance(found, int | float) or not np.isfinite(found):
-        raise ValueError(f"found the score {found!r}")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= LARGEST:
+        raise ValueError(f"found the score {said(found)}, expected a finite number of single precision")
     return float(found)
-
-
-def said(body: bytes) -> str:
-    """What an error says, in one line: `error` or `detail` of its JSON, else its beginning."""
-    with suppress(orjson.JSONDecodeError):
-        found = orjson.loads(body)
-        if isinstance(found, dict):
-            return str(found.get("error") or found.get("detail") or found)[:300]
-    return " ".join(re.sub("<[^>]*>", " ", body[:1000].decode(errors="replace")).split())[:300] or "no reason"

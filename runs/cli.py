@@ -87,6 +87,9 @@ def index(
     embedding_window: Annotated[
         int | None, typer.Option(min=1, help="Tokens that it takes.", show_default="asked of the endpoint")
     ] = None,
+    embedding_key_env: Annotated[
+        str | None, typer.Option(help="The environment variable with its key.", show_default="OPENAI_API_KEY")
+    ] = None,
     query_prefix: Annotated[str, typer.Option(help="Put before what is asked, as the model wants it.")] = "",
     passage_prefix: Annotated[str, typer.Option(help="Put before what is searched.")] = "",
     faiss: Annotated[str, typer.Option(help="The FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
@@ -118,7 +121,7 @@ def index(
     from runs.index import make_index
     from runs.screen import progress_bars
 
-    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix)
+    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix, embedding_key_env)
     told = itertools.count(1)
 
     def tell(error: BadRecord) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing import rest
+from indexing import asker, rest
 from indexing.build import Index, build_index
 from indexing.embed import MINILM
 from indexing.errors import BadRecord, UserError
@@ -66,7 +66,7 @@ def remote(url: str, tmp_path: Path) -> Index:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(asker, "LONGEST_PAUSE", 0.02)
     monkeypatch.setattr(rest, "SECONDS", 2.0)
 
 
@@ -207,7 +207,7 @@ def test_what_a_server_does_not_tell_names_the_setting(remote: Index) -> None:
     ("address", "message"),
     [
         pytest.param("{url}/nothing", "HTTP 400: Unable to open index: nothing", id="unknown index"),
-        pytest.param("http://127.0.0.1:{port}/bees", "asked 7 times: ConnectionRefusedError", id="no server"),
+        pytest.param("http://127.0.0.1:{port}/bees", "asked 7 times: Connection refused", id="no server"),
     ],
 )
 def test_an_index_that_is_not_there_is_known_when_it_is_adopted(
@@ -406,7 +406,7 @@ def test_a_fault_that_stays_is_one_error(fault: Fault, message: str, tmp_path: P
         with pytest.raises(UserError, match=message) as raised:
             open_sparse(index, store).search(["1"], ["x"], 3)
         assert server.url in str(raised.value)
-        assert len(server.requests) <= rest.TRIES + 1
+        assert len(server.requests) <= asker.TRIES + 1
 
 
 @pytest.mark.parametrize("most", [3, 10, 11, 12])
