@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fusion.fuse import fuse
 from fusion.methods import METHODS, impossible
 from indexing.errors import UserError
 from indexing.types import is_id
 from retrieval.types import Rankings, offsets_of
+from runs.names import Names, joined, match
+from runs.order import best_first, places_by_name
 from runs.render import strictly_decreasing
-from runs.trec import Run, read_run, run_of
-
-Scored = Mapping[str, Sequence[tuple[str, float]]]
+from runs.trec import Run, bounds_of, read_run
 
 
 def fuse_files(
@@ -42,12 +43,11 @@ def fuse_files(
         raise UserError(f"--method: found {method!r}, which compares runs, with one run; expected two or more")
     if not is_id(tag):
         raise UserError(f"--tag: found {tag!r}, expected one word")
-    runs = [read_run(path).hits() for path in paths]
-    topics = sorted({topic for run in runs for topic in run})
-    ids = sorted({doc_id for run in runs for hits in run.values() for doc_id, _ in hits})
-    row = {doc_id: number for number, doc_id in enumerate(ids)}
-    ascending = norm == "min-max-inverted"
-    rankings = [_rankings(path, run, topics, row, ascending) for path, run in zip(paths, runs, strict=True)]
+    runs = [read_run(path) for path in paths]
+    topics = sorted({topic for run in runs for topic in run.query_ids})
+    runs = [_compared(path, run.of(topics), norm == "min-max-inverted") for path, run in zip(paths, runs, strict=True)]
+    docs, numbers = _numbered(runs)
+    rankings = [Rankings(run.query_ids, run.offsets, own, run.scores) for run, own in zip(runs, numbers, strict=True)]
     members = [[(run, topic) for run in range(len(runs))] for topic in range(len(topics))]
     fused = fuse(rankings, members, topics, method, depth, [heavy] * len(topics), norm, parameters)
     try:
@@ -55,24 +55,43 @@ def fuse_files(
     except ValueError as error:
         message = f"{method}: a fused score is too large for a run file; name a normalisation with --norm"
         raise UserError(message) from error
-    hits = {
-        topic: [(ids[doc], score) for doc, score in zip(fused.of(i), fused.scores_of(i).tolist(), strict=True)]
-        for i, topic in enumerate(topics)
-    }
-    return run_of(tag, hits)
+    return Run(tag, tuple(topics), fused.offsets, docs[fused.docs.astype(np.int64)], fused.scores)
 
 
-def _rankings(path: Path, run: Scored, topics: Sequence[str], row: Mapping[str, int], ascending: bool) -> Rankings:
-    """A run as trec_eval reads it: scores in float32, down, or up where they are distances; then ids down."""
-    lists = [run.get(topic, []) for topic in topics]
-    docs = np.array([row[doc_id] for hits in lists for doc_id, _ in hits], dtype=np.int32)
+def _compared(path: Path, run: Run, ascending: bool) -> Run:
+    """A run as trec_eval compares it: scores in float32, down, or up where they are distances; then ids down."""
     with np.errstate(over="ignore"):
-        scores = np.array([score for hits in lists for _, score in hits], dtype=np.float64).astype(np.float32)
+        scores = run.scores.astype(np.float32)
     if not np.all(np.isfinite(scores)):
         raise UserError(f"{path}: a score is too large for float32, in which runs are compared")
-    lengths = [len(hits) for hits in lists]
-    order = np.lexsort((-docs, scores if ascending else -scores, np.repeat(np.arange(len(lists)), lengths)))
-    return Rankings(tuple(topics), offsets_of(lengths), docs[order], scores[order])
+    order = best_first(-scores, run.docs, run.offsets) if ascending else slice(None)
+    return Run(run.tag, run.query_ids, run.offsets, run.docs[order], scores[order])
+
+
+def _numbered(runs: Sequence[Run]) -> tuple[Names, list[NDArray[np.int32]]]:
+    """The documents of each topic (the same topics in all runs), those of a topic by id, and their numbers in each run.
+
+    Number n is that of `docs[n]`; a document of two topics has two numbers.
+    """
+    counts = np.array([np.diff(run.offsets) for run in runs])
+    starts = offsets_of(counts.T.ravel())[:-1].reshape(-1, len(runs)).T
+    rows = [
+        np.arange(run.offsets[-1]) + np.repeat(start - run.offsets[:-1], count)
+        for run, start, count in zip(runs, starts, counts, strict=True)
+    ]
+    by_topic = np.empty(sum(map(len, rows)), dtype=np.int64)
+    by_topic[np.concatenate(rows)] = np.arange(len(by_topic))
+    docs = joined([run.docs for run in runs])[by_topic]
+    offsets = offsets_of(counts.sum(axis=0))
+    bounds = bounds_of(offsets)
+    first, _ = match(docs, bounds, docs[:0], np.zeros_like(bounds))
+    own = first == np.arange(len(first))
+    distinct = docs[own]
+    places = places_by_name(distinct, offsets_of(own)[offsets])
+    order = np.empty_like(places)
+    order[places] = np.arange(len(places))
+    numbers = places[(np.cumsum(own) - 1)[first]].astype(np.int32)
+    return distinct[order], [numbers[of_run] for of_run in rows]
 
 
 def numbers(option: str, texts: Sequence[str]) -> list[float]:

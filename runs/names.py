@@ -47,6 +47,16 @@ def names_of(strings: Sequence[str]) -> Names:
     return Names(np.frombuffer(b"".join(encoded), np.uint8), bounds[:-1], bounds[1:])
 
 
+def joined(parts: Sequence[Names]) -> Names:
+    """The names of several, one after another."""
+    shifts = offsets_of([len(names.data) for names in parts]).tolist()
+    starts = [names.starts + shift for names, shift in zip(parts, shifts, strict=False)]
+    ends = [names.ends + shift for names, shift in zip(parts, shifts, strict=False)]
+    data = np.concatenate([names.data for names in parts])
+    data.flags.writeable = False
+    return Names(data, np.concatenate(starts), np.concatenate(ends))
+
+
 def whole(count: int) -> NDArray[np.int64]:
     """One group of all rows: bounds for `match`."""
     return np.array([[0, count]], dtype=np.int64)
@@ -63,7 +73,7 @@ def match(
     first, found = np.full(len(one), -1, np.int64), np.full(len(other), -1, np.int64)
 
     def match_groups(own: slice) -> None:
-        size = 2 << int(np.diff(one_bounds[own]).max(initial=1)).bit_length()
+        size = 4 * int(np.diff(one_bounds[own]).max(initial=1))
         columns = (one.data, one.starts, one.ends, one_bounds[own])
         others = (other.data, other.starts, other.ends, other_bounds[own])
         _match(*columns, *others, np.empty(size, np.int64), np.empty(size, np.uint64), first, found)
@@ -146,13 +156,17 @@ def _match(
     other_starts: NDArray[np.int64],
     other_ends: NDArray[np.int64],
     other_bounds: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    room: NDArray[np.int64],
     keys: NDArray[np.uint64],
     first: NDArray[np.int64],
     found: NDArray[np.int64],
 ) -> None:
-    """One hash table for group after group: open addressing, at most half full."""
+    """One hash table for group after group, of the size that the group needs: open addressing, at most half full."""
     for g in range(len(bounds)):
+        size = 2
+        while size < 2 * (bounds[g, 1] - bounds[g, 0]):
+            size *= 2
+        rows = room[:size]
         rows[:] = -1
         for i in range(bounds[g, 0], bounds[g, 1]):
             key = _hash(data, starts[i], ends[i])

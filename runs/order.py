@@ -1,4 +1,4 @@
-"""The order in which trec_eval ranks: by score down, then by document id down."""
+"""The order in which trec_eval ranks, by score down, then by document id down; and that of ids alone, up."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,9 @@ from runs.kernels import kernel
 from runs.names import Names
 
 
-def best_first(keys: NDArray[np.float32], names: Names, offsets: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+def best_first(
+    keys: NDArray[np.float32] | NDArray[np.uint64], names: Names, offsets: NDArray[np.int64]
+) -> NDArray[np.int64] | slice:
     """The rows of each query (query i owns `offsets[i]:offsets[i + 1]`) by key down, then name down in byte order.
 
     A slice of all rows where they are in order already.
@@ -17,9 +19,54 @@ def best_first(keys: NDArray[np.float32], names: Names, offsets: NDArray[np.int6
     return order if moved else slice(None)
 
 
+def places_by_name(names: Names, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each row where it stands when the names of each query are in byte order, ascending: int64[rows].
+
+    The rows of query i, `offsets[i]:offsets[i + 1]`, stand at these places again.
+    """
+    keys = np.empty(len(names), np.uint64)
+    _keys(names.data, names.starts, names.ends, offsets, keys)
+    rows = np.arange(len(names))
+    places = np.empty_like(rows)
+    places[rows[best_first(keys, names, offsets)]] = rows
+    first_and_last = np.repeat(offsets[:-1] + offsets[1:] - 1, np.diff(offsets))
+    reversed: NDArray[np.int64] = first_and_last - places
+    return reversed
+
+
+@kernel
+def _keys(
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+) -> None:
+    """Fill `keys` with the eight bytes that follow all that the names of a query begin with, as one number.
+
+    Where two keys differ, the names have the same order; a name that ends within its eight bytes is filled up with 0.
+    """
+    for q in range(len(offsets) - 1):
+        first, last = offsets[q], offsets[q + 1]
+        if first == last:
+            continue
+        common = ends[first] - starts[first]
+        for i in range(first + 1, last):
+            common = min(common, ends[i] - starts[i])
+            for at in range(common):
+                if data[starts[i] + at] != data[starts[first] + at]:
+                    common = at
+                    break
+        for i in range(first, last):
+            key = np.uint64(0)
+            for at in range(starts[i] + common, starts[i] + common + 8):
+                key = key << np.uint64(8) | (np.uint64(data[at]) if at < ends[i] else np.uint64(0))
+            keys[i] = key
+
+
 @kernel
 def _order(
-    keys: NDArray[np.float32],
+    keys: NDArray[np.float32] | NDArray[np.uint64],
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
@@ -59,7 +106,7 @@ def _order(
 def _before(
     one: int,
     two: int,
-    keys: NDArray[np.float32],
+    keys: NDArray[np.float32] | NDArray[np.uint64],
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
