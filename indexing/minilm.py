@@ -1,15 +1,18 @@
 """all-MiniLM-L6-v2 from the pip package that carries it: 384 dimensions, 256 tokens, mean of the tokens.
 
 A BERT encoder (Devlin et al., 2019) in single precision. The tokens of a batch stand one text after the other, and
-attention is taken among those of one text: nothing is padded, so nothing is masked and no work is lost. Each batch is
-one thread's. From `ROWS` rows on, matrix products treat a row alike whatever stands beside it, so a text's vector
-does not depend on its company either.
+attention is taken among the tokens of one text, so no text is padded or masked. Each batch belongs to one thread.
+
+oneDNN computes the matrix products, where PyTorch has it: its kernels are made at run time for the processor, on AMD's
+as on Intel's. It compiles one kernel for each number of rows. So products take `CHUNK` rows at a time, and the last
+ones are filled up to a multiple of `ROWS`. In such a product the result of a row is the same beside any other rows, so
+the vector of a text does not depend on the texts beside it.
 """
 
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,8 @@ CHARACTERS = 6_000
 TOKENS = 256
 BATCH = 1024
 """Tokens of a batch: enough for matrix products to run at full speed, few enough to stay in a core's cache."""
-INNER = 256
-"""Tokens whose inner states, four times as wide, are held at once, so that they stay in the same cache."""
+CHUNK = 256
+"""Tokens of one matrix product: their inner states, four times as wide, stay in the same cache."""
 ROWS = 16
 HEADS = 12
 EPSILON = 1e-12
@@ -93,13 +96,13 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
     from torch.nn import functional
 
     torch.set_num_threads(1)
-    gelu_ = torch.ops.aten.gelu_
-    filled = batch * -(-ROWS // sum(map(len, batch)))
+    count = sum(map(len, batch))
+    filled = [*batch, *repeat([0], -count % ROWS)]
     shapes = [(len(list(group)), length) for length, group in groupby(map(len, filled))]
     sizes = [texts * length for texts, length in shapes]
 
-    def add_linear(name: str, rows: Any, more: Any) -> None:
-        rows.addmm_(more, weights[f"{name}.weight"]).add_(weights[f"{name}.bias"])
+    def linear(name: str, rows: Any, activation: str = "none") -> Any:
+        return _linear(rows, weights[f"{name}.weight"], weights[f"{name}.bias"], activation)
 
     def norm(name: str, rows: Any) -> Any:
         return functional.layer_norm(rows, rows.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
@@ -112,20 +115,16 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
         places = [weights["embeddings.places"][: len(own)] for own in filled]
         rows = weights["embeddings.word_embeddings.weight"][torch.tensor(list(chain(*filled)))]
         rows = norm("embeddings.LayerNorm", rows.add_(torch.cat(places)))
-        three, inner = torch.empty(len(rows), 3 * rows.shape[1]), torch.empty(INNER, 4 * rows.shape[1])
         layer = 0
-        while f"encoder.layer.{layer}.joined.weight" in weights:
-            name = f"encoder.layer.{layer}"
-            torch.mm(rows, weights[f"{name}.joined.weight"], out=three)
-            three[:, : rows.shape[1]] += weights[f"{name}.attention.self.query.bias"]
-            attended = torch.cat(list(map(attend, three.split(sizes), shapes)))
-            add_linear(f"{name}.attention.output.dense", rows, attended)
-            rows = norm(f"{name}.attention.output.LayerNorm", rows)
-            for part in rows.tensor_split(-(-len(rows) // INNER)):
-                wide = torch.mm(part, weights[f"{name}.intermediate.dense.weight"], out=inner[: len(part)])
-                gelu_(wide.add_(weights[f"{name}.intermediate.dense.bias"]))
-                add_linear(f"{name}.output.dense", part, wide)
-            rows = norm(f"{name}.output.LayerNorm", rows)
+        while (name := f"encoder.layer.{layer}") + ".joined.weight" in weights:
+            joined = torch.cat([linear(f"{name}.joined", chunk) for chunk in rows.split(CHUNK)])
+            attended = torch.cat(list(map(attend, joined.split(sizes), shapes)))
+            chunks = []
+            for chunk, seen in zip(rows.split(CHUNK), attended.split(CHUNK), strict=True):
+                chunk = norm(f"{name}.attention.output.LayerNorm", linear(f"{name}.attention.output.dense", seen) + chunk)
+                inner = linear(f"{name}.intermediate.dense", chunk, "gelu")
+                chunks.append(norm(f"{name}.output.LayerNorm", linear(f"{name}.output.dense", inner).add_(chunk)))
+            rows = torch.cat(chunks)
             layer += 1
         ends = rows.split(sizes)
         means = torch.cat([part.view(*shape, -1).mean(1) for part, shape in zip(ends, shapes, strict=True)])
@@ -133,13 +132,22 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
     return found
 
 
+def _linear(rows: Any, weight: Any, bias: Any, activation: str) -> Any:
+    """`activation` ("none" or "gelu") of `rows @ weight.T + bias`: by oneDNN, if the weight is packed for it."""
+    import torch
+    from torch.nn import functional
+
+    if weight.is_mkldnn:
+        return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, activation, [], "none")
+    product = functional.linear(rows, weight, bias)
+    return functional.gelu(product) if activation == "gelu" else product
+
+
 def _arranged(weights: dict[str, Any]) -> dict[str, Any]:
     """The weights as the encoder uses them.
 
-    Query, key and value of a layer are one matrix, positions and token type one table. A bias of the keys changes
-    all of a query's products alike, so nothing after softmax; one of the values is added to every mean of them, so it
-    goes into the bias of the layer's output. Matrices stand transposed, input by output, which is what products with
-    few rows are fastest with.
+    Query, key and value of a layer are one matrix; positions and token type are one table. If PyTorch has oneDNN, the
+    matrices are packed for it.
     """
     import torch
 
@@ -147,15 +155,13 @@ def _arranged(weights: dict[str, Any]) -> dict[str, Any]:
     for name in weights:
         layer, query, _ = name.partition("attention.self.query.weight")
         if query:
-            parts = [weights[f"{layer}attention.self.{part}.weight"] for part in ("query", "key", "value")]
-            found[f"{layer}joined.weight"] = torch.cat(parts)
-            output = f"{layer}attention.output.dense"
-            found[f"{output}.bias"] = weights[f"{output}.bias"].addmv(
-                weights[f"{output}.weight"], weights[f"{layer}attention.self.value.bias"]
-            )
-    for name, tensor in found.items():
-        if name.startswith("encoder.") and tensor.dim() == 2:
-            found[name] = tensor.t().contiguous()
+            for kind in ("weight", "bias"):
+                parts = [weights[f"{layer}attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
+                found[f"{layer}joined.{kind}"] = torch.cat(parts)
+    if torch.backends.mkldnn.is_available():
+        for name, tensor in found.items():
+            if name.startswith("encoder.") and tensor.dim() == 2:
+                found[name] = torch.ops.mkldnn._reorder_linear_weight(tensor, CHUNK)
     places = weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
     found["embeddings.places"] = places
     return found
