@@ -17,8 +17,9 @@ POMS := $(wildcard tests/opensearch/*/pom.xml)
 demo: $(READY)
 	$(BIN)/keystone demo
 
+# In a process of its own: if a test ends it or hangs in it outside of Python, that test fails and the others go on.
 test: lint $(SERVERS) $(OPENSEARCH)/.ready
-	$(BIN)/pytest
+	$(BIN)/pytest -n 1
 
 test-opensearch: $(READY) $(OPENSEARCH)/.ready
 	$(BIN)/pytest tests/test_opensearch*.py

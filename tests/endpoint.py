@@ -131,7 +131,7 @@ def torn(handler: Handler, texts: list[str]) -> bool:
 
 
 def slow(handler: Handler, _texts: list[str]) -> bool:
-    time.sleep(0.6)
+    time.sleep(4)
     handler.close_connection = True
     return True
 

@@ -27,7 +27,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
     """Short pauses; and where the server is slow, less time for it."""
     monkeypatch.setattr(asker, "LONGEST_PAUSE", 0.02)
     if "slow" in request.node.name:
-        monkeypatch.setattr(embedding_endpoint, "SECONDS", 0.3)
+        monkeypatch.setattr(embedding_endpoint, "SECONDS", 2)
 
 
 @pytest.mark.parametrize("as_lists", [False, True], ids=["base64", "lists"])

@@ -175,6 +175,7 @@ def test_a_batch_run_ends_with_code_3_until_its_replies_lie_there(index: Index, 
     rounds = 0
     while (shown := keystone(*waits)).returncode == 3:
         rounds += 1
+        assert rounds < 10, shown.stderr
         for requests in (tmp_path / "out/batch").glob("*.requests.jsonl"):
             replies = requests.with_name(requests.name.replace(".requests.", ".replies."))
             assert replies.name in shown.stderr or replies.exists()

@@ -33,6 +33,7 @@ from runs.trec import read_run
 from tests.conftest import keystone, write_topics
 from tests.lucene_indexes import anserini_index
 from tests.processes import killed
+from tests.waiting import LIMIT_S
 
 WORDS = ["bees", "honey", "queen", "volcano", "ash", "weather", "ice \u2744", "sugar \U0001f600", "rivers", "pollen"]
 
@@ -309,9 +310,9 @@ def test_threads_may_read_while_another_searches(index: Index) -> None:
     with ThreadPoolExecutor(4) as pool:
         searches = [pool.submit(search) for _ in range(3)]
         reads = [pool.submit(store.get, range(n, 600, 3)) for n in (0, 1, 2) for _ in range(5)]
-        assert len({job.result() for job in searches}) == 1
+        assert len({job.result(LIMIT_S) for job in searches}) == 1
         for n, job in enumerate(reads):
-            assert [document.text for document in job.result()] == expected[n // 5 :: 3]
+            assert [document.text for document in job.result(LIMIT_S)] == expected[n // 5 :: 3]
 
 
 @pytest.mark.slow

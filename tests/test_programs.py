@@ -1,5 +1,6 @@
 """What tests start ends with them; what they wait for has a deadline."""
 
+import ast
 import os
 import signal
 import sys
@@ -76,3 +77,68 @@ def test_a_wait_that_is_over_says_what_was_waited_for() -> None:
     with pytest.raises(AssertionError, match=r"waited 0\.05 s in vain for a word"):
         within(Event().wait, "a word", 0.05)
     assert wait_until(lambda: 3, "a number") == within(lambda: 3, "a number") == 3
+
+
+HANGS = """
+import ctypes, threading
+
+def test_before():
+    pass
+
+def test_that_waits_without_end():
+    threading.Event().wait()
+
+def test_between():
+    pass
+
+def test_that_hangs_outside_of_python():
+    lock = ctypes.create_string_buffer(64)
+    for _ in range(2):
+        ctypes.CDLL(None).pthread_mutex_lock(lock)
+
+def test_after():
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_a_test_that_hangs_fails_alone(tmp_path: Path) -> None:
+    """By the settings of this project, but for its limits, and in processes of their own, as `make test` has it."""
+    path = tmp_path / "test_hangs.py"
+    path.write_text(HANGS)
+    limits: list[str | Path] = ["--override-ini=timeout=10", "--override-ini=faulthandler_timeout=25"]
+    arguments = ["-n", "1", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, *limits, path]
+    shown = programs.run([sys.executable, "-m", "pytest", *arguments], capture_output=True, text=True, cwd=tmp_path)
+    assert "test_that_waits_without_end - Failed: Timeout" in shown.stdout
+    assert "crashed while running 'test_hangs.py::test_that_hangs_outside_of_python'" in shown.stdout
+    assert "2 failed, 3 passed" in shown.stdout
+
+
+def unbounded(call: ast.Call) -> bool:
+    """Whether a call waits as long as it takes, or starts a program that is not tied to the tests."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    name, of = call.func.attr, getattr(call.func.value, "id", "")
+    given = call.args or call.keywords
+    return (
+        (name in ("wait", "join", "result", "communicate") and not given)
+        or (name == "urlopen" and not any(keyword.arg == "timeout" for keyword in call.keywords))
+        or (of == "subprocess" and name in ("run", "Popen", "call", "check_call", "check_output"))
+    )
+
+
+def sleeps(loop: ast.While) -> bool:
+    """Whether a loop waits for a condition by itself."""
+    calls = [ast.unparse(node.func) for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    return "time.sleep" in calls
+
+
+def test_no_test_waits_but_by_what_has_a_deadline() -> None:
+    found = [
+        f"{path.name}:{node.lineno}: {ast.unparse(node).splitlines()[0]}"
+        for path in sorted(Path(__file__).parent.glob("*.py"))
+        if path.name not in ("programs.py", "waiting.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.Call) and unbounded(node)) or (isinstance(node, ast.While) and sleeps(node))
+    ]
+    assert not found

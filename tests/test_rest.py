@@ -67,7 +67,7 @@ def remote(url: str, tmp_path: Path) -> Index:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asker, "LONGEST_PAUSE", 0.02)
-    monkeypatch.setattr(rest, "SECONDS", 2.0)
+    monkeypatch.setattr(rest, "SECONDS", 5.0)
 
 
 def hits(index: Index, depth: int = 5, texts: list[str] = TEXTS) -> list[list[tuple[str, float]]]:
@@ -332,7 +332,7 @@ def hung_up(handler: Handler) -> bool:
 
 
 def slow(_handler: Handler) -> bool:
-    time.sleep(2.5)
+    time.sleep(7)
     return True
 
 
