@@ -22,6 +22,9 @@ NARRATIVE_KEYS = ("narrative", "title", "text", "query")
 LABELS = {"num": "Number", "title": "Topic", "desc": "Description", "narr": "Narrative"}
 """The fields of a `<top>` that are read, in the order of the narrative, and the words that may stand before them."""
 
+TOPICS_LIMIT_BYTES = 2**30
+"""Bytes of a file of topics, which are all held in memory, when it is no longer compressed."""
+
 UNREAD = ("head", "dom", "smry", "con", "fac", "nat", "def", "time")
 """The other fields that a `<top>` of TREC has had; any other tag is left out, its text is not."""
 
@@ -78,7 +81,7 @@ def _reader(path: Path) -> Callable[[Path], Iterator[Found]]:
 
 
 def _json_topics(path: Path) -> Iterator[Found]:
-    for number, record in json_lines(path):
+    for number, record in json_lines(path, limit=TOPICS_LIMIT_BYTES):
         id_key = next((key for key in ID_KEYS if key in record), None)
         text_key = next((key for key in NARRATIVE_KEYS if key in record), None)
         if id_key is None or text_key is None:
@@ -90,7 +93,7 @@ def _json_topics(path: Path) -> Iterator[Found]:
 
 
 def _tsv_topics(path: Path) -> Iterator[Found]:
-    filled = ((number, line.split("\t")) for number, line in lines(path) if line.strip())
+    filled = ((number, line.split("\t")) for number, line in lines(path, limit=TOPICS_LIMIT_BYTES) if line.strip())
     for position, (number, columns) in enumerate(filled):
         if len(columns) != 2:
             raise UserError(f"{path}:{number}: expected 2 columns, an id and a narrative, found {len(columns)}")
@@ -102,7 +105,7 @@ def _trec_topics(path: Path) -> Iterator[Found]:
     """The topics of a `<top>` file: a field ends at its end tag or at the next tag, a topic at the next `<top>`."""
     start, field = 0, ""
     fields: dict[str, str] = {}
-    for number, line in chain(lines(path), [(0, "<top>")]):
+    for number, line in chain(lines(path, limit=TOPICS_LIMIT_BYTES), [(0, "<top>")]):
         for text, tag in markup(line + "\n"):
             if field:
                 fields[field] += text
