@@ -27,6 +27,12 @@ from runs.violations import read_lines
 from tests.conftest import NARRATIVES, keystone, write_corpus, write_topics
 
 DEADLINE = 120
+WRAPPED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".txt": bytes,
+    ".gz": gzip.compress,
+    ".zst": zstandard.compress,
+}
 READERS: list[Any] = [open_binary, read_bytes, read_text, sha256, read_topics, read_lines]
 READERS += [lambda path: list(byte_lines(path)), lambda path: list(read_corpus(path, "jsonl"))]
 
@@ -54,7 +60,7 @@ def test_a_bomb_is_read_in_linear_time_and_little_memory(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 def test_what_is_held_in_memory_has_a_limit(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrap: Callable[[bytes], bytes] = {".gz": gzip.compress, ".zst": zstandard.compress}.get(ending, bytes)
+    wrap = WRAPPED[ending]
     limit = 5_000
     for name, own in ((topic_files, "TOPICS_LIMIT_BYTES"), (violations, "SUBMISSION_LIMIT_BYTES")):
         monkeypatch.setattr(name, own, limit)
@@ -76,7 +82,7 @@ def test_a_text_without_end_is_left_out_of_its_folder(
 ) -> None:
     for module in (files, text, wikitext):
         monkeypatch.setattr(module, "LONGEST_LINE", 1_000)
-    wrap: Callable[[bytes], bytes] = {".gz": gzip.compress, ".zst": zstandard.compress}.get(Path(name).suffix, bytes)
+    wrap = WRAPPED[Path(name).suffix]
     (tmp_path / "a.txt").write_text("Bees.\n" * 150)
     (tmp_path / name).write_bytes(wrap(b"Bees.\n" * 200))
     told: list[BadRecord] = []

@@ -35,12 +35,14 @@ def spans_of(document: Document, cuts: list[Cut]) -> tuple[list[tuple[str, int, 
 def test_segments_are_found_by_text_where_offsets_do_not_fit(said: str, space: str) -> None:
     cuts = []
     for n, (start, end) in enumerate(SPANS):
-        offsets: Any = {
-            "right offsets": (start, end),
+        offsets: dict[str, tuple[int | None, int | None]] = {
             "no offsets": (None, None),
+            "right offsets": (start, end),
             "offsets of another text": (3, 90),
-        }.get(said, (start, len(TEXT) + 5))
-        cuts.append(Cut(f"d#{n}_{n * 900}", *offsets, space.join(TEXT[start:end].split(" "))))
+            "offsets behind the end": (start, len(TEXT) + 5),
+        }
+        first, last = offsets[said]
+        cuts.append(Cut(f"d#{n}_{n * 900}", first, last, space.join(TEXT[start:end].split(" "))))
     assert spans_of(Document("d", TEXT), cuts[::-1]) == ([(f"d#{n}_{n * 900}", *s) for n, s in enumerate(SPANS)], [])
 
 
