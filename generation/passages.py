@@ -1,8 +1,10 @@
 """Which stretches of a document are graded: whole documents can be longer than a model's window (specification 6)."""
 
+from bisect import bisect_left, bisect_right
+
 import numpy as np
 
-from generation.tokens import clip, tokens
+from generation.tokens import clip, tokens_of, weights_before
 from indexing.embed import Vectors
 from indexing.types import Document
 
@@ -32,13 +34,34 @@ def best_spans(document: Document, cosines: Vectors, top: int | None, limit: int
     places = np.argsort(np.argsort(-rows, axis=1, kind="stable"), axis=1).min(axis=0)
     likely = np.flatnonzero(places < (len(document.segments) if top is None else top)).tolist()
     order = sorted(likely, key=lambda segment: (places[segment], -rows[:, segment].max(), segment))
-    chosen: list[tuple[int, int]] = []
+    chosen = _Chosen(document)
     for segment in order:
         span = document.segments[segment].span
-        more = merged([*chosen, (span.start, span.end)])
-        if not chosen or limit is None or tokens(told(document, more)) <= limit:
-            chosen = more
-    return chosen
+        chosen.add(span.start, span.end, limit)
+    return list(zip(chosen.starts, chosen.ends, strict=True))
+
+
+class _Chosen:
+    """Stretches of a document in order, merged as `merged` does it, and how long a text `told` makes of them."""
+
+    def __init__(self, document: Document) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self._before = weights_before(document.text)
+        self._weight = weights_before(f"{document.title}\n")[-1] if document.title else 0
+
+    def add(self, start: int, end: int, limit: int | None) -> None:
+        """Add a stretch unless the text then has more tokens than the limit; the first one is always added."""
+        first, last = bisect_left(self.ends, start), bisect_right(self.starts, end)
+        touched = slice(first, last)
+        gaps = bool(self.starts) - (last - first)
+        weight = self._weight + gaps * len(GAP)
+        for a, b in zip(self.starts[touched], self.ends[touched], strict=True):
+            start, end = min(start, a), max(end, b)
+            weight -= self._before[b] - self._before[a]
+        weight += self._before[end] - self._before[start]
+        if not self.starts or limit is None or tokens_of(weight) <= limit:
+            self.starts[touched], self.ends[touched], self._weight = [start], [end], weight
 
 
 def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -47,9 +47,10 @@ class Index:
 
     `documents` is how many there are, None where the engine does not tell.
     `left_out` counts the records of the corpus that are no documents, by kind. `segments` counts the segments:
-    `official` ones, which the corpus has, and `windows`, which Keystone cut; empty where nobody counted. `cut` of the documents were longer
-    than the embedding model's window; their vectors stand for their beginning. `faiss` is the kind of the FAISS
-    index; None where there is none. It lies in `faiss_shards` files; 0 where it is one that is read as a whole.
+    `official` ones, which the corpus has, and `windows`, which Keystone cut; empty where nobody counted.
+    `cut` of the documents were longer than the embedding model's window; their vectors stand for their beginning.
+    `faiss` is the kind of the FAISS index; None where there is none. It lies in `faiss_shards` files; 0 where it is
+    one that is read as a whole.
     """
 
     folder: Path
@@ -156,7 +157,8 @@ def build_index(
 
     Bad records go to `report`, once: a build that goes on with what was read before tells only their number.
     A document of MS MARCO V2.1 without any of its official segments is an error unless `windows` lets it be cut as
-    other documents are. `faiss` is FAISS's factory string; None leaves the documents to be embedded by the runs that find them.
+    other documents are.
+    `faiss` is FAISS's factory string; None leaves the documents to be embedded by the runs that find them.
     With `faiss_shard` it is made in files of so many documents, one at a time in memory, and mapped when searched.
     With `opensearch` documents, postings and vectors are loaded to an index of that cluster, not kept in the folder.
     `engine` is `local` or `ray`; they make the same, and each goes on with what the other has done.

@@ -21,7 +21,7 @@ from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.files import COMPRESSIONS, byte_lines, sha256
 from indexing.formats import ir_datasets, jsonl, pyserini, text, trec, wikitext
 from indexing.locate import located
-from indexing.types import Document, is_id
+from indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
 
 if TYPE_CHECKING:
     from indexing.official_segments import OfficialSegments
@@ -84,7 +84,7 @@ def read_corpus(
     Ids satisfy `is_id` and can repeat; all text is Unicode.
     """
     format = format or guess_format(path)
-    files = [(file, _document_name(file, path)) for file in corpus_files(path, format)]
+    files = [(file, _document_name(file, path)) for file in _told_files(path, format, report)]
     official = _official(segments, report)
     empty = True
     for document in read(files, format, report):
@@ -103,7 +103,7 @@ def _official(segments: Path | None, report: Report) -> "jsonl.FileSegments | Of
         from indexing.official_segments import OfficialSegments
 
         return OfficialSegments(segments, report)
-    return jsonl.FileSegments(corpus_files(segments, "segments"), report)
+    return jsonl.FileSegments(_told_files(segments, "segments", report), report)
 
 
 def guess_format(path: Path) -> str:
@@ -152,7 +152,17 @@ def corpus_files(path: Path, format: str) -> list[Path]:
     files = _files(path, FORMATS[format].names)
     if not files:
         names = ", ".join(text.SUFFIXES) if format == "folder" else format
-        raise UserError(f"{path}: holds no {names} file")
+        links = f"; links that are not followed: {len(found)}" if (found := list(_links(path))) else ""
+        raise UserError(f"{path}: holds no {names} file{links}")
+    return files
+
+
+def _told_files(path: Path, format: str, report: Report) -> list[Path]:
+    """The files of a corpus; links that are not followed go to the report."""
+    files = corpus_files(path, format)
+    for link in _links(path) if files != [path] else ():
+        found = f"{link}: a link to a folder or out of {path} is not followed: put what it leads to in its place"
+        report(BadRecord(found, "link not followed"))
     return files
 
 
@@ -167,7 +177,26 @@ def corpus_key(path: Path, format: str) -> list[list[str]]:
 
 
 def _files(folder: Path, names: re.Pattern[str]) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if names.fullmatch(_bare(file)) and file.is_file())
+    inside = folder.resolve()
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if names.fullmatch(_bare(file)) and file.is_file() and not _leads_out(file, inside)
+    )
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    """The links of a folder that are not followed: those out of it, and those to folders."""
+    inside = folder.resolve()
+    yield from (file for file in sorted(folder.rglob("*")) if _leads_out(file, inside) or _is_linked_folder(file))
+
+
+def _leads_out(file: Path, folder: Path) -> bool:
+    return file.is_symlink() and file.exists() and not file.resolve().is_relative_to(folder)
+
+
+def _is_linked_folder(file: Path) -> bool:
+    return file.is_symlink() and file.is_dir()
 
 
 def _is_folder(path: Path) -> bool:
@@ -196,8 +225,9 @@ def _document_name(file: Path, corpus: Path) -> str:
 
 def _is_sound(document: Document, report: Report) -> bool:
     """Whether id and text can be written; reports it where not."""
-    if not is_id(document.id):
-        found = f"{document.place}: id: expected an id without space, found {reprlib.repr(document.id)}"
+    if not is_id(document.id, LONGEST_DOCUMENT_ID):
+        expected = f"expected an id without space, of at most {LONGEST_DOCUMENT_ID} characters"
+        found = f"{document.place}: id: {expected}, found {reprlib.repr(document.id)}"
         report(BadRecord(found, "bad id"))
         return False
     try:

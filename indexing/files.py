@@ -5,11 +5,16 @@ import fcntl
 import gzip
 import hashlib
 import io
+import math
 import os
+import shutil
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import IO, Any
 
 import numpy as np
@@ -30,44 +35,88 @@ COMPRESSIONS = (".gz", ".zst")
 LONGEST_LINE = 2**28
 """Bytes of a line that is still read; JSON of a 10 MB document has at most a quarter of them."""
 
+HELD_LIMIT_BYTES = 2**32
+"""Bytes of a file that is held in memory, when it is no longer compressed: of a run of some eighty million rows."""
+
+TEXT_LIMIT_BYTES = 2**20
+"""Bytes of a file of settings."""
+
+OWN_PIPES = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
+"""How the names of pipes begin that a process was given by the one that started it, as `<(...)` of a shell does."""
+
+
+def source_of(path: Path) -> Path:
+    """The file to read for a name: this one, or a copy of all that comes through a pipe that the process was given.
+
+    A pipe is read once, a file as often as it is opened. `UserError` for what is neither: a folder, a device, or a
+    named pipe, for which nobody might ever write.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{str(path)!r}: cannot be read: {error}") from error
+    if stat.S_ISREG(mode):
+        return path
+    if stat.S_ISFIFO(mode) and str(path).startswith(OWN_PIPES):
+        return Path(_copied(path).name)
+    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISCHR, "a device"))
+    found = next((name for is_kind, name in kinds if is_kind(mode)), "no file")
+    raise UserError(f"{path}: is {found}, expected a file")
+
+
+@cache
+def _copied(path: Path) -> Any:
+    """All that comes through a pipe, in a file that lasts as long as the process."""
+    copy = NamedTemporaryFile(prefix="keystone-")  # noqa: SIM115
+    try:
+        with path.open("rb") as pipe:
+            shutil.copyfileobj(pipe, copy)
+        copy.flush()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read, or not be kept: {error.strerror}") from error
+    return copy
+
 
 def open_binary(path: Path) -> IO[bytes]:
     """Open a plain, gzip or Zstandard file for reading, of several members or frames too; `UserError` if it cannot be.
 
     What follows a damaged place is an `OSError`, `EOFError` or `zlib.error` when it is read, never silence.
     """
+    if path == STDIN:
+        return open(0, "rb", closefd=False)  # by its number, since a socket cannot be opened by name
+    source = source_of(path)
     try:
-        if path == STDIN:
-            return open(0, "rb", closefd=False)  # by its number, since a socket cannot be opened by name
         match path.suffix.lower():
             case ".gz":
-                return gzip.open(path, "rb")  # type: ignore[return-value]
+                return gzip.open(source, "rb")  # type: ignore[return-value]
             case ".zst":
-                return io.BufferedReader(_Zstandard(path.open("rb")), 2**17)
+                return io.BufferedReader(_Zstandard(source.open("rb")), 2**17)
             case _:
-                return path.open("rb")
+                return source.open("rb")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"{str(path)!r}: cannot be read: {error}") from error
 
 
 class _Zstandard(io.RawIOBase):
     """The content of a Zstandard file; unlike the library's own readers it tells a truncated file from a whole one."""
 
     CHUNK = 2**14
+    PIECE = 2**11
+    """Compressed bytes that are decompressed at once: they hold 2**26 bytes at most, whatever they say."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._frame: zstandard.ZstdDecompressionObj | None = None
-        self._compressed = self._content = b""
+        self._compressed = self._content = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._content:
-            self._compressed = self._compressed or self._file.read(self.CHUNK)
+            self._compressed = self._compressed or memoryview(self._file.read(self.CHUNK))
             if not self._compressed:
                 if self._frame:
                     raise EOFError("Compressed file ended before the end of a frame")
@@ -80,10 +129,12 @@ class _Zstandard(io.RawIOBase):
     def _decompress(self) -> None:
         try:
             self._frame = self._frame or zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
-            self._content = self._frame.decompress(self._compressed)
+            piece, rest = self._compressed[: self.PIECE], self._compressed[self.PIECE :]
+            self._content = memoryview(self._frame.decompress(piece))
         except zstandard.ZstdError as error:
             raise OSError(f"Not a Zstandard file, or a damaged one: {error}") from error
-        self._compressed = self._frame.unused_data
+        unused = len(self._frame.unused_data)
+        self._compressed = self._compressed[len(piece) - unused :] if unused else rest
         if self._frame.eof:
             self._frame = None
 
@@ -92,16 +143,23 @@ class _Zstandard(io.RawIOBase):
         super().close()
 
 
-def byte_lines(path: Path, report: Report = stop, longest: int = LONGEST_LINE) -> Iterator[tuple[int, bytes]]:
+def byte_lines(
+    path: Path, report: Report = stop, longest: int = LONGEST_LINE, limit: float = math.inf
+) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers from 1, ends included; a line above `longest` bytes is reported.
 
-    Where the file cannot be read on, that is reported, and the lines before it have been given.
+    Where the file cannot be read on, or has more bytes than the limit when it is no longer compressed, that is
+    reported, and the lines before it have been given.
     """
-    number = 0
+    number = size = 0
     try:
         with open_binary(path) as file:
             while line := file.readline(longest):
                 number += 1
+                size += len(line)
+                if size > limit:
+                    report(BadRecord(f"{path}: expected a file of at most {limit} bytes, found more", "too long"))
+                    return
                 if len(line) < longest or line.endswith(b"\n"):
                     yield number, line
                     continue
@@ -112,13 +170,18 @@ def byte_lines(path: Path, report: Report = stop, longest: int = LONGEST_LINE) -
         report(BadRecord(f"{path}: cannot be read beyond line {number}: {error}", "unreadable file"))
 
 
-def read_bytes(path: Path) -> NDArray[np.uint8]:
-    """The content of a plain or compressed file: uint8[bytes], read-only; in large pages where the system has them."""
+def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
+    """The content of a plain or compressed file: uint8[bytes], read-only; in large pages where the system has them.
+
+    `UserError` for a file that has more bytes than the limit when it is no longer compressed.
+    """
     try:
         with open_binary(path) as file:
-            content, size = np.empty(path.stat().st_size + 1, np.uint8), 0
+            content, size = np.empty(min(limit, source_of(path).stat().st_size) + 1, np.uint8), 0
             while got := file.readinto(content.data[size:]):  # type: ignore[attr-defined]
                 size += got
+                if size > limit:
+                    raise UserError(f"{path}: expected a file of at most {limit} bytes, found more")
                 if size == len(content):
                     content = np.concatenate([content, np.empty_like(content)])
     except (OSError, EOFError, zlib.error) as error:
@@ -127,9 +190,19 @@ def read_bytes(path: Path) -> NDArray[np.uint8]:
     return content[:size]
 
 
-def lines(path: Path, report: Report = stop, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
+def read_text(path: Path, limit: int = TEXT_LIMIT_BYTES) -> str:
+    """The content of a small UTF-8 file. `UserError` for one that is no such file, or has more bytes than the limit."""
+    try:
+        return read_bytes(path, limit).tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def lines(
+    path: Path, report: Report = stop, longest: int = LONGEST_LINE, limit: float = math.inf
+) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file with their numbers from 1, without their ends and the byte order mark."""
-    for number, line in byte_lines(path, report, longest):
+    for number, line in byte_lines(path, report, longest, limit):
         try:
             yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -141,13 +214,14 @@ def json_lines(
     path: Path,
     report: Report = stop,
     longest: int = LONGEST_LINE,
+    limit: float = math.inf,
     numbered: Iterable[tuple[int, str]] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSONL file with their line numbers; blank lines are skipped. A JSON array is no JSONL.
 
     `numbered` are its `lines`, where they are read already.
     """
-    numbered = lines(path, report, longest) if numbered is None else numbered
+    numbered = lines(path, report, longest, limit) if numbered is None else numbered
     filled = ((number, line) for number, line in numbered if line.strip())
     for position, (number, line) in enumerate(filled):
         if position == 0 and line.lstrip().startswith("["):
@@ -281,7 +355,7 @@ def unicode_name(path: Path | str) -> str:
 def sha256(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
     try:
-        with path.open("rb") as file:
+        with source_of(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from indexing.errors import UserError
 from indexing.files import reserved
 from indexing.lucene_reads import IdTerms
-from indexing.types import Progress, is_id, silent
+from indexing.types import LONGEST_DOCUMENT_ID, Progress, is_id, silent
 
 BATCH = 2**16
 """Ids that are read at once."""
@@ -60,10 +60,15 @@ def _check_ids(ids: NDArray[np.bytes_], where: str) -> None:
     """`UserError` for an id that no TREC file can hold; `ids` are looked at one by one only where one may be."""
     names = ids.tolist()
     joined = b"".join(names)
-    if joined.isascii() and joined.decode().isprintable() and b" " not in joined and ids.dtype.itemsize <= 1000:
+    if (
+        joined.isascii()
+        and joined.decode().isprintable()
+        and b" " not in joined
+        and ids.dtype.itemsize <= LONGEST_DOCUMENT_ID
+    ):
         return
     for name in names:
-        if not is_id(name.decode(errors="replace")):
+        if not is_id(name.decode(errors="replace"), LONGEST_DOCUMENT_ID):
             raise UserError(f"{where}: expected ids without space, found {name!r}")
 
 

@@ -12,8 +12,8 @@ from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.formats import pyserini
 from indexing.formats.jsonl import cut_of
 from indexing.java import ALONE
-from indexing.lucene import open_reader
 from indexing.locate import Cut
+from indexing.lucene import open_reader
 from indexing.lucene_reads import IdTerms, StoredTexts
 
 

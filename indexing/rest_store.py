@@ -25,7 +25,7 @@ from indexing.formats.pyserini import document_of_object
 from indexing.rest import Server, address, form_of
 from indexing.segments import segmented
 from indexing.store import from_record, rows_of, to_record
-from indexing.types import Document, Segment, Span, is_id
+from indexing.types import LONGEST_DOCUMENT_ID, Document, Segment, Span, is_id
 
 BACKEND = "rest"
 FOUND = "found.sqlite"
@@ -117,7 +117,7 @@ class RestStore:
 
     def _document(self, name: str, payload: Any) -> Document:
         where = f"{self.server.url}: document {name}"
-        if not is_id(name):
+        if not is_id(name, LONGEST_DOCUMENT_ID):
             raise UserError(f"{where}: expected an id without space, found {name!r}")
         try:
             return segmented(document_of_payload(payload, name, where))

@@ -10,11 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 LONGEST_ID = 1000
 """Characters of an id; URLs and paths fit, a text that stands in the wrong column does not."""
+LONGEST_DOCUMENT_ID = LONGEST_ID - 40
+"""Characters of the id of a document, to which those of its windows add a number and an offset."""
 
 
-def is_id(name: str) -> bool:
+def is_id(name: str, longest: int = LONGEST_ID) -> bool:
     """Whether a name can be an id in TREC files: not empty or endless, no space, nothing invisible."""
-    return 0 < len(name) <= LONGEST_ID and name.isprintable() and " " not in name
+    return 0 < len(name) <= longest and name.isprintable() and " " not in name
 
 
 def document_id(segment_id: str) -> str:

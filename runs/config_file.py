@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from indexing.errors import UserError
+from indexing.files import read_text
 from runs.config import RunConfig
 
 PRESETS = tuple(
@@ -40,7 +41,7 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         values = _loaded(text)
         _check_repeated(path, yaml.compose(text))
     except (OSError, UnicodeDecodeError) as error:

@@ -22,6 +22,9 @@ NARRATIVE_KEYS = ("narrative", "title", "text", "query")
 LABELS = {"num": "Number", "title": "Topic", "desc": "Description", "narr": "Narrative"}
 """The fields of a `<top>` that are read, in the order of the narrative, and the words that may stand before them."""
 
+TOPICS_LIMIT_BYTES = 2**30
+"""Bytes of a file of topics, which are all held in memory, when it is no longer compressed."""
+
 UNREAD = ("head", "dom", "smry", "con", "fac", "nat", "def", "time")
 """The other fields that a `<top>` of TREC has had; any other tag is left out, its text is not."""
 
@@ -66,7 +69,7 @@ def arriving_topics(path: Path) -> Iterator[Topic]:
 
 
 def _found(path: Path) -> Iterator[Found]:
-    numbered = lines(path)
+    numbered = lines(path, limit=TOPICS_LIMIT_BYTES)
     for number, line in numbered:
         if line.strip():
             yield from _reader(path, number, line)(path, chain([(number, line)], numbered))

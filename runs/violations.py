@@ -11,6 +11,9 @@ import orjson
 
 from indexing.files import read_bytes, written
 
+SUBMISSION_LIMIT_BYTES = 2**30
+"""Bytes of a submission file, when it is no longer compressed."""
+
 Lines = list[tuple[int, str]]
 """Lines with their numbers from 1. Bytes that are not UTF-8 are kept as surrogates (PEP 383)."""
 
@@ -55,7 +58,13 @@ def shown(value: Any) -> str:
 
 def read_lines(path: Path) -> Lines:
     """All lines of a file (.gz, .zst too), without their ends and without the byte order mark at its beginning."""
-    found = read_bytes(path).tobytes().removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape").split("\n")
+    found = (
+        read_bytes(path, SUBMISSION_LIMIT_BYTES)
+        .tobytes()
+        .removeprefix(codecs.BOM_UTF8)
+        .decode("utf-8", "surrogateescape")
+        .split("\n")
+    )
     if found[-1] == "":
         found.pop()
     return [(number, line.rstrip("\r")) for number, line in enumerate(found, start=1)]

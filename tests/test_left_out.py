@@ -19,7 +19,8 @@ from indexing.errors import BadRecord, UserError
 from indexing.formats import trec
 from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
-from indexing.types import LONGEST_ID, Document
+from indexing.types import LONGEST_DOCUMENT_ID as LONGEST
+from indexing.types import Document
 from tests import programs
 
 BOM = b"\xef\xbb\xbf"
@@ -74,9 +75,7 @@ def stored(path: Path, folder: Path, format: str | None = None) -> tuple[list[Do
             id="ids with space or invisible characters",
         ),
         pytest.param(A + record("a\0"), "a", ["bad id"], id="ids that differ in a NUL"),
-        pytest.param(
-            record("x" * LONGEST_ID) + record("y" * (LONGEST_ID + 1)), "x" * LONGEST_ID, ["bad id"], id="endless id"
-        ),
+        pytest.param(record("x" * LONGEST) + record("y" * (LONGEST + 1)), "x" * LONGEST, ["bad id"], id="endless id"),
         pytest.param(BOM + A + B, "a b", [], id="byte order mark"),
         pytest.param(A + BOM + B, "a", ["not JSON"], id="byte order mark inside a file"),
         pytest.param(A.replace(b"\n", b"\r\n") + b"\r\n" + B, "a b", [], id="CRLF"),

@@ -1,13 +1,14 @@
 """What of a document is graded: its best segments, in order, without repetition, under the limit."""
 
 from itertools import pairwise
+from time import process_time
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.passages import GAP, merged, passage
+from generation.passages import GAP, best_spans, merged, passage, told
 from generation.tokens import tokens
 from indexing.segments import segmented
 from indexing.types import Document, Segment, Span
@@ -73,6 +74,40 @@ def test_merged_spans_cover_the_same_characters_once(spans: list[tuple[int, int]
     found = merged(spans)
     assert {at for span in spans for at in range(*span)} == {at for span in found for at in range(*span)}
     assert all(end < start for (_, end), (start, _) in pairwise(found))
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)).map(lambda pair: (pair[0], sum(pair))), max_size=12)
+
+
+@given(
+    st.permutations("abc \u4e2d\u6587\u00e9 d" * 9),
+    SPANS,
+    st.none() | st.integers(0, 60),
+    st.sampled_from(["", "T", "\u4e2d"]),
+)
+def test_stretches_are_those_that_fit_one_after_the_other(
+    letters: list[str], spans: list[tuple[int, int]], limit: int | None, title: str
+) -> None:
+    cut = tuple(Segment(f"d#{number}", Span("d", *span)) for number, span in enumerate(spans))
+    document = Document("d", "".join(letters), title, segments=cut)
+    expected: list[tuple[int, int]] = []
+    for span in spans:
+        more = merged([*expected, span])
+        if not expected or limit is None or tokens(told(document, more)) <= limit:
+            expected = more
+    assert best_spans(document, -np.arange(len(spans), dtype=np.float32), None, limit) == expected
+
+
+def test_thousands_of_overlapping_segments_take_no_time_that_grows_with_their_square() -> None:
+    text = "A sentence of some words stands here. " * 20_000
+    count = 20_000
+    cut = tuple(
+        Segment(f"d#{n}", Span("d", 7 * n, min(len(text), 7 * n + 500 + 100_000 * (n % 9 == 0)))) for n in range(count)
+    )
+    cosines = np.random.default_rng(1).random((3, count), np.float32)
+    started = process_time()
+    assert best_spans(Document("d", text, segments=cut), cosines, None, 8_000)
+    assert process_time() - started < 60  # it takes half a second; told anew for each segment, an hour
 
 
 @given(st.data(), st.integers(1, 40), st.integers(1, 4), st.integers(1, 5), st.integers(1, 300))

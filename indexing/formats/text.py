@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 from indexing.errors import BadRecord, Report, stop
-from indexing.files import byte_lines
+from indexing.files import LONGEST_LINE, byte_lines
 from indexing.html_text import read_html
 from indexing.types import Document
 
@@ -19,7 +19,7 @@ _CLOSING_HASHES = re.compile(r"\s#+\s*$")
 def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
     """The document of a UTF-8 file; its id is `name`, its title and headings are those of Markdown or HTML."""
     try:
-        yield _document(b"".join(line for _, line in byte_lines(file)), file, name)
+        yield _document(b"".join(line for _, line in byte_lines(file, limit=LONGEST_LINE)), file, name)
     except BadRecord as error:
         report(error)
 

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexing.errors import BadRecord, Report, stop
-from indexing.files import lines
+from indexing.files import LONGEST_LINE, lines
 from indexing.types import Document
 
 
 def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
     """One document an article, with its sections as headings; ids are `name:line`, since titles may repeat.
 
-    Tokens are left as they are (`@-@`, `<unk>`). Text before the first title is reported once.
+    Tokens are left as they are (`@-@`, `<unk>`). Text before the first title is reported once, and an article that is
+    too long is reported and left out.
     """
-    start, title, headings, paragraphs = 0, "", [""], [""]
+    start, title, headings, paragraphs, size = 0, "", [""], [""], 0
 
     def article() -> Document:
         text, sections, place = "\n\n".join(paragraphs), "\n".join(headings), f"{file}:{start}"
@@ -32,10 +33,15 @@ def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
         if level == 1:
             if start > 0:
                 yield article()
-            start, title, headings, paragraphs = number, heading, [], []
+            start, title, headings, paragraphs, size = number, heading, [], [], 0
         elif text and start > 0:
             headings += [heading] if level else []
             paragraphs.append(heading or text)
+            size += len(text)
+            if size > LONGEST_LINE:
+                found = f"{file}:{start}: expected an article of at most {LONGEST_LINE} characters"
+                report(BadRecord(found, "too long"))
+                start = -1
         elif text and start == 0:
             start = -1
             report(BadRecord(f"{file}:{number}: expected ` = Title = ` before the first text", "no title"))
