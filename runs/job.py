@@ -1,5 +1,6 @@
 """A run about to be made: its configuration and all that it names, opened."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +67,7 @@ class Job:
 
 def open_job(config: RunConfig, threads: int = 1, progress: Progress = silent) -> Job:
     """What a configuration names, opened. `UserError` for an index or topics that are not there."""
+    _check_paths(config)
     index = open_index(config.index)
     topics = read_topics(config.topics)
     track = with_limits(TRACKS["rag25" if config.track == "none" else config.track], config.topics)
@@ -73,6 +75,17 @@ def open_job(config: RunConfig, threads: int = 1, progress: Progress = silent) -
     if config.track != "none" or config.grading.method != "none":
         _ = job.embedding
     return job
+
+
+def _check_paths(config: RunConfig) -> None:
+    """`UserError` for a path that leads nowhere, which says from where it goes."""
+    paths: dict[str, Path | None] = {"index": config.index, "topics": config.topics}
+    if config.model is not None:
+        paths |= {"model.replies": config.model.replies, "model.key_file": config.model.key_file}
+    for key, path in paths.items():
+        if path is not None and not os.access(path, os.F_OK):
+            place = "" if path.is_absolute() else f" in {Path.cwd()}, from which the paths of a run go"
+            raise UserError(f"{key}: {path}: no such file or folder{place}")
 
 
 def described(config: RunConfig) -> str:

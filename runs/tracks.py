@@ -22,6 +22,10 @@ CitationForm = Literal["positions", "ids", "scores"]
 """A list of 0-based positions in the references, a list of ids, or an object from id to score."""
 
 
+DEFAULT_TEAM = "keystone"
+"""The team of a run that names none; no team should submit under it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """A key of an answer's metadata; without one that is not required, an answer is still valid."""
@@ -84,12 +88,18 @@ class Track:
     """The key under which an answer reports its own length."""
     topic_limit: str | None = None
     """The key under which the topics file gives the length limit of a topic."""
+    topic_form: str | None = None
+    """The form of the ids of its topics, as a regular expression, where it tells the track from others."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """The length limits of single topics, by id; `with_limits` fills them in."""
 
     def owns(self, name: str) -> bool:
         """Whether an id can be one of the track's corpus."""
         return self.id_form is None or bool(re.fullmatch(self.id_form, name))
+
+    def unnamed(self, team_id: str) -> bool:
+        """Whether answers of this team would not say whose they are: they name a team, and it is the default."""
+        return team_id == DEFAULT_TEAM and any(key.holds == "team" for key in self.keys)
 
     def limit(self, topic_id: str) -> int | None:
         """The length that the answer to a topic may have."""
@@ -113,6 +123,7 @@ _RAG24 = Track(
     rows=100,
     references=20,
     length_key="response_length",
+    topic_form=r"2024-\d+",
 )
 _RAG25 = Track(
     name="rag25",
@@ -155,6 +166,7 @@ _RAG26 = Track(
     length=Length(1024, nfkc=False),
     words=1024,
     cited=3,
+    topic_form=r"rag2026-\d+",
 )
 _RESPONSES = Track(
     name="responses",
