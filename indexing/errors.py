@@ -1,5 +1,6 @@
 """Errors that a user can cause. Anything else is a bug and keeps its traceback."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, NoReturn
@@ -7,14 +8,21 @@ from typing import ClassVar, NoReturn
 WORDS_LENGTH = 500
 """Characters of what a server says that an error repeats."""
 
+_TEMPORARY = re.compile(r"(?<![^\s/'\"(=])\.([^/\n]+?)(\.\d+)?\.partial\b")
+"""The name of a file or folder that is being written, `.NAME.partial` or `.NAME.PROCESS.partial`."""
+
 
 class UserError(Exception):
     """What was found, where, and what would be right; printed without traceback, exit code 1.
 
-    With `waits` it is no error: something has to be done elsewhere before the same command goes on; exit code 3.
+    It names a file that was being written by the name that the file would have got. With `waits` it is no error:
+    something has to be done elsewhere before the same command goes on; exit code 3.
     """
 
     waits: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return _TEMPORARY.sub(r"\1", super().__str__())
 
 
 class MissingPackage(UserError):

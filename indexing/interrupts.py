@@ -5,7 +5,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 INTERRUPTED = 130
@@ -13,8 +13,8 @@ INTERRUPTED = 130
 
 
 @contextmanager
-def interrupts_end_the_process(grace: float) -> Iterator[None]:
-    """Within the block an interrupt leaves the process so many seconds to end by itself, then ends it.
+def interrupts_end_the_process(grace: float, last: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Within the block an interrupt leaves the process so many seconds to end by itself, then calls `last` and ends it.
 
     Threads in the midst of a computation, which Python waits for, cannot be interrupted. All files are written so that
     an end at any moment is harmless. Only the main thread can ask for this; others' blocks change nothing.
@@ -30,7 +30,10 @@ def interrupts_end_the_process(grace: float) -> Iterator[None]:
             for number in iter(lambda: heard.recv(1), b""):
                 if number[0] == signal.SIGINT:
                     time.sleep(grace)
-                    os._exit(INTERRUPTED)
+                    try:
+                        last()
+                    finally:
+                        os._exit(INTERRUPTED)
 
     before = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=listen, daemon=True).start()

@@ -1,17 +1,21 @@
 """The rules of an answer file, object by object and of the whole: one answer a topic, one run, exact narratives."""
 
+import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from indexing.types import is_id
+from indexing.words import plural
 from runs.check_run import check_ids
 from runs.rag import citable, form_of, is_number, is_score, metadata_of, named
-from runs.tracks import CitationForm, Holds, Key, Track
-from runs.violations import Lines, Violation, error, shown, warning
+from runs.tracks import DEFAULT_TEAM, CitationForm, Holds, Key, Track
+from runs.violations import Lines, Violation, error, object_of, shown, warning
 
 TYPES = ("automatic", "manual")
+AROUND = 20
+"""Characters shown before and behind the place where two narratives differ."""
 Citable = Mapping[str | int, str]
 IDS: tuple[Holds, ...] = ("team", "run", "topic")
 
@@ -22,6 +26,8 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
     answered: dict[str, int] = {}
     foreign: dict[str, int] = {}
     forms: dict[CitationForm, int] = {}
+    nameless: list[int] = []
+    records = sentences = 0
     for number, line in content:
         if not line.strip():
             yield warning(number, "blank line", "blank line")
@@ -29,17 +35,21 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError as problem:
-            yield error(number, "not JSON", f"not JSON: {problem}")
+            yield error(number, "not JSON", f"not JSON: {problem}; expected an object a line")
             continue
         if not isinstance(record, dict):
             yield error(number, "not an object", f"expected an object, found {shown(record)}")
             continue
+        records += 1
+        sentences += len(sentences_of(record, track))
         metadata = metadata_of(record, track)
         topic = ""
         if isinstance(metadata, dict):
             values = {key.holds: as_text(metadata.get(key.name)) for key in track.keys}
             topic = values["topic"]
             yield from _check_metadata(number, metadata, track, topic, topics)
+            if track.unnamed(values.get("team", "")):
+                nameless.append(number)
             if topic and (first := answered.setdefault(topic, number)) != number:
                 yield error(number, "repeated topic", f"topic {shown(topic)} is already answered on line {first}")
             run = run or values["run"]
@@ -64,9 +74,41 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
         else:
             yield error(number, track.sentences, f"{track.sentences}: expected a list, found {shown(answer)}")
     yield from check_ids(foreign, track)
-    for topic in topics:
+    if nameless:
+        message = (
+            f"team: {DEFAULT_TEAM!r} is the default of Keystone on {plural(len(nameless), 'line')}, expected yours"
+        )
+        yield warning(nameless[0], "default team", message)
+    if not records:
+        yield error(0, "no answer", f"holds no answer, expected one for {plural(len(topics), 'topic')}")
+    elif not sentences:
+        yield error(0, "no sentence", f"holds no sentence in {plural(records, 'answer')}")
+    for topic in topics if records else ():
         if topic not in answered:
             yield error(0, "missing topic", f"topic {shown(topic)}: no answer")
+
+
+def seen_in_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> str:
+    """How much of an answer file there is to judge."""
+    records = [record for _, line in content if (record := object_of(line)) is not None]
+    answered = {topic_of(record, track) for record in records}
+    sentences = [sentence for record in records for sentence in sentences_of(record, track)]
+    bare = sum(not sentence.get("citations") for sentence in sentences)
+    shown = f"{len(answered & topics.keys()):,} of {plural(len(topics), 'topic')}, {plural(len(sentences), 'sentence')}"
+    return f"{shown}, {bare:,} without citation"
+
+
+def topic_of(record: dict[str, Any], track: Track) -> str:
+    """The topic that an object answers; empty where it names none."""
+    metadata = metadata_of(record, track)
+    name = next(key.name for key in track.keys if key.holds == "topic")
+    return as_text(metadata.get(name)) if isinstance(metadata, dict) else ""
+
+
+def sentences_of(record: dict[str, Any], track: Track) -> list[dict[str, Any]]:
+    """The sentences of an object, without what is none."""
+    answer = record.get(track.sentences)
+    return [one for one in answer if isinstance(one, dict)] if isinstance(answer, list) else []
 
 
 def as_text(value: Any) -> str:
@@ -96,7 +138,19 @@ def _check_text(number: int, where: str, key: Key, value: str, narrative: str | 
     if key.holds == "type" and value not in TYPES:
         yield error(number, key.name, f"{where}: expected one of {', '.join(TYPES)}, found {shown(value)}")
     if key.holds == "narrative" and narrative is not None and value != narrative:
-        yield error(number, key.name, f"{where}: differs from the topics file")
+        yield error(
+            number, "narrative differs", f"{where}: differs from the topics file {difference(value, narrative)}"
+        )
+
+
+def difference(found: str, expected: str) -> str:
+    """Where two texts begin to differ, with what stands around; letters that look alike are shown by their numbers."""
+    pairs = zip(found, expected, strict=False)
+    place = next((i for i, (own, other) in enumerate(pairs) if own != other), min(len(found), len(expected)))
+    alike = unicodedata.normalize("NFKC", found) == unicodedata.normalize("NFKC", expected)
+    parts = (text[max(place - AROUND, 0) : place + AROUND] for text in (expected, found))
+    wanted, given = (ascii(part) if alike else repr(part) for part in parts)
+    return f"at character {place + 1:,}: expected {wanted}, found {given}"
 
 
 def _check_references(number: int, references: list[Any], track: Track) -> Iterator[Violation]:
@@ -136,7 +190,7 @@ def _check_answer(
             yield error(number, "citations", f"{where}.citations: expected a list, found {shown(citations)}")
     idle = set(names.values()) - cited_ids(answer, names)
     if idle and not track.uncited:
-        yield error(number, "uncited reference", f"references: {len(idle)} of them are not cited")
+        yield error(number, "uncited reference", f"references: found {len(idle)} that no sentence cites")
     length = sum(track.length.sizes(texts))
     if limit is not None and length > limit:
         message = f"{track.sentences}: expected at most {limit} {track.length.unit}, found {length}"

@@ -2,11 +2,13 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from indexing.types import is_id
+from indexing.words import plural
 from runs.rows import CONTROL, columns_of
 from runs.scan import RUN
 from runs.tracks import Track
@@ -55,9 +57,21 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
         expected = f"expected {shown(next(iter(tags)))} on every line, found {shown(tag)}"
         yield error(found[0], "run tag", f"run tag: {expected} on {len(found)} of them")
     yield from check_ids(foreign, track)
-    for topic in topics:
+    if not rows:
+        yield error(0, "no row", f"holds no row, expected some for {plural(len(topics), 'topic')}")
+    for topic in topics if rows else ():
         if topic not in rows:
             yield warning(0, "missing topic", f"topic {shown(topic)}: no row")
+
+
+def seen_in_run(content: Lines, _track: Track, topics: Mapping[str, str]) -> str:
+    """How much of a run there is to judge."""
+    rows = Counter(columns_of(line)[0] for _, line in content if is_row(line))
+    shown = f"{len(rows.keys() & topics):,} of {plural(len(topics), 'topic')}, {plural(rows.total(), 'row')}"
+    if not rows:
+        return shown
+    low, high = min(rows.values()), max(rows.values())
+    return f"{shown}, {f'{low:,} to ' * (low < high)}{high:,} a topic"
 
 
 def is_row(line: str) -> bool:
@@ -97,13 +111,11 @@ def check_ids(foreign: Mapping[str, int], track: Track) -> Iterator[Violation]:
     missed = {name: number for name, number in foreign.items() if track.misses(name)}
     if missed:
         name, number = next(iter(missed.items()))
-        message = (
-            f"{shown(name)}: a document of the track's corpus, but none of its official segments; {len(missed)} ids"
-        )
-        yield error(number, "no official segment", f"{message} of the file are like that")
+        message = f"{shown(name)}: a document of the track's corpus, but none of its official segments"
+        yield error(number, "no official segment", f"{message}; found {plural(len(missed), 'such id')}")
     if others := {name: number for name, number in foreign.items() if name not in missed}:
         name, number = next(iter(others.items()))
-        message = f"{shown(name)}: not an id of the track's corpus; {len(others)} ids of the file are not"
+        message = f"{shown(name)}: not an id of the track's corpus; found {plural(len(others), 'such id')}"
         yield warning(number, "id of another corpus", message)
 
 

@@ -10,6 +10,8 @@ import os
 import sys
 from contextlib import suppress
 from enum import StrEnum
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,9 +19,25 @@ import typer
 
 from indexing.errors import BadRecord, UserError
 from indexing.interrupts import INTERRUPTED, interrupts_end_the_process
+from indexing.words import plural
+from runs.say import say
 
 if TYPE_CHECKING:
+    from retrieval.types import Topic
     from runs.directory import Stage
+    from runs.tracks import Track
+
+GOES_ON = "the same command goes on from what is done"
+ANEW = "the same command begins anew"
+KEPT = {
+    "index": GOES_ON,
+    "run": GOES_ON,
+    "demo": GOES_ON,
+    "answer": f"with --out, {GOES_ON}; without it, no answer is kept",
+    "tune": f"a model's replies are kept, no measurement is; {ANEW}",
+}
+"""What is left of a command that was interrupted, and what the same command does then."""
+
 
 app = typer.Typer(
     help="TREC-style retrieval and answers: a corpus and narratives in, a valid and evaluated submission out.\n\n"
@@ -38,7 +56,24 @@ GRACE = 1.0
 REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """What a disk that is full or read-only says."""
 TOLD = 5
-"""Records left out that are reported one by one."""
+"""Records left out, and violations of a kind, that are reported one by one."""
+REPAIRS_TOLD = 20
+"""Repairs of a file that are reported one by one."""
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        say(f"keystone {version('keystone-rag')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """What can be said before a command."""
 
 
 class Engine(StrEnum):
@@ -119,8 +154,10 @@ def index(
     """
     from indexing.embed import Embedding
     from runs.index import make_index
+    from runs.outputs import check_outputs
     from runs.screen import progress_bars
 
+    check_outputs([corpus, segments], {"--out": out})
     model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix, embedding_key_env)
     told = itertools.count(1)
 
@@ -128,7 +165,7 @@ def index(
         if strict:
             raise error
         if (number := next(told)) <= TOLD:
-            typer.echo(f"left out: {error}{'; further ones are counted' if number == TOLD else ''}", err=True)
+            say(f"left out: {error}{'; further ones are counted' if number == TOLD else ''}", err=True)
 
     with progress_bars(quiet) as progress:
         made, built = make_index(
@@ -151,18 +188,18 @@ def index(
         )
     if made.cut:
         summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
-        typer.echo(summary, err=True)
+        say(summary, err=True)
     if made.left_out:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(made.left_out.items()))
         summary = f"{made.folder}: records left out of the corpus: {sum(made.left_out.values())} ({kinds})"
         if strict:
             raise UserError(f"{summary}; --strict expects none")
-        typer.echo(summary, err=True)
+        say(summary, err=True)
     if made.segments.get("official") or (windows and made.segments):
         official, cut = made.segments["official"], made.segments["windows"]
-        typer.echo(f"{made.folder}: segments: {official:,} official, {cut:,} windows", err=True)
-    number = "documents of a server" if made.documents is None else f"{made.documents} documents"
-    typer.echo(f"{made.folder}: {number}{'' if built else ', already indexed'}")
+        say(f"{made.folder}: segments: {official:,} official, {plural(cut, 'window')}", err=True)
+    number = "documents of a server" if made.documents is None else plural(made.documents, "document")
+    say(f"{made.folder}: {number}{'' if built else ', already indexed'}")
 
 
 @app.command()
@@ -183,24 +220,29 @@ def run(
     """
     from runs.config_file import read_config
 
-    if config is None and preset is None:
-        raise UserError("found neither a YAML file nor --preset, expected one of them or both")
+    if config is None and preset is None and not set:
+        raise UserError("found no YAML file, no --preset and no --set, expected one of them or several")
     settings = read_config(config, set, preset)
 
     from runs import stages
     from runs.manifest import told
+    from runs.outputs import check_run
     from runs.screen import progress_bars
+
+    check_run(settings, [config], {"the run directory": settings.out / settings.run_id})
 
     def announce(stage: "Stage", reused: bool) -> None:
         if not quiet:
-            typer.echo(f"{stage.name}: {'kept' if reused else 'made'} {', '.join(stage.artifacts)}", err=True)
+            say(f"{stage.name}: {'kept' if reused else 'made'} {', '.join(stage.artifacts)}", err=True)
 
     with progress_bars(quiet) as progress:
         directory = stages.run(settings, threads, progress, announce)
     if not quiet:
         for line in told(directory):
-            typer.echo(line, err=True)
-    typer.echo(directory)
+            say(line, err=True)
+    if settings.unnamed and not quiet:
+        say(f"warning: team_id: {settings.team_id!r} is the default: set your team's before you submit", err=True)
+    say(directory)
 
 
 @app.command()
@@ -227,13 +269,15 @@ def answer(
     Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
     """
     from runs import answer as answering
+    from runs.outputs import check_run
     from runs.screen import progress_bars
 
     with progress_bars(quiet) as progress, answering.named(topics) as file:
         settings = answering.settings(config, set or [], preset, file, index)
+        check_run(settings, [config], {"--out": out})
         missed = answering.answer_file(settings, out, threads, progress)
     for fallback in missed if not quiet else []:
-        typer.echo(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
+        say(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
 
 
 @app.command()
@@ -246,8 +290,10 @@ def record(
     Example: keystone record out/replies.sqlite --out replies.jsonl
     """
     from generation import replay
+    from runs.outputs import check_outputs
 
-    typer.echo(f"{out}: {replay.record(replies, out)} replies")
+    check_outputs([replies], {"--out": out})
+    say(f"{out}: {plural(replay.record(replies, out), 'reply', 'replies')}")
 
 
 @app.command()
@@ -270,57 +316,93 @@ def fuse(
     Example: keystone fuse a.trec b.trec --method rrf --set k=60 --weights 2,1 --out fused.trec
     """
     from runs.fuse import fuse_files, numbers
+    from runs.outputs import check_outputs
     from runs.trec import write_run
 
+    check_outputs(runs, {"--out": out})
     heavy = None if weights is None else numbers("--weights", weights.split(","))
     named = [setting.partition("=") for setting in set or []]
     values = numbers("--set", [value for _, _, value in named])
     parameters = {name: value for (name, _, _), value in zip(named, values, strict=True)}
     write_run(out, fuse_files(runs, tag, method, depth, heavy, norm, parameters))
-    typer.echo(out)
+    say(out)
 
 
 @app.command()
 def validate(
-    file: Annotated[Path, typer.Argument(help="A retrieval run or a JSONL answer file (.gz, .zst too).")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Retrieval runs and JSONL answer files (.gz, .zst too), or folders: of a folder those files that a "
+            "track names, such as the files to submit in run directories, or else all files in it.",
+        ),
+    ],
     topics: Annotated[Path, typer.Option(help="The track's topics.")],
     track: Annotated[
-        str | None, typer.Option(help="The track whose rules apply.", show_default="what the file's form tells")
+        str | None, typer.Option(help="The track whose rules apply.", show_default="what each file's form tells")
     ] = None,
     fix: Annotated[
-        Path | None, typer.Option(help="Write here what the file says, repaired, and judge that instead.")
+        Path | None, typer.Option(help="Write here what the one file says, repaired, and judge that instead.")
     ] = None,
 ) -> None:
-    """Judge a submission file of any team; exit code 1 if a rule is broken.
+    """Judge submission files of any team; exit code 1 if a rule is broken in one of them.
 
-    Example: keystone validate out/my-run/rag_output_trec_rag_2025.jsonl --topics topics.jsonl
+    Example: keystone validate out/my-run --topics topics.jsonl
     """
     from runs import validate as rules
+    from runs.outputs import check_outputs
     from runs.topics import read_topics
-    from runs.tracks import TRACKS, with_limits
+    from runs.tracks import TRACKS
 
     if track is not None and track not in TRACKS:
         raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")
+    meant = rules.files_in(files)
+    if fix is not None and len(meant) > 1:
+        raise UserError(f"--fix {fix}: found {len(meant)} files to repair into one, expected one file")
+    check_outputs([*files, topics], {"--fix": fix})
     narratives = read_topics(topics)
-    known = with_limits(TRACKS[track] if track else rules.track_of(file), narratives)
-    if fix is None:
-        violations = rules.validate(file, known, narratives)
-    else:
-        repairs, violations = rules.fix(file, fix, known, narratives)
-        for repair in repairs:
-            typer.echo(f"{file}:{repair.line}: repaired: {repair.message}")
-        file = fix
-    for violation in violations:
-        place = f"{file}:{violation.line}" if violation.line else f"{file}"
-        typer.echo(f"{place}: {violation.severity}: {violation.message}")
-    summary = list(rules.counted(violations))
-    for line in summary if len(summary) < len(violations) else []:
-        typer.echo(f"{file}: {line}")
-    errors = sum(violation.severity == "error" for violation in violations)
-    verdict = f"{'invalid' if errors else 'valid'} for {known.name}"
-    typer.echo(f"{file}: {verdict}: {errors} errors, {len(violations) - errors} warnings")
-    if errors:
+    invalid = 0
+    for file in meant:
+        try:
+            invalid += not _is_valid(file, fix, TRACKS[track] if track else rules.track_of(file), narratives)
+        except UserError as error:
+            say(f"error: {error}", err=True)
+            invalid += 1
+    if len(meant) > 1:
+        say(f"{plural(len(meant), 'file')}: {len(meant) - invalid} valid, {invalid} invalid")
+    if invalid:
         raise typer.Exit(1)
+
+
+def _is_valid(file: Path, fix: Path | None, track: "Track", topics: "list[Topic]") -> bool:
+    """Judge one file and print the verdict."""
+    from runs import validate as rules
+    from runs.tracks import with_limits
+
+    known = with_limits(track, topics)
+    if fix is None:
+        judged = rules.judge(file, known, topics)
+    else:
+        repairs, judged = rules.fix(file, fix, known, topics)
+        for repair in repairs[:REPAIRS_TOLD]:
+            say(f"{file}:{repair.line}: repaired: {repair.message}")
+        if left := repairs[REPAIRS_TOLD:]:
+            say(f"{file}: {plural(len(left), 'further repair')}")
+        file = fix
+    found = judged.violations
+    for violation, last in rules.capped(found, TOLD):
+        place = f"{file}:{violation.line}" if violation.line else f"{file}"
+        further = "; further ones are counted" * last
+        say(f"{place}: {violation.severity}: {violation.message}{further}")
+    summary = list(rules.counted(found))
+    for line in summary if len(summary) < len(found) else []:
+        say(f"{file}: {line}")
+    say(f"{file}: {judged.seen}")
+    errors = sum(violation.severity == "error" for violation in found)
+    verdict = f"{'invalid' if errors else 'valid'} for {known.name}"
+    say(f"{file}: {verdict}: {plural(errors, 'error')}, {plural(len(found) - errors, 'warning')}")
+    return not errors
 
 
 @app.command()
@@ -346,8 +428,10 @@ def evaluate(
 
     from indexing.files import written
     from runs import measures
+    from runs.outputs import check_outputs
     from runs.screen import print_evaluations, progress_bars
 
+    check_outputs([*runs, qrels], {"--json": json})
     wanted = tuple(map(measures.parse_measure, measure)) if measure else measures.DEFAULT
     wanted = measures.relevant_from(wanted, relevant_from)
 
@@ -381,11 +465,14 @@ def tune(
 
     Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
     """
+    from runs.config_file import read_config
     from runs.measures import parse_measure
+    from runs.outputs import check_run
     from runs.screen import print_tuning, progress_bars
     from runs.tune import GRID
     from runs.tune import tune as tuned
 
+    check_run(read_config(config, set), [config, qrels], {})
     measures = [parse_measure(name) for name in measure or ("nDCG@10", "R@100")]
     with progress_bars(quiet) as progress:
         found = tuned(config, set or [], qrels, attempt or GRID, measures, folds, skip_own, threads, progress)
@@ -425,31 +512,39 @@ def doctor(
 
     problems = 0
     for finding in examine_cluster(opensearch) if opensearch else examine():
-        typer.echo(f"{finding.state:8} {finding.subject}: {finding.message}")
+        say(f"{finding.state:8} {finding.subject}: {finding.message}")
         problems += finding.state == "problem"
     if problems:
         raise typer.Exit(1)
+
+
+@cache
+def tell_interrupt() -> None:
+    """Say once what is left of the command that was interrupted."""
+    command = next(iter(sys.argv[1:]), "")
+    say(f"interrupted: {KEPT.get(command, f'nothing was written; {ANEW}')}", err=True)
 
 
 def main() -> None:
     """Run the command line; an error that a user can cause is one message, not a traceback."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
-        with interrupts_end_the_process(GRACE):
+        with interrupts_end_the_process(GRACE, tell_interrupt):
             app()
     except UserError as error:
-        typer.echo(f"{error}" if error.waits else f"error: {error}", err=True)
+        say(f"{error}" if error.waits else f"error: {error}", err=True)
         sys.exit(3 if error.waits else 1)
     except OSError as error:
         if error.errno not in REFUSED:
             raise
         where = error.filename or "standard output, or the folder of temporary files"
-        typer.echo(f"error: {where}: cannot be written: {error.strerror}", err=True)
+        say(f"error: {where}: cannot be written: {error.strerror}", err=True)
         with suppress(OSError):
             sys.stdout.close()  # which holds the rest of what it did not take
         sys.exit(1)
     except SystemExit as error:
         if error.code == INTERRUPTED:
+            tell_interrupt()
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(INTERRUPTED)  # at once: threads that still compute are not waited for

@@ -4,18 +4,23 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
 from fusion.methods import METHODS, impossible
-from runs.tracks import TRACKS
+from runs.tracks import DEFAULT_TEAM, TRACKS
 
 AnyPath = Annotated[Path, Strict(False)]
+LONGEST_WAIT_S = 10_000_000
+"""Four months; what waits for longer is a mistake, and clocks of systems end somewhere."""
+MOST_TOKENS = 1_000_000_000
+MOST_DOLLARS = 1_000_000
 
 
 class Model(BaseModel):
-    """A part of the configuration: no unknown key, no converted value, no change after reading."""
+    """A part of the configuration: no unknown key, no converted value, no endless number, no change after reading."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class Queries(Model):
@@ -97,9 +102,9 @@ class Grading(Model):
     """`parasol`: the first by Parasol score; `coverage`: a set, chosen greedily for what it adds to all queries."""
     documents: int = Field(default=20, ge=1, le=100_000)
     """How many are selected; by coverage at most so many."""
-    budget: int | None = Field(default=None, ge=1)
+    budget: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
     """Tokens of graded passages that a covering set may have; None: as many as its documents have."""
-    cap: float = Field(default=math.inf, gt=0)
+    cap: float = Field(default=math.inf, gt=0, allow_inf_nan=True)
     """The sum of grades at which a query counts as covered, so that nothing more is chosen for it; 3 is one exact
     document. A set ends when no document is left that gives anything to a query that is not covered."""
     bounds: bool = True
@@ -131,9 +136,9 @@ class Answer(Model):
 class Prices(Model):
     """US dollars for a million tokens."""
 
-    prompt: float = Field(ge=0)
-    cached: float | None = Field(default=None, ge=0)
-    completion: float = Field(ge=0)
+    prompt: float = Field(ge=0, le=MOST_DOLLARS)
+    cached: float | None = Field(default=None, ge=0, le=MOST_DOLLARS)
+    completion: float = Field(ge=0, le=MOST_DOLLARS)
 
 
 class LanguageModel(Model):
@@ -149,7 +154,7 @@ class LanguageModel(Model):
     """The environment variable that holds the key."""
     key_file: AnyPath | None = None
     """A file of mode 600 that holds the key; it goes before the environment."""
-    window: int = Field(default=32_768, ge=512)
+    window: int = Field(default=32_768, ge=512, le=MOST_TOKENS)
     """Tokens that the model takes, its reply included."""
     thinking: int = Field(default=0, ge=0, le=1_000_000)
     """Tokens that a reply may have besides what a step needs, for models that think first."""
@@ -159,11 +164,11 @@ class LanguageModel(Model):
     """Arguments of vLLM's engine in this process, such as `max_model_len: 8192`."""
     concurrency: int = Field(default=256, ge=1, le=100_000)
     """Calls in flight at an endpoint, at most."""
-    call_seconds: float = Field(default=300, gt=0)
+    call_seconds: float = Field(default=300, gt=0, le=LONGEST_WAIT_S)
     """How long a call may take."""
-    run_seconds: float | None = Field(default=None, gt=0)
+    run_seconds: float | None = Field(default=None, gt=0, le=LONGEST_WAIT_S)
     """How long a run may take; what was answered by then is kept."""
-    patience_seconds: float = Field(default=600, ge=0)
+    patience_seconds: float = Field(default=600, ge=0, le=LONGEST_WAIT_S)
     """How long to wait for an endpoint when none can be reached."""
     cache: AnyPath | None = None
     """The file of replies; None: `replies.sqlite` in `out`."""
@@ -171,12 +176,24 @@ class LanguageModel(Model):
     """Recorded replies, for `replay`."""
     prices: Prices | None = None
 
+    @field_validator("extra", "engine")
+    @classmethod
+    def _are_json(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Values that JSON cannot hold would change on their way, or stop a run that is under way."""
+        try:
+            same = orjson.loads(orjson.dumps(values)) == values
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            raise ValueError("expected values of JSON, whose numbers are finite and have 64 bits")
+        return values
+
 
 class RunConfig(Model):
     """A run. Paths are relative to the working directory."""
 
     run_id: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    team_id: str = Field(default="keystone", max_length=100, pattern=r"^\S+$")
+    team_id: str = Field(default=DEFAULT_TEAM, max_length=100, pattern=r"^\S+$")
     index: AnyPath
     topics: AnyPath
     out: AnyPath = Path("out")
@@ -227,6 +244,11 @@ class RunConfig(Model):
         if self.model is None and (key := self.asks()):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether the answers to submit name a team, and none but the default."""
+        return self.answer.method != "none" and self.track != "none" and TRACKS[self.track].unnamed(self.team_id)
 
     def asks(self) -> str:
         """The first setting that needs a language model, with its value; empty if none does."""

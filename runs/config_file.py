@@ -1,5 +1,7 @@
 """Reading a run's configuration: a preset, a YAML file laid over it, and `key=value` settings over both."""
 
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
@@ -10,15 +12,24 @@ from pydantic import BaseModel, ValidationError
 from indexing.errors import UserError
 from indexing.files import read_text
 from runs.config import RunConfig
+from runs.violations import shown
 
 PRESETS = tuple(
     sorted(path.name.removesuffix(".yaml") for path in files("runs.presets").iterdir() if path.name.endswith(".yaml"))
 )
 """The runs of the paper by their names, and our own best, `keystone`."""
 
+Layer = tuple[str, dict[str, Any]]
+"""An override, empty for what comes before all of them, and the values once it is laid over."""
+
+DEEPEST = 50
+"""Levels of lists and mappings in YAML; a configuration has five."""
+LONGEST_SHOWN = 200
+"""Characters of an override that a message shows."""
+
 
 def read_config(path: Path | None, overrides: list[str] | None = None, preset: str | None = None) -> RunConfig:
-    """The run that a preset, or a YAML file, or both describe, with `key.key=value` overrides (values in YAML).
+    """The run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
 
     The file's values are laid over the preset's, and the overrides over both.
     """
@@ -29,25 +40,54 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
         values = yaml.safe_load(files("runs.presets").joinpath(f"{preset}.yaml").read_text(encoding="utf-8"))
     if path is not None:
         _merge(values, _read(path))
+    layers = [("", deepcopy(values))]
     for override in overrides or []:
         _lay_over(values, override)
+        layers.append((override, deepcopy(values)))
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
-        set_keys = {override.partition("=")[0] for override in overrides or []}
-        named = path or f"--preset {preset}"
-        raise UserError("\n".join(_explain(item, named, set_keys) for item in error.errors())) from error
+        found = {_explain(item): _location(item) for item in error.errors()}
+        named = str(path or (preset and f"--preset {preset}") or "no YAML file")
+        blamed = _blamed(found, layers, values)
+        raise UserError("\n".join(_line(*one, blamed[one[0]], named) for one in found.items())) from error
+
+
+def _blamed(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:
+    """For each error the override that brings it in; empty where the file or the preset has it.
+
+    `found` has an error's key by its message. So that all else can be checked, every layer gets the required values.
+    """
+    required = {key for key, field in RunConfig.model_fields.items() if field.is_required()} & whole.keys()
+    blamed: dict[str, str] = {}
+    for override, values in layers:
+        try:
+            RunConfig.model_validate({key: whole[key] for key in required} | values)
+            errors = []
+        except ValidationError as error:
+            errors = [_explain(item) for item in error.errors()]
+        blamed = {message: blamed.get(message, override) for message in errors}
+    by_key = {override.partition("=")[0]: override for override, _ in layers}
+    return {message: by_key.get(key) or blamed.get(message, "") for message, key in found.items()}
+
+
+def _line(message: str, key: str, override: str, named: str) -> str:
+    if override.startswith(f"{key}="):
+        return f"--set {message}"
+    return f"--set {shortened(override)}: {message}" if override else f"{named}: {message}"
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         text = read_text(path)
-        values = _loaded(text)
+        values = value_of(text)
         _check_repeated(path, yaml.compose(text))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except ValueError as error:
+        raise UserError(f"{path}: not YAML: {error}") from error
     if not isinstance(values, dict):
         raise UserError(f"{path}: expected keys and values, found {type(values).__name__}")
     return values
@@ -61,17 +101,24 @@ def _merge(values: dict[Any, Any], over: dict[Any, Any]) -> None:
             values[key] = value
 
 
-def _loaded(text: str) -> Any:
+def value_of(text: str) -> Any:
     """The value of plain YAML, which can be shown in a message.
 
-    `YAMLError` for aliases, which can make a value without end, and for tags, with which the library's errors are of
-    any kind; `ValueError` for a number that Python does not print.
+    `ValueError` for what is no YAML, for aliases, which can make a value without end, for tags, with which the
+    library's errors are of any kind, for values nested too deep, and for a number that Python does not print.
     """
-    for event in yaml.parse(text, yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+    levels = 0
+    try:
+        for event in yaml.parse(text, yaml.SafeLoader):
             line = event.start_mark.line + 1 if event.start_mark else 0
-            raise yaml.YAMLError(f"found an alias or a tag in line {line}, expected plain values")
-    value = yaml.safe_load(text)
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+                raise ValueError(f"found an alias or a tag in line {line}, expected plain values")
+            levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if levels > DEEPEST:
+                raise ValueError(f"found more than {DEEPEST} levels in line {line}, expected fewer")
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
     repr(value)
     return value
 
@@ -94,9 +141,9 @@ def _lay_over(values: dict[str, Any], override: str) -> None:
     if not equals or not all((*parents, last)):
         raise UserError(f"--set {override}: expected KEY=VALUE, such as retrieval.depth=500")
     try:
-        value = _loaded(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"--set {override}: the value is not YAML") from error
+        value = value_of(text)
+    except ValueError as error:
+        raise UserError(f"--set {shortened(override)}: the value is not YAML: {error}") from error
     for parent in parents:
         inner = values.setdefault(parent, {})
         if not isinstance(inner, dict):
@@ -105,19 +152,27 @@ def _lay_over(values: dict[str, Any], override: str) -> None:
     values[last] = value
 
 
-def _explain(item: Any, path: Path | str, set_keys: set[str]) -> str:
-    location = ".".join(str(part) for part in item["loc"])
-    where = "--set " if location in set_keys else f"{path}: "
+def shortened(text: str) -> str:
+    """An option in a message: as it was given, unless that has no end."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def _location(item: Any) -> str:
+    return ".".join(str(part) for part in item["loc"])
+
+
+def _explain(item: Any) -> str:
+    location = _location(item)
     match item["type"]:
         case "extra_forbidden":
             known = sorted(_model_at(item["loc"][:-1]).model_fields)
-            return f"{where}{location}: unknown key (value {item['input']!r}); expected one of {', '.join(known)}"
+            return f"{location}: unknown key (value {shown(item['input'])}); expected one of {', '.join(known)}"
         case "missing":
-            return f"{where}{location}: missing; expected a value"
+            return f"{location}: missing; expected a value"
         case "value_error":
-            return where + ".".join(filter(None, [location, str(item["ctx"]["error"])]))
+            return ".".join(filter(None, [location, str(item["ctx"]["error"])]))
         case _:
-            return f"{where}{location}: found {item['input']!r}; {item['msg'][0].lower()}{item['msg'][1:]}"
+            return f"{location}: found {shown(item['input'])}; {item['msg'][0].lower()}{item['msg'][1:]}"
 
 
 def _model_at(location: tuple[str | int, ...]) -> type[BaseModel]:

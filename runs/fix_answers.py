@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from indexing.types import is_id
+from indexing.words import plural
 from runs.check_answers import IDS, Citable, as_text, forms_in
 from runs.rag import best_first, citable, fitting, form_of, is_number, metadata_of, named
 from runs.tracks import CitationForm, Track
@@ -104,7 +105,7 @@ def _plain(text: str) -> list[str]:
 def _fix_sentences(answer: list[dict[str, Any]], topic: str, track: Track, done: list[str]) -> None:
     told = [s for s in answer if not isinstance(s.get("text"), str) or s["text"].strip()]
     if len(told) < len(answer):
-        done.append(f"{track.sentences}: {len(answer) - len(told)} sentences without text dropped")
+        done.append(f"{track.sentences}: {plural(len(answer) - len(told), 'sentence')} without text dropped")
     for place, sentence in enumerate(told):
         if sentence.get("citations") is None:
             sentence["citations"] = []
@@ -112,7 +113,9 @@ def _fix_sentences(answer: list[dict[str, Any]], topic: str, track: Track, done:
     texts = [s["text"] if isinstance(s.get("text"), str) else "" for s in told]
     kept = fitting(texts, topic, track)
     if 0 < kept < len(told):
-        done.append(f"{track.sentences}: the last {len(told) - kept} of {len(told)} sentences cut, for the length")
+        done.append(
+            f"{track.sentences}: the last {len(told) - kept} of {plural(len(told), 'sentence')} cut, for the length"
+        )
         told = told[:kept]
     answer[:] = told
 
@@ -126,12 +129,12 @@ def _fix_citations(
     if any(is_number(reference) for reference in references):
         done.append("references: numbers are now text")
     if len(ids) < len(references):
-        done.append(f"references: {len(references) - len(ids)} repeated ones merged")
+        done.append(f"references: {plural(len(references) - len(ids), 'repeated one')} merged")
     cited = [_readable(sentence.get("citations"), names, track) for sentence in answer]
     used = dict.fromkeys(name for own in cited for _, name in own if name is not None)
     kept = _within(ids | used, used, track)
     if added := [name for name in kept if name not in ids]:
-        done.append(f"references: {len(added)} that are cited added, first {shown(added[0])}")
+        done.append(f"references: {plural(len(added), 'cited one')} added, first {shown(added[0])}")
     if cut := [name for name in ids if name not in kept]:
         done.append(f"references: {len(cut)} cut, first {shown(cut[0])}")
     position = {name: place for place, name in enumerate(kept)}

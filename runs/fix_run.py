@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from indexing.words import plural
 from runs.check_run import is_blank, is_comment, is_row, usable_score
 from runs.render import strictly_decreasing
 from runs.rows import columns_of
@@ -80,7 +81,9 @@ def _mended(rows: list[Row], track: Track) -> tuple[list[Row], list[Repair]]:
     rows = list(kept.values())
     if track.rows is not None and len(rows) > track.rows:
         done.append(
-            Repair(rows[track.rows].line, f"{len(rows) - track.rows} rows beyond the {track.rows} best dropped")
+            Repair(
+                rows[track.rows].line, f"{plural(len(rows) - track.rows, 'row')} beyond the {track.rows} best dropped"
+            )
         )
         rows = rows[: track.rows]
     rows = _set(rows, 3, [str(rank) for rank in range(1, len(rows) + 1)], "rank", done)

@@ -1,5 +1,6 @@
 """A run about to be made: its configuration and all that it names, opened."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def open_job(
 
     `topics` are those of the run where they are not read from the configuration's file here.
     """
+    _check_paths(config, topics is None)
     index = open_index(config.index)
     topics = _topics_of_run(config.topics) if topics is None else topics
     track = with_limits(TRACKS["rag25" if config.track == "none" else config.track], topics)
@@ -78,6 +80,17 @@ def open_job(
     if config.track != "none" or config.grading.method != "none":
         _ = job.embedding
     return job
+
+
+def _check_paths(config: RunConfig, reads_topics: bool) -> None:
+    """`UserError` for a path that leads nowhere, which says from where it goes."""
+    paths: dict[str, Path | None] = {"index": config.index, "topics": config.topics if reads_topics else None}
+    if config.model is not None:
+        paths |= {"model.replies": config.model.replies, "model.key_file": config.model.key_file}
+    for key, path in paths.items():
+        if path is not None and not os.access(path, os.F_OK):
+            place = "" if path.is_absolute() else f" in {Path.cwd()}, from which the paths of a run go"
+            raise UserError(f"{key}: {path}: no such file or folder{place}")
 
 
 def _topics_of_run(path: Path) -> list[Topic]:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from indexing.types import Progress, Tick, silent
+from indexing.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,15 +49,19 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
         RateColumn(),
         TimeElapsedColumn(),
     )
-    with Bars(*columns, console=Console(stderr=True)) as bars:
+    bars = Bars(*columns, console=Console(stderr=True))
 
-        @contextmanager
-        def step(description: str, total: int | None) -> Iterator[Tick]:
-            task = bars.add_task(description, total=total)
-            yield lambda items: bars.advance(task, items)
-            bars.update(task, total=bars.tasks[task].completed or 1, completed=bars.tasks[task].completed or 1)
+    @contextmanager
+    def step(description: str, total: int | None) -> Iterator[Tick]:
+        bars.start()  # with the first bar: where there is none, nothing is drawn
+        task = bars.add_task(description, total=total)
+        yield lambda items: bars.advance(task, items)
+        bars.update(task, total=bars.tasks[task].completed or 1, completed=bars.tasks[task].completed or 1)
 
+    try:
         yield step
+    finally:
+        bars.stop()
 
 
 def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True) -> None:
@@ -73,7 +78,7 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     for measure in measures:
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
-        table.add_row(escape(evaluation.name), *(f"{evaluation.mean(measure):.4f}" for measure in measures))
+        table.add_row(escape(plain(evaluation.name)), *(f"{evaluation.mean(measure):.4f}" for measure in measures))
         if compare and evaluation is not evaluations[0]:
             p = paired_test(evaluations[0], evaluation)
             table.add_row("  p (paired t-test)", *(f"{p[measure]:.3f}" for measure in measures), style="dim")

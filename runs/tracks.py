@@ -21,6 +21,10 @@ CitationForm = Literal["positions", "ids", "scores"]
 """A list of 0-based positions in the references, a list of ids, or an object from id to score."""
 
 
+DEFAULT_TEAM = "keystone"
+"""The team of a run that names none; no team should submit under it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """A key of an answer's metadata; without one that is not required, an answer is still valid."""
@@ -85,6 +89,8 @@ class Track:
     """The key under which the topics file gives the length limit of a topic."""
     document_form: str | None = None
     """The form of the ids of the corpus's documents, where `id_form` is that of their segments."""
+    topic_form: str | None = None
+    """The form of the ids of its topics, as a regular expression, where it tells the track from others."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """The length limits of single topics, by id; `with_limits` fills them in."""
 
@@ -96,6 +102,9 @@ class Track:
         """Whether an id names a document of the corpus, or a piece of one, but none of its segments."""
         pieces = self.document_form and re.fullmatch(rf"{self.document_form}(#.*)?", name)
         return bool(pieces) and not self.owns(name)
+    def unnamed(self, team_id: str) -> bool:
+        """Whether answers of this team would not say whose they are: they name a team, and it is the default."""
+        return team_id == DEFAULT_TEAM and any(key.holds == "team" for key in self.keys)
 
     def limit(self, topic_id: str) -> int | None:
         """The length that the answer to a topic may have."""
@@ -118,6 +127,7 @@ _RAG24 = Track(
     references=20,
     length_key="response_length",
     document_form=MS_MARCO_DOCUMENT,
+    topic_form=r"2024-\d+",
 )
 _RAG25 = Track(
     name="rag25",
@@ -161,6 +171,7 @@ _RAG26 = Track(
     length=Length(1024, nfkc=False),
     words=1024,
     cited=3,
+    topic_form=r"rag2026-\d+",
 )
 _RESPONSES = Track(
     name="responses",

@@ -17,7 +17,7 @@ from indexing.types import Progress, silent
 from retrieval.types import Query, Rankings
 from runs.artifacts import run_from
 from runs.config import RunConfig
-from runs.config_file import read_config
+from runs.config_file import read_config, shortened, value_of
 from runs.evaluate import Evaluation, evaluate
 from runs.job import Job, open_job
 from runs.measures import Measure
@@ -103,11 +103,11 @@ class _Scorer:
 def _values(attempt: str) -> Iterator[str]:
     key, equals, text = attempt.partition("=")
     try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError:
+        values = value_of(text)
+    except ValueError:
         values = None
     if not (key and equals and isinstance(values, list) and values):
-        raise UserError(f"--try {attempt}: expected KEY=[VALUE, ...], such as fusion.k_narrative=[10, 60]")
+        raise UserError(f"--try {shortened(attempt)}: expected KEY=[VALUE, ...], such as fusion.k_narrative=[10, 60]")
     for value in values:
         yield f"{key}={yaml.safe_dump(value, default_flow_style=True).removesuffix('...' + chr(10)).strip()}"
 

@@ -81,10 +81,15 @@ def is_utf8(line: str) -> bool:
     return line.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in line)
 
 
-def object_of(line: str) -> dict[str, Any] | None:
-    """The JSON object of a line; None where it holds none."""
+def json_of(text: str) -> Any:
+    """The JSON value of a text; None where it holds none."""
     try:
-        record = orjson.loads(line)
+        return orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
+
+
+def object_of(line: str) -> dict[str, Any] | None:
+    """The JSON object of a line; None where it holds none."""
+    record = json_of(line)
     return record if isinstance(record, dict) else None

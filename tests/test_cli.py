@@ -1,14 +1,22 @@
 """The command line: exit codes, one-line errors, examples in every help, nothing heavy until it is needed."""
 
+import signal
+import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from indexing import corpora
 from indexing.build import Index
+from indexing.errors import BadRecord, UserError
+from indexing.words import plain, plural
 from runs import cli
+from runs.config_file import read_config
 from tests import programs
 from tests.conftest import keystone, write_corpus
 
@@ -60,7 +68,29 @@ def test_doctor_finds_what_a_run_needs() -> None:
         pytest.param(
             ["run", "run.yaml", "--set", "topics=qrels.txt"], 1, "qrels.txt:1: not a topic: expected", id="not topics"
         ),
-        pytest.param(["run", "run.yaml", "--set", "out=topics.jsonl"], 1, "cannot be written", id="out is a file"),
+        pytest.param(["run", "run.yaml", "--set", "out=corpus.jsonl"], 1, "cannot be written", id="out is a file"),
+        pytest.param(["run"], 1, "found no YAML file, no --preset and no --set", id="no run at all"),
+        pytest.param(
+            ["run", "--set", "run_id=r", "--set", "topics=topics.jsonl"],
+            1,
+            "error: no YAML file: index: missing; expected a value",
+            id="settings without an index",
+        ),
+        pytest.param(
+            ["run", "run.yaml", "--set", "index=none"], 1, "error: index: none: no such file or folder in /", id="paths"
+        ),
+        pytest.param(
+            ["run", "run.yaml", "--set", "topics=none.jsonl"],
+            1,
+            "from which the paths of a run go",
+            id="from where paths go",
+        ),
+        pytest.param(
+            ["tune", "run.yaml", "--qrels", "qrels.txt", "--try", f"fusion.k={'[' * 3000}"],
+            1,
+            "expected KEY=[VALUE, ...]",
+            id="a try without end",
+        ),
         pytest.param(["fuse", "none.trec", "--out", "x"], 1, "none.trec: cannot be read", id="no run"),
         pytest.param(
             ["validate", "qrels.txt", "--topics", "topics.jsonl"],
@@ -77,7 +107,7 @@ def test_doctor_finds_what_a_run_needs() -> None:
         pytest.param(
             ["validate", "qrels.txt", "--topics", "topics.jsonl", "--track", "rag25", "--fix", "qrels.txt"],
             1,
-            "error: --fix qrels.txt: is the file to be repaired",
+            "error: --fix qrels.txt: is qrels.txt, which the command reads; expected another place",
             id="a repair over the file",
         ),
         pytest.param(
@@ -173,3 +203,122 @@ def test_progress_goes_to_standard_error_and_quiet_is_quiet(tmp_path: Path) -> N
     assert "Embedding documents" in loud.stderr
     assert (quiet.stdout, quiet.stderr) == (f"{tmp_path / 'b'}: 9 documents\n", "")
     assert keystone("index", corpus, "--out", tmp_path / "a", "-q").stdout.endswith("already indexed\n")
+
+
+def test_the_version_is_told() -> None:
+    shown = keystone("--version")
+    assert (shown.returncode, shown.stdout) == (0, f"keystone {version('keystone-rag')}\n")
+
+
+def test_settings_alone_describe_a_run(index: Index, topics: Path) -> None:
+    settings = ("run_id=r", f"index={index.folder}", "topics=topics.jsonl", "track=none", "retrieval.depth=100")
+    shown = keystone("run", "-q", *(part for one in settings for part in ("--set", one)), cwd=topics.parent)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, "out/r\n", "")
+    assert (topics.parent / "out/r/narrative.trec").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        pytest.param([], True, id="the default"),
+        pytest.param(["team_id=mine"], False, id="a name of one's own"),
+        pytest.param(["track=rag24"], False, id="a track without teams"),
+        pytest.param(["track=none"], False, id="no submission"),
+        pytest.param(["answer.method=none"], False, id="no answers"),
+    ],
+)
+def test_a_submission_of_the_default_team_draws_a_warning(settings: list[str], warned: bool) -> None:
+    minimal = ["run_id=r", "index=i", "topics=t"]
+    assert read_config(None, minimal + settings).unnamed is warned
+
+
+def test_a_run_of_the_default_team_is_told(index: Index, topics: Path) -> None:
+    (topics.parent / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\n")
+    shown = keystone("run", "run.yaml", cwd=topics.parent)
+    assert (shown.returncode, shown.stdout) == (0, "out/r\n")
+    assert "warning: team_id: 'keystone' is the default: set your team's before you submit\n" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "said"),
+    [
+        pytest.param("index", ["corpus", "--out", "x"], "the same command goes on from what is done", id="index"),
+        pytest.param("answer", ["--out", "x"], "with --out, the same command goes on", id="answer"),
+        pytest.param("tune", [], "no measurement is; the same command begins anew", id="tune"),
+        pytest.param("fuse", [], "nothing was written; the same command begins anew", id="fuse"),
+    ],
+)
+@pytest.mark.parametrize("body", ["raise KeyboardInterrupt", "signal.raise_signal(signal.SIGINT); time.sleep(60)"])
+def test_an_interrupted_command_says_once_what_the_same_command_does(
+    command: str, arguments: list[str], said: str, body: str
+) -> None:
+    code = f"""if True:
+        import signal, sys, time
+        from runs import cli
+        sys.argv = ["keystone", {command!r}, *{arguments!r}]
+        def app():
+            try:
+                {body}
+            except KeyboardInterrupt:
+                raise SystemExit(130)
+        cli.app = app
+        cli.main()
+    """
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (shown.returncode, shown.stderr.count("\n")) == (130, 1), shown.stderr
+    assert shown.stderr.startswith("interrupted: ")
+    assert said in shown.stderr
+
+
+def test_an_interrupt_while_a_command_reads_is_one_line(index: Index) -> None:
+    arguments = ["answer", "--index", str(index.folder), "-q"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "runs.cli", *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin
+        process.stdin.write(b"\n" * 2**20)  # more than a pipe holds: once this is written, the command reads
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    line = b"interrupted: with --out, the same command goes on from what is done; without it, no answer is kept\n"
+    assert (process.returncode, said) == (130, line)
+
+
+def test_control_characters_of_others_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    name = "\x1b[2J\x07\u202e\x9b.trec"
+    shown = keystone("evaluate", name, "--qrels", name, cwd=tmp_path)
+    assert shown.returncode == 1
+    assert r"error: \x1b[2J\x07\u202e\x9b.trec: cannot be read" in shown.stderr
+    assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(shown.stderr)
+
+
+@given(st.text())
+def test_plain_text_is_what_was_said_without_what_steers(text: str) -> None:
+    shown = plain(text)
+    assert plain(shown) == shown
+    assert "".join(letter for letter in shown if letter in "\n\t") == "".join(x for x in text if x in "\n\t")
+    assert all(letter in "\n\t" or letter.isprintable() or letter.isspace() for letter in shown if letter < "\u0600")
+    shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0, "0 warnings"), (1, "1 warning"), (2, "2 warnings"), (10500, "10,500 warnings")],
+)
+def test_a_number_has_its_noun(number: int, words: str) -> None:
+    assert plural(number, "warning") == words
+    assert plural(number, "reply", "replies") == words.replace("warnings", "replies").replace("warning", "reply")
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (".index.partial/store: damaged", "index/store: damaged"),
+        ("a/b/.index.partial/vectors/.00000002.npy.123.partial: x", "a/b/index/vectors/00000002.npy: x"),
+        ("[Errno 28] No space: 'out/.x.trec.4711.partial'", "[Errno 28] No space: 'out/x.trec'"),
+        ("x.partial: stays, and so does ./a.partial.gz", "x.partial: stays, and so does ./a.partial.gz"),
+        ("/home/.cache/a: stays", "/home/.cache/a: stays"),
+    ],
+)
+def test_no_error_names_a_temporary_file(message: str, told: str) -> None:
+    assert str(UserError(message)) == told
+    assert str(BadRecord(message, "kind")) == told

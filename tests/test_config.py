@@ -189,7 +189,7 @@ def test_possible_combinations_are_accepted(tmp_path: Path, text: str) -> None:
         pytest.param(MINIMAL + "team_id: 2025-02-30\n", "not YAML", id="an impossible date"),
         pytest.param("a: &a {b: *a}\n", "not YAML: found an alias .* in line 1, expected plain values", id="an alias"),
         pytest.param("a: 1\nb: !!timestamp x\n", "not YAML: found .* tag in line 2, expected plain values", id="a tag"),
-        pytest.param("[" * 1000 + "]" * 1000, "not YAML: maximum recursion", id="nested too deep"),
+        pytest.param("[" * 1000 + "]" * 1000, "not YAML: found more than 50 levels in line 1", id="nested too deep"),
         pytest.param(MINIMAL + f"team_id: 0x{'f' * 5000}\n", "not YAML: Exceeds the limit", id="an endless number"),
         pytest.param(MINIMAL + 'out: "a\\0b"\n', r"out: found 'a\\x00b', expected a path, which has no NUL", id="NUL"),
         pytest.param(b"run_id: \xff\n", "cannot be read: .*utf-8", id="not UTF-8"),
@@ -254,3 +254,114 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
     path = put(tmp_path, MINIMAL + "fusion:\n  k: 5\n  k: 6\n")
     number = len(MINIMAL.splitlines()) + 3
     assert error_of(path) == f"{path}:{number}: the key k occurs more than once"
+
+
+@pytest.mark.parametrize(
+    ("file", "overrides", "line"),
+    [
+        pytest.param(
+            "retrieval: {depth: 500}",
+            ["retrieval.depth=50"],
+            "--set retrieval.depth=50: fusion.depth: found 100, above retrieval.depth 50; expected at most that",
+            id="a value of the default is above one that was set",
+        ),
+        pytest.param(
+            "fusion: {depth: 300}",
+            ["run_id=x", "retrieval.depth=200", "queries.variants=3"],
+            "--set retrieval.depth=200: fusion.depth: found 300, above retrieval.depth 200; expected at most that",
+            id="a value of the file is above one that was set",
+        ),
+        pytest.param(
+            "fusion: {depth: 5000}",
+            ["queries.variants=3"],
+            "{path}: fusion.depth: found 5000, above retrieval.depth 1000; expected at most that",
+            id="the file alone",
+        ),
+        pytest.param(
+            "",
+            ["grading={method: grid}"],
+            "--set grading={{method: grid}}: grading.method: grid needs a language model; "
+            "expected one under the key model, with its name and urls",
+            id="a part that was set",
+        ),
+        pytest.param(
+            "",
+            ["fusion={kay: 5}"],
+            "--set fusion={{kay: 5}}: fusion.kay: unknown key (value 5); "
+            "expected one of depth, k, k_narrative, method, norm, parameters",
+            id="a key of a part that was set",
+        ),
+        pytest.param(
+            "fusion: {method: rbc, parameters: {phi: 0.5}}\nqueries: {narrative_weight: 0}",
+            ["fusion.method=rrf"],
+            "--set fusion.method=rrf: fusion.parameters.phi: no parameter of method 'rrf'; expected one of k",
+            id="a value of the file that another setting forbids",
+        ),
+    ],
+)
+def test_an_error_is_that_of_the_file_or_of_the_setting_that_brings_it_in(
+    tmp_path: Path, file: str, overrides: list[str], line: str
+) -> None:
+    path = put(tmp_path, MINIMAL + file + "\n")
+    assert error_of(path, overrides) == line.format(path=path)
+
+
+def test_a_file_without_index_and_topics_is_still_blamed_for_what_it_says(tmp_path: Path) -> None:
+    path = put(tmp_path, "run_id: r\nfusion: {depth: 5000}\n")
+    assert error_of(path, ["topics=t", "index=i"]).startswith(f"{path}: fusion.depth: found 5000")
+
+
+def test_settings_need_no_file() -> None:
+    assert read_config(None, ["run_id=r", "index=i", "topics=t", "fusion.k=7"]).fusion.k == 7
+    with pytest.raises(UserError) as caught:
+        read_config(None, ["run_id=r", "topics=t"])
+    assert str(caught.value) == "no YAML file: index: missing; expected a value"
+
+
+NUMBERS = [
+    *(f"retrieval.depth={value}" for value in (".inf", ".nan", "9" * 400)),
+    *(f"queries.narrative_weight={value}" for value in (".inf", "-.inf", ".nan")),
+    *(f"fusion={{method: rbc, parameters: {{phi: {value}}}}}" for value in (".inf", ".nan")),
+    *(f"grading.budget={value}" for value in (".inf", "9" * 30)),
+    "grading.cap=.nan",
+    *(f"model={{name: m, call_seconds: {value}}}" for value in (".inf", ".nan", "1.0e+300", "9" * 400)),
+    *(f"model={{name: m, run_seconds: {value}}}" for value in (".inf", "1.0e+300")),
+    *(f"model={{name: m, patience_seconds: {value}}}" for value in (".inf", "1.0e+300")),
+    f"model={{name: m, window: {'9' * 30}}}",
+    *(f"model={{name: m, prices: {{prompt: {value}, completion: 1}}}}" for value in (".inf", "1.0e+300")),
+    *(f"model={{name: m, extra: {{a: {value}}}}}" for value in (".inf", ".nan", "9" * 30, "2025-01-01", "{1: 2}")),
+    *(f"model={{name: m, engine: {{a: [{value}]}}}}" for value in (".inf", "9" * 30)),
+]
+
+
+@pytest.mark.parametrize("override", NUMBERS)
+def test_no_number_is_endless_or_beyond_what_programs_hold(override: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_config(None, ["run_id=r", "index=i", "topics=t", override])
+    message = str(caught.value)
+    assert message.startswith("--set ")
+    assert len(message) < 700
+
+
+def test_a_cap_may_be_endless_and_a_model_may_have_fields_of_its_own() -> None:
+    extra = "{reasoning: {effort: low}, seed: 9223372036854775807, stop: [a, null, true, 0.5]}"
+    config = read_config(
+        None, ["run_id=r", "index=i", "topics=t", "grading.cap=.inf", f"model={{name: m, extra: {extra}}}"]
+    )
+    assert config.grading.cap == float("inf")
+    assert config.model
+    assert config.model.extra["seed"] == 2**63 - 1
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "[{a: "])
+@pytest.mark.parametrize("levels", [60, 3000])
+def test_yaml_nested_too_deep_is_an_error_of_the_file_or_the_setting(tmp_path: Path, opening: str, levels: int) -> None:
+    assert "not YAML: " in error_of(put(tmp_path, opening * levels))
+    message = error_of(put(tmp_path, MINIMAL), [f"retrieval={opening * levels}"])
+    assert "the value is not YAML: " in message
+    assert len(message) < 700
+
+
+def test_a_long_value_is_shown_short(tmp_path: Path) -> None:
+    message = error_of(put(tmp_path, MINIMAL + f"track: {'x' * 10_000}\nretrieval: {{depth: [{'1, ' * 5000}1]}}\n"))
+    assert len(message) < 400

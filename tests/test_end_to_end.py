@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 CONFIG = """
 run_id: small
+team_id: testers
 index: {folder}/index
 topics: {folder}/topics.jsonl
 out: {folder}/{out}
@@ -85,9 +86,10 @@ def test_a_run_writes_every_artifact_and_valid_submissions(folder: Path) -> None
     for name in FILES[-2:]:
         shown = keystone("validate", run / name, "--topics", folder / "topics.jsonl")
         assert shown.returncode == 0
-        warning, verdict = shown.stdout.splitlines()
+        warning, seen, verdict = shown.stdout.splitlines()
         assert "not an id of the track's corpus" in warning
-        assert verdict == f"{run / name}: valid for rag25: 0 errors, 1 warnings"
+        assert verdict == f"{run / name}: valid for rag25: 0 errors, 1 warning"
+        assert seen.startswith(f"{run / name}: 2 of 2 topics, ")
     manifest = json.loads((run / "manifest.json").read_bytes())
     assert manifest["methods"] == {"queries": "rules", "fusion": "rrf", "grading": "none", "answer": "rules"}
     assert manifest["index"]["documents"] == len(CORPUS)

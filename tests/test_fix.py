@@ -34,10 +34,10 @@ def mended(tmp_path: Path) -> Mend:
 
     def mend(lines: list[str], track: Track, name: str = "x") -> tuple[list[str], list[str], list[str]]:
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-        repairs, violations = fix(tmp_path / name, tmp_path / "out", track, [WHY])
+        repairs, left = fix(tmp_path / name, tmp_path / "out", track, [WHY])
         assert (tmp_path / name).read_text() == "".join(f"{line}\n" for line in lines)
         told = [f"{repair.line}: {repair.message}" for repair in repairs]
-        return (tmp_path / "out").read_text().splitlines(), told, [v.message for v in violations]
+        return (tmp_path / "out").read_text().splitlines(), told, [v.message for v in left.violations]
 
     return mend
 
@@ -50,7 +50,7 @@ def test_citations_follow_their_documents_when_references_are_merged(mended: Men
     assert record["references"] == [A, B, C]
     assert [sentence["citations"] for sentence in record["answer"]] == [[2, 1], [0]]
     assert repairs == [
-        "1: references: 1 repeated ones merged",
+        "1: references: 1 repeated one merged",
         "1: answer[0].citations: [3, 1] is now [2, 1]",
         "1: answer[1].citations: [2] is now [0]",
     ]
@@ -81,7 +81,7 @@ SHORT = replace(TRACKS["rag25"], references=2, length=replace(TRACKS["rag25"].le
             SHORT,
             changed(references=[A], answer=said(citations=[A, B])),
             {"references": [A, B], "answer": said(citations=[A, B])},
-            "references: 1 that are cited added",
+            "references: 1 cited one added",
             id="an id that is cited and no reference",
         ),
         pytest.param(
@@ -168,7 +168,7 @@ SHORT = replace(TRACKS["rag25"], references=2, length=replace(TRACKS["rag25"].le
             TRACKS["responses"],
             changed("responses", references=["a", "b", "a"], responses=said(citations={"b": 1, "z": 2.5})),
             {"references": ["a", "b", "z"], "responses": said(citations={"b": 1, "z": 2.5})},
-            "references: 1 that are cited added, first 'z'",
+            "references: 1 cited one added, first 'z'",
             id="scores are kept",
         ),
     ],
@@ -361,7 +361,7 @@ def test_what_is_repaired_is_valid(
     records = [valid(track.name) | {"references": r, track.sentences: a} for r, a in parts]
     (folder / "x.jsonl").write_bytes(b"\n".join(map(orjson.dumps, records)))
     _, left = fix(folder / "x.jsonl", folder / "out", track, [WHY])
-    assert not {violation.kind for violation in left} & REPAIRABLE
+    assert not {violation.kind for violation in left.violations} & REPAIRABLE
 
 
 ROWS = st.lists(
@@ -416,7 +416,7 @@ def test_any_bytes_are_repaired_or_kept(
     folder = tmp_path_factory.mktemp("bytes")
     (folder / name).write_bytes(data)
     _, left = fix(folder / name, folder / f"out-{name}", track, [WHY, HOW])
-    assert left == validate(folder / f"out-{name}", track, [WHY, HOW])
+    assert left.violations == validate(folder / f"out-{name}", track, [WHY, HOW])
     assert fix(folder / f"out-{name}", folder / f"again-{name}", track, [WHY, HOW])[0] == []
     assert (folder / f"again-{name}").read_bytes() == (folder / f"out-{name}").read_bytes()
 
@@ -429,7 +429,8 @@ def test_the_command_says_what_it_did_and_judges_the_result(tmp_path: Path) -> N
     assert (shown.returncode, shown.stdout.splitlines()) == (
         0,
         [
-            "x.jsonl:1: repaired: references: 1 repeated ones merged",
+            "x.jsonl:1: repaired: references: 1 repeated one merged",
+            "out.jsonl.gz: 1 of 1 topic, 1 sentence, 0 without citation",
             "out.jsonl.gz: valid for rag25: 0 errors, 0 warnings",
         ],
     )
@@ -437,7 +438,7 @@ def test_the_command_says_what_it_did_and_judges_the_result(tmp_path: Path) -> N
     before = (tmp_path / "x.jsonl").read_bytes()
     shown = keystone(*arguments, "./x.jsonl", cwd=tmp_path)
     assert (shown.returncode, (tmp_path / "x.jsonl").read_bytes()) == (1, before)
-    assert "error: --fix x.jsonl: is the file to be repaired" in shown.stderr
+    assert "error: --fix x.jsonl: is x.jsonl, which the command reads" in shown.stderr
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -124,7 +124,9 @@ CONFIG: Seeds = {
     "flow.yaml": b'{"run_id": "r", "index": "i", "topics": "t", "fusion": {"method": "sum", "parameters": {}}}\n',
 }
 
-WHOLE = re.compile(r": (cannot be read|holds no|its form|none of its topics|no judged topic|not YAML|expected keys)")
+WHOLE = re.compile(
+    r": (cannot be read|holds no|its form|none of its topics|no judged topic|not YAML|expected keys|is empty|no line)"
+)
 """What is said about a whole file, without a line."""
 
 
@@ -241,13 +243,14 @@ def check_submission(path: Path, folder: Path, track: Track) -> None:
         assert (before, after) == (None, None)
         assert not out.exists()
         return
-    left = after[1]
+    repairs, judged = after
+    left = judged.violations
     assert left == validate(out, track, topics)
-    assert fix(out, again, track, topics) == ([], left)
+    assert fix(out, again, track, topics) == ([], judged)
     assert again.read_bytes() == out.read_bytes()
     answers, kinds = ".jsonl" in path.suffixes, {violation.kind for violation in left}
     errors_before, errors = ({v.kind for v in found if v.severity == "error"} for found in (before, left))
-    assert errors <= errors_before or any("byte order mark" in repair.message for repair in after[0])
+    assert errors <= errors_before or any("byte order mark" in repair.message for repair in repairs)
     assert not kinds & ({"blank line"} if answers else MENDED_IN_A_RUN)
     assert not answers or not errors or errors - REPAIRABLE or errors & NOT_ALWAYS
     for file, found in ((path, before), (out, left)):

@@ -38,7 +38,7 @@ def test_the_five_lines_for_your_own_corpus_run_as_they_stand(tmp_path: Path) ->
         check=False,
     )
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.splitlines()[-1].endswith("valid for rag25: 0 errors, 1 warnings")
+    assert shown.stdout.splitlines()[-1].endswith("valid for rag25: 0 errors, 2 warnings")
 
 
 def test_the_yaml_shows_every_key_with_its_default() -> None:

@@ -1,6 +1,7 @@
 """Judging submission files: each fault is named with its line, whoever wrote the file and whatever bytes it holds."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 from generation.types import Answer, Sentence
 from indexing.errors import UserError
 from retrieval.types import Topic
+from runs.check_answers import difference
 from runs.rag import Author, rag_record
 from runs.tracks import TRACKS, Track
 from runs.validate import counted, track_of, validate
 from runs.violations import Violation
-from tests.conftest import SHARED, keystone
+from tests.conftest import NARRATIVES, SHARED, keystone
 
 MATERIAL = SHARED / "trec-rag-material"
 A, B = "msmarco_v2.1_doc_00_1#0_2", "msmarco_v2.1_doc_00_1#5_7"
@@ -86,7 +88,9 @@ ANSWER_FAULTS = [
     pytest.param("rag26", changed("rag26", metadata__narrative=None), "metadata.narrative: missing", id="narrative"),
     pytest.param("rag24", changed("rag24", topic="why?"), "topic: differs from the topics file", id="topic's text"),
     pytest.param("rag24", changed("rag24", response_length=None), "response_length: expected a number", id="length"),
-    pytest.param("biogen", changed("biogen", responses=said(citations=[A])), "1 of them are not cited", id="uncited"),
+    pytest.param(
+        "biogen", changed("biogen", responses=said(citations=[A])), "found 1 that no sentence cites", id="uncited"
+    ),
     pytest.param("responses", changed("responses", responses=said()), "ids or scores, found 0", id="a position"),
     pytest.param(
         "responses", changed("responses", responses=said(citations={A: "high"})), "a number as score", id="a score"
@@ -198,11 +202,87 @@ def test_a_run_of_documents_has_any_depth(tmp_path: Path) -> None:
     assert validate(path, TRACKS["rag26"], [WHY, HOW]) == []
 
 
-@pytest.mark.parametrize(("name", "severity"), [("run.tsv", "warning"), ("rag.jsonl", "error")])
-def test_an_empty_file_lacks_every_topic(tmp_path: Path, name: str, severity: str) -> None:
-    (tmp_path / name).touch()
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        pytest.param("run.tsv", "", "holds no row, expected some for 2 topics", id="a run"),
+        pytest.param("run.tsv", "\n# 1\n", "holds no row, expected some for 2 topics", id="a run without rows"),
+        pytest.param("rag.jsonl", "", "holds no answer, expected one for 2 topics", id="answers"),
+        pytest.param("rag.jsonl", "\n", "holds no answer, expected one for 2 topics", id="a blank line"),
+        pytest.param("rag.jsonl", changed(answer=[]), "holds no sentence in 1 answer", id="an answer of nothing"),
+    ],
+)
+def test_a_file_that_holds_nothing_is_invalid(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
     found = validate(tmp_path / name, TRACKS["rag25"], [WHY, HOW])
-    assert [(v.line, v.severity) for v in found] == [(0, severity)] * 2
+    assert next(v.message for v in found if v.line == 0 and v.severity == "error") == message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps([valid("rag25"), valid("rag25", HOW)]), id="on one line"),
+        pytest.param(json.dumps([valid("rag25"), valid("rag25", HOW)], indent=1), id="on many lines"),
+        pytest.param("\n  [\n" + json.dumps(valid("rag25")) + ",\n", id="cut off"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl", "x"])
+def test_a_json_array_is_told_from_a_run(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    (found,) = validate(tmp_path / name, TRACKS["rag25"], [WHY, HOW])
+    assert (found.severity, found.kind) == ("error", "JSON array")
+    with pytest.raises(UserError, match="a JSON array, expected a JSON object a line"):
+        track_of(tmp_path / name)
+
+
+def test_a_run_whose_topics_begin_with_a_bracket_is_a_run(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("[1] Q0 a 1 0.5 t\n")
+    assert validate(tmp_path / "x", TRACKS["responses"], [Topic("[1]", "Why?")]) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        pytest.param("How does it warm? ", "at character 18: expected 'How does it warm?', found", id="a space"),
+        pytest.param("How did it warm?", "at character 6: expected 'How does it warm?', found 'How did", id="a word"),
+        pytest.param("How", "at character 4: expected 'How does it warm?', found 'How'", id="an end"),
+        pytest.param("How does\xa0it warm?", r"at character 9: expected 'How does it warm?', found 'How does\xa0it",
+                     id="a space of another kind"),
+        pytest.param("How does ﬁt", "at character 10", id="another letter"),
+    ],
+)  # fmt: skip
+def test_where_a_narrative_differs_is_shown(tmp_path: Path, found: str, message: str) -> None:
+    narrative = "How does it warm?"
+    path = tmp_path / "rag.jsonl"
+    path.write_text(changed(metadata__narrative=found))
+    (fault,) = validate(path, TRACKS["rag25"], [Topic("1", narrative)])
+    assert f"metadata.narrative: differs from the topics file {message}" in fault.message
+
+
+def test_letters_that_only_look_alike_are_shown_by_their_numbers() -> None:
+    assert difference("caf\u0065\u0301", "caf\u00e9") == "at character 4: expected 'caf\\xe9', found 'cafe\\u0301'"
+
+
+@given(st.text(max_size=90), st.text(max_size=90))
+def test_a_difference_is_short_and_where_the_texts_begin_to_differ(one: str, other: str) -> None:
+    shown = difference(one, other)
+    place = int(re.match(r"at character (\d+)", shown)[1]) - 1  # type: ignore[index]
+    assert one[:place] == other[:place]
+    assert one == other or one[place : place + 1] != other[place : place + 1]
+    assert shown.isprintable()
+
+
+def test_the_default_team_is_one_warning(tmp_path: Path) -> None:
+    path = tmp_path / "rag.jsonl"
+    records = [valid("rag25"), valid("rag25", HOW)]
+    for record in records:
+        record["metadata"]["team_id"] = "keystone"
+    path.write_text("\n".join(map(json.dumps, records)))
+    assert validate(path, TRACKS["rag25"], [WHY, HOW]) == [
+        Violation(
+            1, "warning", "default team", "team: 'keystone' is the default of Keystone on 2 lines, expected yours"
+        )
+    ]
 
 
 def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
@@ -211,7 +291,7 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
     for name, line in (("run.tsv", 2), ("rag.jsonl", 1)):
         (found,) = validate(tmp_path / name, TRACKS["rag25"], [WHY])
         assert (found.line, found.severity) == (line, "warning")
-        assert "'b': not an id of the track's corpus; 2 ids" in found.message
+        assert "'b': not an id of the track's corpus; found 2 such ids" in found.message
 
 
 @pytest.mark.parametrize(
@@ -227,6 +307,15 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
         pytest.param("x.jsonl", changed("rag26", metadata__run_desc=None), "rag26", id="the ids of 2026"),
         pytest.param("x", json.dumps(valid("biogen")), "responses", id="the form of the neighbours"),
         pytest.param("x", "1 Q0 shard_00001_1 1 0.5 t", "rag26", id="a run of documents"),
+        pytest.param("x", f"2024-7 Q0 {A} 1 0.5 t", "rag24", id="segments for topics of 2024"),
+        pytest.param("x", f"14 Q0 {A} 1 0.5 t", "rag25", id="segments for other topics"),
+        pytest.param("x", "rag2026-7 Q0 a 1 0.5 t", "rag26", id="topics of 2026 over any corpus"),
+        pytest.param(
+            "x.jsonl",
+            changed(metadata__narrative_id="rag2026-7", metadata__type=None, references=["a"]),
+            "rag26",
+            id="answers to topics of 2026 over any corpus",
+        ),
     ],
 )
 def test_the_track_is_told_by_the_form(tmp_path: Path, name: str, text: str, expected: str) -> None:
@@ -237,10 +326,11 @@ def test_the_track_is_told_by_the_form(tmp_path: Path, name: str, text: str, exp
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"1 Q0 {A} 1 0.5 t", "fits rag24 and rag25: say --track"),
+        (f"1 Q0 {A} 1 0.5 t\n2024-7 Q0 a 1 0.5 t", "tells no track: say --track"),
         ("1 Q0 a 1 0.5 t", "tells no track: say --track"),
         ("{}", "tells no track"),
-        ("", "tells no track"),
+        ("", "is empty, expected a run or answers"),
+        ("{\n}", "no line of it is a JSON object, expected one a line"),
     ],
 )
 def test_a_form_that_fits_none_or_several_asks_for_the_track(tmp_path: Path, text: str, message: str) -> None:
@@ -294,7 +384,7 @@ def test_any_bytes_are_judged(tmp_path_factory: pytest.TempPathFactory, data: by
 
 def test_a_summary_counts_kinds() -> None:
     found = [Violation(0, "warning", "missing topic", "x"), *(Violation(n, "error", "rank", "y") for n in (3, 4))]
-    assert list(counted(found)) == ["2 errors: rank, first on line 3", "1 warnings: missing topic"]
+    assert list(counted(found)) == ["2 errors: rank, first on line 3", "1 warning: missing topic"]
 
 
 def test_the_command_prints_violations_then_counts_then_the_verdict(tmp_path: Path, topics: Path) -> None:
@@ -308,10 +398,63 @@ def test_the_command_prints_violations_then_counts_then_the_verdict(tmp_path: Pa
         f"{path}:2: error: rank: expected 2, found '1'",
         f"{path}:3: error: not UTF-8: '2 Q0 \\udcff 1 1 t'",
         f"{path}: 2 errors: rank, first on line 1",
-        f"{path}: 1 warnings: missing topic",
-        f"{path}: 1 errors: not UTF-8, first on line 3",
-        f"{path}: invalid for responses: 3 errors, 1 warnings",
+        f"{path}: 1 warning: missing topic",
+        f"{path}: 1 error: not UTF-8, first on line 3",
+        f"{path}: 1 of 2 topics, 2 rows, 2 a topic",
+        f"{path}: invalid for responses: 3 errors, 1 warning",
     ]
+
+
+def test_repeated_messages_are_capped_and_counted(tmp_path: Path, topics: Path) -> None:
+    path = tmp_path / "run.tsv"
+    path.write_text("".join(f"1 0 a{n} {n} {1 / n} t\n" for n in range(1, 40)) + "2 Q0 b 1 1 t\n")
+    shown = keystone("validate", path, "--topics", topics, "--track", "responses")
+    assert shown.stdout.splitlines() == [
+        *(f"{path}:{n}: warning: second column: expected Q0, found '0'" for n in range(1, 5)),
+        f"{path}:5: warning: second column: expected Q0, found '0'; further ones are counted",
+        f"{path}: 39 warnings: second column, first on line 1",
+        f"{path}: 2 of 2 topics, 40 rows, 1 to 39 a topic",
+        f"{path}: valid for responses: 0 errors, 39 warnings",
+    ]
+
+
+def test_several_files_and_folders_are_judged_each_by_its_track(tmp_path: Path, topics: Path) -> None:
+    run, answers = "1 Q0 shard_00001_1 1 0.5 t\n2 Q0 shard_00001_1 1 0.5 t\n", [valid("rag25"), valid("rag25", HOW)]
+    for record, narrative in zip(answers, NARRATIVES.values(), strict=True):
+        record["metadata"]["narrative"] = narrative
+    files = {
+        "out/a/r_output_trec_rag_2026.tsv": run,
+        "out/a/rag_output_trec_rag_2025.jsonl": "\n".join(map(json.dumps, answers)),
+        "out/a/queries.jsonl": "no submission",
+        "out/.trash/r_output_trec_rag_2025.tsv": "hidden",
+        "team/one": run,
+        "team/two": run.replace("2 Q0", "9 Q0"),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "none").mkdir()
+    shown = keystone("validate", "out", "team/one", "--topics", topics, cwd=tmp_path)
+    verdicts = [line for line in shown.stdout.splitlines() if " for rag" in line or "files" in line]
+    assert (shown.returncode, verdicts) == (
+        0,
+        [
+            "out/a/r_output_trec_rag_2026.tsv: valid for rag26: 0 errors, 0 warnings",
+            "out/a/rag_output_trec_rag_2025.jsonl: valid for rag25: 0 errors, 0 warnings",
+            "team/one: valid for rag26: 0 errors, 0 warnings",
+            "3 files: 3 valid, 0 invalid",
+        ],
+    )
+    shown = keystone("validate", "team", "not-there", "--topics", topics, cwd=tmp_path)
+    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (1, "3 files: 1 valid, 2 invalid")
+    assert "error: not-there: cannot be read" in shown.stderr
+    shown = keystone("validate", "team", "--topics", topics, "--fix", "new", cwd=tmp_path)
+    assert (shown.returncode, shown.stderr) == (
+        1,
+        "error: --fix new: found 2 files to repair into one, expected one file\n",
+    )
+    shown = keystone("validate", "none", "--topics", topics, cwd=tmp_path)
+    assert (shown.returncode, shown.stderr) == (1, "error: none: holds no file to judge\n")
 
 
 @pytest.mark.skipif(not MATERIAL.exists(), reason="the answers of the TREC RAG track are not on this machine")
@@ -322,5 +465,6 @@ def test_the_301_answers_of_a_team_are_valid() -> None:
         "--topics",
         MATERIAL / "topics.rag24.test.jsonl",
     )
-    assert (shown.returncode, shown.stdout.count("\n")) == (0, 1), shown.stdout
+    assert (shown.returncode, shown.stdout.count("\n")) == (0, 2), shown.stdout
+    assert ": 301 of 301 topics, 3,975 sentences, 1,662 without citation\n" in shown.stdout
     assert shown.stdout.endswith("valid for rag24: 0 errors, 0 warnings\n")

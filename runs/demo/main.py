@@ -6,15 +6,15 @@ from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
 
-import typer
-
 from indexing.build import build_index
 from indexing.errors import UserError
 from indexing.types import Progress
+from indexing.words import plural
 from runs import stages, validate
 from runs.artifacts import NARRATIVE
 from runs.config import Queries, RunConfig
 from runs.evaluate import evaluate
+from runs.say import say
 from runs.screen import print_evaluations
 from runs.topics import read_topics
 from runs.tracks import TRACKS
@@ -45,7 +45,9 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
                 track="none",
                 queries=Queries(method="narrative"),
             ),
-            RunConfig(run_id="keystone", index=index.folder, topics=topics, out=out / "runs", track=TRACK),
+            RunConfig(
+                run_id="keystone", team_id="demo", index=index.folder, topics=topics, out=out / "runs", track=TRACK
+            ),
         ]
         folders = [stages.run(run, threads, progress) for run in runs]
         qrels, narratives = read_qrels(qrels_path), read_topics(topics)
@@ -56,22 +58,22 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     violations = {path: validate.validate(path, track, narratives) for path in submissions}
 
     def report() -> None:
-        typer.echo(f"Corpus: {index.documents} pages of Python's documentation; {len(narratives)} narratives.")
-        typer.echo(
+        say(f"Corpus: {index.documents} pages of Python's documentation; {len(narratives)} narratives.")
+        say(
             "Whole narrative as one query (narrative) beside decomposition by rules with two-stage fusion (keystone):\n"
         )
         print_evaluations(evaluations)
-        typer.echo(f"\nRuns, queries, evidence and answers: {folders[0]}, {folders[1]}")
+        say(f"\nRuns, queries, evidence and answers: {folders[0]}, {folders[1]}")
         for path, found in violations.items():
             errors = sum(violation.severity == "error" for violation in found)
-            typer.echo(f"{path}: {'INVALID' if errors else 'valid'} for {TRACK}, {len(found) - errors} warnings")
+            say(f"{path}: {'INVALID' if errors else 'valid'} for {TRACK}, {plural(len(found) - errors, 'warning')}")
 
     return report
 
 
 def make_corpus(path: Path) -> None:
     """Render the corpus in a process of its own, because rendering imports every module it describes."""
-    beside = path.with_suffix(".partial")
+    beside = path.with_name(f".{path.name}.partial")
     done = subprocess.run(
         [sys.executable, "-m", "runs.demo.corpus", str(beside)],
         capture_output=True,
