@@ -104,9 +104,13 @@ def test_fusing_equals_a_plain_twin(
 
 def test_fusing_makes_no_text_of_ids(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """An object a row is what took ten times the time of evaluating the runs."""
-    made: list[Names] = []
-    strings = Names.strings
-    monkeypatch.setattr(Names, "strings", lambda names: made.append(names) or strings(names))
+    made, strings = list[Names](), Names.strings
+
+    def counted(names: Names) -> list[str]:
+        made.append(names)
+        return strings(names)
+
+    monkeypatch.setattr(Names, "strings", counted)
     fused = fuse_files(paths, "x")
     write_run(paths[0].with_name("fused"), fused)
     assert made == []
