@@ -46,7 +46,7 @@ def of_topics(name: str, run: Run, qrels: Qrels) -> list[str]:
 
 def of_order(name: str, run: Run) -> list[str]:
     """Scores that do not rank: all equal, or growing from row to row; the run has the order of its file."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         steps = np.diff(run.scores.astype(np.float32))
     within = np.ones(len(steps), dtype=bool)
     ends = run.offsets[1:-1]

@@ -299,6 +299,12 @@ def ranked(topic: str, *docs: str) -> list[str]:
             id="distances",
         ),
         pytest.param(
+            ["1 0 a 1", "1 0 b 1"],
+            [["1 Q0 b 1 1e39 t", "1 Q0 a 2 1e39 t"]],
+            [],
+            id="scores beyond float32",
+        ),
+        pytest.param(
             ["1 0 a 1", "2 0 a 1"],
             [["1 Q0 a 1 1 t", "1 Q0 b 2 1 t", "2 Q0 a 1 2 t", "2 Q0 b 2 2 t"]],
             ["A: all scores of a topic are equal, so its rows are ranked by document id, not as they stand"],
