@@ -20,6 +20,7 @@ from generation.synthesise import SynthesisTask, edit, joined, resynthesise, sel
 from generation.tokens import clip, tokens
 from generation.types import Answer, Evidence, Fallback, Sentence
 from indexing.embed import embed_passages
+from indexing.sentence_vectors import sentence_vectors
 from indexing.types import Span
 from retrieval.types import Query, Rankings, Topic
 from runs.job import Job
@@ -85,7 +86,7 @@ def by_rules(job: Job, topic: Topic, material: Material) -> Answered:
     documents, segments = list(material.documents.values()), [material.segments[row] for row in material.documents]
     spans = gather(documents, segments, material.asked)
     text_of = {document.id: document.text for document in documents}
-    said = embed_passages(job.embedding, [text_of[s.doc_id][s.start : s.end] for s in spans], job.threads)
+    said = sentence_vectors(job.index, [text_of[s.doc_id][s.start : s.end] for s in spans], job.threads)
     made, evidence = chosen_by_rules(
         topic.id, material.queries, material.asked, documents, segments, spans, said, job.words_for(topic)
     )

@@ -215,8 +215,8 @@ def answer(
     from runs import answer as answering
     from runs.screen import progress_bars
 
-    with progress_bars(quiet) as progress, answering.named(topics) as file:
-        settings = answering.settings(config, set or [], preset, file, index)
+    with progress_bars(quiet) as progress:
+        settings = answering.settings(config, set or [], preset, topics, index)
         missed = answering.answer_file(settings, out, threads, progress)
     for fallback in missed if not quiet else []:
         typer.echo(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
