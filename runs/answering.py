@@ -13,7 +13,7 @@ from generation.cite import check
 from generation.model import Model
 from generation.passages import best_spans, told
 from generation.rules.answer import answer as chosen_by_rules
-from generation.rules.answer import closest_passage, gather
+from generation.rules.answer import closest_passage, gather, likely
 from generation.sentences import Passage, Words
 from generation.sub_answers import SubTask, sub_answered
 from generation.synthesise import SynthesisTask, edit, joined, resynthesise, select_edit
@@ -85,6 +85,7 @@ def by_rules(job: Job, topic: Topic, material: Material) -> Answered:
     """Sentences of the documents, chosen for coverage of the queries."""
     documents, segments = list(material.documents.values()), [material.segments[row] for row in material.documents]
     spans = gather(documents, segments, material.asked)
+    spans = likely(material.queries, material.asked, documents, segments, spans)
     text_of = {document.id: document.text for document in documents}
     said = sentence_vectors(job.index, [text_of[s.doc_id][s.start : s.end] for s in spans], job.threads)
     made, evidence = chosen_by_rules(
