@@ -1,29 +1,25 @@
 """Batch answering: any number of narratives over an index, each answer written as soon as it is made."""
 
 import asyncio
-import fcntl
-import os
-import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO, Any
+from threading import Semaphore, Thread
+from typing import Any
 
 import orjson
 
 from fusion.rrf import fuse_systems
-from generation.model import Model, together
+from generation.model import Model, Waits, together
 from generation.types import Fallback
 from indexing.document_vectors import contents
-from indexing.errors import NotWritten, UserError
-from indexing.files import append, reason_of
+from indexing.errors import UserError
+from indexing.files import STDIN
 from indexing.stores import open_store
 from indexing.types import Document, Progress, silent
 from retrieval.types import Query, Rankings, Topic
+from runs.answer_file import AnswerFile, opened
 from runs.answering import answer_topic
 from runs.config import RunConfig
 from runs.config_file import read_config
@@ -31,30 +27,19 @@ from runs.grading import grade_topic
 from runs.job import Job, open_job
 from runs.models import Ask, asking
 from runs.pipeline import narrative_rankings, part, rankings_of, summaries_of, understood
-from runs.rag import metadata_of, rag_record, submitted
+from runs.rag import rag_record, submitted
+from runs.topics import arriving_topics, read_topics
+from runs.tracks import with_limits
 
 NAME = "keystone"
 """The run id of answers where nothing else is said."""
-BEGINNING = (b'{"metadata"', b'{"run_id"')
-"""How the first line of an answer file of ours begins."""
 AT_ONCE = 64
-"""Topics under way at one time."""
-
-
-@contextmanager
-def named(topics: Path) -> Iterator[Path]:
-    """The file of topics; what comes through a pipe (`-`) is put into one first."""
-    if topics != Path("-"):
-        yield topics
-        return
-    with NamedTemporaryFile(suffix=".jsonl") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-        file.flush()
-        yield Path(file.name)
+"""Topics under way at one time where a model is asked, which can answer many."""
 
 
 def settings(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
-    """The configuration of a run that answers these topics over this index."""
+    """The configuration of a run that answers these topics over this index; `-` is standard input."""
+    topics = STDIN if topics == Path("-") else topics
     fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
     return read_config(config, [f"run_id={NAME}"] * (config is None and preset is None) + overrides + fixed, preset)
 
@@ -62,71 +47,110 @@ def settings(config: Path | None, overrides: list[str], preset: str | None, topi
 def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent) -> list[Fallback]:
     """Answer the configuration's topics to a file, from where an earlier try left it, or to standard output.
 
-    Returns where the model gave nothing.
+    Topics that come through a pipe are answered as they come; those of a file are all read first. Returns where the
+    model gave nothing.
     """
     if config.track == "none" or config.answer.method == "none":
         raise UserError("found track: none or answer.method: none, expected answers to be asked for")
-    job = open_job(config, threads, progress)
-    done = set() if out is None else answered_already(out, job)
+    piped = config.topics.exists() and not (config.topics.is_file() or config.topics.is_dir())
+    topics = None if piped else read_topics(config.topics)
+    job = open_job(config, threads, progress, topics or [])
     missed: list[Fallback] = []
-    left = replace(job, topics=[topic for topic in job.topics if topic.id not in done])
-    with asking(config, config.out) as ask, _opened(out) as file:
+    with opened(out, job) as file, asking(config, config.out) as ask:
 
-        def write(line: bytes, fallbacks: list[Fallback]) -> None:
-            try:
-                append(file, line)
-                file.flush()
-            except OSError as error:
-                raise NotWritten(out, reason_of(error)) if out else error from error
+        def write(topic: Topic, record: dict[str, Any], fallbacks: list[Fallback]) -> None:
+            file.append(topic, record)
             missed.extend(fallbacks)
 
-        answer_topics(left, ask, write)
+        if topics is None:
+            answer_topics(job, _left(arriving_topics(config.topics), file), None, ask, write)
+        else:
+            left = list(_left(topics, file))
+            answer_topics(job, left, len(left), ask, write)
     return missed
 
 
-@contextmanager
-def _opened(out: Path | None) -> Iterator[IO[bytes]]:
-    """The file to append to, which no other process appends to; or standard output."""
-    if out is None:
-        yield sys.stdout.buffer
-        return
-    try:
-        file = out.open("ab", buffering=0)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"{out}: another process is writing to it") from None
-        yield file
+def _left(topics: Iterable[Topic], file: AnswerFile) -> Iterator[Topic]:
+    return (topic for topic in topics if not file.answers(topic))
 
 
-def answer_topics(job: Job, ask: Ask, write: Callable[[bytes, list[Fallback]], None]) -> None:
-    """Answer the job's topics, in any order.
+def answer_topics(
+    job: Job,
+    topics: Iterable[Topic],
+    number: int | None,
+    ask: Ask,
+    write: Callable[[Topic, dict[str, Any], list[Fallback]], None],
+) -> None:
+    """Answer topics as they come, in any order; `number` is how many there are, where that is known.
 
-    `write` is given each one's line of the track's answer file when it is done, and where the model gave nothing.
+    `write` is given each one with its record of the track's answer file when it is done, and where the model gave
+    nothing. An error of `topics` is raised when those before it have been answered.
     """
+    at_once = AT_ONCE if job.config.model else job.threads
 
     async def work(model: Model | None) -> None:
-        searches = Searches(job, model)
-        with job.progress("Answering", len(job.topics)) as tick:
+        searches, arrived = Searches(job, model), Arriving(topics, at_once)
+        with job.progress("Answering", number) as tick:
 
-            async def one(topic: Topic) -> None:
-                record, fallbacks = await answer_one(job, model, searches, topic)
-                write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE), fallbacks)
-                tick(1)
+            async def some() -> None:
+                waits = None
+                while topic := await arrived.one():
+                    try:
+                        record, fallbacks = await answer_one(job, model, searches, topic)
+                    except Waits as error:  # what is asked for the others is to be in the same file
+                        waits = error
+                    else:
+                        write(topic, record, fallbacks)
+                        tick(1)
+                if waits:
+                    raise waits
 
-            await together([partial(one, topic) for topic in job.topics], AT_ONCE)
+            await together([some] * at_once, at_once)
+            arrived.end()
 
     ask(work)
+
+
+class Arriving:
+    """Topics read in a thread, which waits where so many are read ahead; it holds up no end of the process."""
+
+    def __init__(self, topics: Iterable[Topic], ahead: int) -> None:
+        self._topics: asyncio.Queue[Topic | None] = asyncio.Queue()
+        self._room = Semaphore(ahead)
+        self._error: Exception | None = None
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits for topics
+                try:
+                    for topic in topics:
+                        self._room.acquire()
+                        loop.call_soon_threadsafe(self._topics.put_nowait, topic)
+                except Exception as error:
+                    self._error = error
+                loop.call_soon_threadsafe(self._topics.put_nowait, None)
+
+        Thread(target=read, daemon=True).start()
+
+    async def one(self) -> Topic | None:
+        """The next topic; None when there is none any more."""
+        topic = await self._topics.get()
+        self._room.release()
+        if topic is None:
+            self._topics.put_nowait(None)
+        return topic
+
+    def end(self) -> None:
+        """Raise what ended the reading before its time."""
+        if self._error:
+            raise self._error
 
 
 async def answer_one(
     job: Job, model: Model | None, searches: "Searches", topic: Topic
 ) -> tuple[dict[str, Any], list[Fallback]]:
     """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
-    one = replace(job, topics=[topic])
+    one = replace(job, topics=[topic], track=with_limits(job.track, [topic]))
     if job.index.pooled:  # a store of its own, whose rows stay as they are while other topics search
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
     async with searches.java if job.config.queries.method == "rules" else nullcontext():
@@ -140,7 +164,7 @@ async def answer_one(
     else:
         selected = narrative_rankings(one, found.queries, hybrid).of(0).tolist()
     answered = await answer_topic(one, model, topic, found.queries, hybrid, selected)
-    record = rag_record(topic, submitted(answered.answer, job.track), job.track, job.author)
+    record = rag_record(topic, submitted(answered.answer, one.track), one.track, job.author)
     return record, [*fallbacks, *answered.fallbacks]
 
 
@@ -193,38 +217,3 @@ class Searches:
         work = summaries_of(self._job, self._model, documents)
         summaries, _ = asyncio.run_coroutine_threadsafe(work, self._loop).result()
         return [summaries.get(document.id, document.contents) for document in documents]
-
-
-def answered_already(path: Path, job: Job) -> set[str]:
-    """The ids of the topics whose answers a file holds; a last line that was cut off is removed from it.
-
-    `UserError` with file and line for a line that is no answer of this run and its track.
-    """
-    if path.suffix in (".gz", ".zst"):
-        raise UserError(f"{path}: answers are written as they come: expected a name without {path.suffix}")
-    try:
-        content = path.read_bytes() if path.exists() else b""
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    end = content.rfind(b"\n") + 1
-    done = {_answered(path, number, line, job) for number, line in enumerate(content[:end].splitlines(), start=1)}
-    if content[end:]:
-        if not content[end:].startswith(b"{") or (not done and not content.startswith(BEGINNING)):
-            raise UserError(f"{path}:{len(done) + 1}: found no answer of a run of ours, expected a new or an own file")
-        os.truncate(path, end)
-    return done
-
-
-def _answered(path: Path, number: int, line: bytes, job: Job) -> str:
-    """The topic of a line of an answer file of this run."""
-    track, author = job.track, job.author
-    try:
-        metadata = metadata_of(orjson.loads(line), track)
-        told = {key.holds: metadata[key.name] for key in track.keys}
-        if (told["run"], told.get("team", author.team_id)) != (author.run_id, author.team_id):
-            raise ValueError
-        return str(told["topic"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(
-            f"{path}:{number}: found no answer of run {author.run_id!r} for {track.name}, expected a new or an own file"
-        ) from None

@@ -13,13 +13,14 @@ from generation.cite import check
 from generation.model import Model
 from generation.passages import best_spans, told
 from generation.rules.answer import answer as chosen_by_rules
-from generation.rules.answer import closest_passage, gather
+from generation.rules.answer import closest_passage, gather, likely
 from generation.sentences import Passage, Words
 from generation.sub_answers import SubTask, sub_answered
 from generation.synthesise import SynthesisTask, edit, joined, resynthesise, select_edit
 from generation.tokens import clip, tokens
 from generation.types import Answer, Evidence, Fallback, Sentence
 from indexing.embed import embed_passages
+from indexing.sentence_vectors import sentence_vectors
 from indexing.types import Span
 from retrieval.types import Query, Rankings, Topic
 from runs.job import Job
@@ -84,8 +85,9 @@ def by_rules(job: Job, topic: Topic, material: Material) -> Answered:
     """Sentences of the documents, chosen for coverage of the queries."""
     documents, segments = list(material.documents.values()), [material.segments[row] for row in material.documents]
     spans = gather(documents, segments, material.asked)
+    spans = likely(material.queries, material.asked, documents, segments, spans)
     text_of = {document.id: document.text for document in documents}
-    said = embed_passages(job.embedding, [text_of[s.doc_id][s.start : s.end] for s in spans], job.threads)
+    said = sentence_vectors(job.index, [text_of[s.doc_id][s.start : s.end] for s in spans], job.threads)
     made, evidence = chosen_by_rules(
         topic.id, material.queries, material.asked, documents, segments, spans, said, job.words_for(topic)
     )

@@ -272,8 +272,8 @@ def answer(
     from runs.outputs import check_run
     from runs.screen import progress_bars
 
-    with progress_bars(quiet) as progress, answering.named(topics) as file:
-        settings = answering.settings(config, set or [], preset, file, index)
+    with progress_bars(quiet) as progress:
+        settings = answering.settings(config, set or [], preset, topics, index)
         check_run(settings, [config], {"--out": out})
         missed = answering.answer_file(settings, out, threads, progress)
     for fallback in missed if not quiet else []:

@@ -36,11 +36,8 @@ Numbered = Iterable[tuple[int, str]]
 
 
 def read_topics(path: Path) -> list[Topic]:
-    """The topics of a file: see `arriving_topics`. `UserError` for one that holds none."""
-    topics = list(arriving_topics(path))
-    if not topics:
-        raise UserError(f"{path}: holds no topic")
-    return topics
+    """All topics of a file: see `arriving_topics`."""
+    return list(arriving_topics(path))
 
 
 def arriving_topics(path: Path) -> Iterator[Topic]:
@@ -66,6 +63,8 @@ def arriving_topics(path: Path) -> Iterator[Topic]:
             raise UserError(f"{where}: topic {topic_id!r} occurs more than once")
         known.add(topic_id)
         yield Topic(topic_id, narrative, where, record)
+    if not known:
+        raise UserError(f"{path}: holds no topic")
 
 
 def _found(path: Path) -> Iterator[Found]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.queries import compose, is_whole, whole
-from generation.rules.answer import SAME, answer, closest_passage, gather, is_prose, merge_same, utilities
+from generation.rules.answer import SAME, answer, closest_passage, gather, is_prose, likely, merge_same, utilities
 from generation.rules.queries import decompose, expand_topic, extract_topic
 from generation.rules.understand import TopicBy, understand
 from generation.rules.words import content_words, words
@@ -190,6 +190,23 @@ def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it(
     assert any(c[0].startswith("bees#") for c in cited)
     assert {e.query_id for e in evidence} == {query.id for query in queries}
     assert utilities(vectors, said).shape == (3, len(spans))
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 6, 100])
+def test_the_likeliest_sentences_are_each_querys_best_in_turn(most: int) -> None:
+    documents = [segmented(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
+    segments = [np.zeros((len(document.segments), 2), np.float32) for document in documents]
+    asked = ("sugar in the kitchen", "the ash of an eruption")
+    queries = [Query("1", f"1-{n}", text, text, text) for n, text in enumerate(asked)]
+    vectors = np.zeros((2, 2), np.float32)
+    spans = gather(documents, segments, vectors)
+    text_of = {document.id: document.text for document in documents}
+    chosen = likely(queries, vectors, documents, segments, spans, most)
+    assert chosen == [span for span in spans if span in chosen]
+    assert len(chosen) == min(most, len(spans))
+    told = [text_of[span.doc_id][span.start : span.end].lower() for span in chosen]
+    assert most < 1 or any("kitchen" in text or "eruption" in text for text in told)
+    assert most < 3 or (any("kitchen" in text for text in told) and any("eruption" in text for text in told))
 
 
 def test_no_evidence_gives_an_empty_answer() -> None:
