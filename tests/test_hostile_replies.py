@@ -228,6 +228,12 @@ def test_what_is_kept_of_a_reply_is_bounded_by_what_was_asked_for(asked: Asked, 
         read_answer({"choices": [choice]}, asked)
 
 
+def test_control_characters_of_replies_reach_no_query() -> None:
+    text = "How\x1b[2J\x00 do bees\u0085dance?\x07"
+    assert read_questions(Reply(json.dumps([text]))) == ("How [2J do bees dance?",)
+    assert read_topic(Reply(json.dumps({"topic": "\x1bbees\x07"})), "How do bees dance?") == ("bees", "")
+
+
 @st.composite
 def written(draw: st.DrawFn) -> tuple[str, str]:
     """A key, and the same as some depth of JSON strings writes it."""
