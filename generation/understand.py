@@ -11,6 +11,7 @@ from generation.model import Model, Unusable, every, read_json
 from generation.prompts import decompose, expand, topic
 from generation.rules.queries import extract_topic
 from generation.rules.words import content_words
+from generation.sentences import tidy
 from generation.types import Failure, Fallback, Reply, Request, Understanding
 from retrieval.types import Topic
 
@@ -69,7 +70,7 @@ def read_questions(reply: Reply) -> tuple[str, ...]:
     """
     found: dict[str, str] = {}
     for text in _strings(reply, "questions"):
-        question = _MARKER.sub("", " ".join(text.split()))
+        question = _MARKER.sub("", text)
         if _words(question):
             found.setdefault(question.casefold().rstrip(" ?.!"), question[0].upper() + question[1:])
     if not found:
@@ -91,7 +92,7 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
     `Unusable` if the two share no run with a word of content, or if the topic is longer than eight words.
     """
     value = read_json(reply)
-    said = " ".join(value["topic"].split()) if isinstance(value, dict) and isinstance(value.get("topic"), str) else ""
+    said = tidy(value["topic"]) if isinstance(value, dict) and isinstance(value.get("topic"), str) else ""
     if len(_words(said)) > LONGEST_SAID:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
     if set(_folded(said)) <= set(_folded(narrative)):
@@ -182,7 +183,7 @@ def _strings(reply: Reply, name: str) -> list[str]:
     listed = value.get(name) if isinstance(value, dict) else value
     if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
         raise Unusable(f'it is no JSON object with a list of strings under "{name}"')
-    return listed
+    return [tidy(text) for text in listed]
 
 
 def _request(purpose: str, prompt: Any, user: str) -> Request:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -38,6 +39,8 @@ class Server:
     at_once: int = 0
     most_at_once: int = 0
     url: str = ""
+    sent: int = 0
+    """Bytes of endless bodies that clients have taken."""
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -249,3 +252,100 @@ def _turns(faults: Sequence[Fault | None]) -> Fault:
         return bool(chosen and await chosen(exchange))
 
     return fault
+
+
+def says_text(text: str | Callable[[Exchange], str]) -> Fault:
+    """The right answer with another text in it."""
+
+    async def fault(exchange: Exchange) -> bool:
+        said = text if isinstance(text, str) else text(exchange)
+        return await changed(message={"role": "assistant", "content": said})(exchange)
+
+    return fault
+
+
+def tells_usage(tokens: Any) -> Fault:
+    """The right answer, with these numbers of tokens."""
+
+    async def fault(exchange: Exchange) -> bool:
+        usage = {
+            "prompt_tokens": tokens,
+            "completion_tokens": tokens,
+            "prompt_tokens_details": {"cached_tokens": tokens},
+        }
+        exchange.reply(exchange.completion() | {"usage": usage})
+        exchange.server.answered.append(exchange.body)
+        return True
+
+    return fault
+
+
+def pours(block: bytes, times: int, code: int = 200, **headers: str) -> Fault:
+    """A body of so many blocks, for as long as the client takes them."""
+
+    async def fault(exchange: Exchange) -> bool:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        exchange.keep = False
+        exchange.send(b"", code, named, length=len(block) * times)
+        for _ in range(times):
+            exchange.writer.write(block)
+            await exchange.writer.drain()
+            exchange.server.sent += len(block)
+        return True
+
+    return fault
+
+
+def bomb(code: int = 200) -> Fault:
+    """A gzip body of 2 MiB that unpacks to 2 GiB of blanks."""
+    packing = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    blanks = b" " * 2**24
+    first, further = (packing.compress(blanks) + packing.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+
+    async def fault(exchange: Exchange) -> bool:
+        exchange.send(first + 127 * further, code, {"Content-Encoding": "gzip"})
+        return True
+
+    return fault
+
+
+def escaped_key(exchange: Exchange) -> str:
+    """What any step may use, with the key in it as JSON may write each of its characters."""
+    key = (exchange.headers.get("authorization") or "").removeprefix("Bearer ")
+    written = "".join(f"\\u{ord(character):04x}" for character in key)
+    citing = f'[{{"id": 0, "text": "It is {written}.", "citations": [0]}}]'
+    return (
+        f'{{"questions": ["Who has {written}?"], "topic": "{written}", "variants": ["{written} kind"], '
+        f'"answer": {citing}, "sentences": {citing}}}'
+    )
+
+
+ESCAPES = "\x1b[2J\x1b]0;owned\x07\x08\x9b31m\u202e"
+NOT_FINITE = {"content": [{"token": "h", "logprob": "nan", "top_logprobs": [{"token": "h", "logprob": "nan"}]}]}
+HOSTILE: dict[str, Fault] = {
+    "gzip bomb": bomb(),
+    "gzip bomb in an error": bomb(503),
+    "endless body": pours(b" " * 2**16, 2**40),
+    "huge body": pours(b"[0,0,0,0]," * 6_554, 2**14),
+    "endless packed body": pours(b"\x1f\x8b\x08" + b"\0" * 2**16, 2**40, Content_Encoding="gzip"),
+    "no gzip": pours(b"no gzip", 1, Content_Encoding="gzip"),
+    "another encoding": pours(b"x", 1, Content_Encoding="br\x1b[2J"),
+    "a text beyond what was asked for": says_text("x" * 2**20),
+    "nested 300 deep": says({"choices": json.loads("[" * 300 + "]" * 300)}),
+    "nested 1,000 deep": says(b'{"error": ' + b"[" * 1_000 + b"]" * 1_000 + b"}"),
+    "an error nested 1,000 deep": status(500, b"[" * 1_000 + b"]" * 1_000),
+    "a text nested 300 deep": says_text("[" * 300 + "]" * 300),
+    "key doubly escaped": says_text(escaped_key),
+    "Retry-After in an absurd zone": status(429, None, Retry_After="Sat, 21 Nov 2026 10:00:30 +99999999999999"),
+    "Retry-After of ages": status(429, None, Retry_After="1e300"),
+    "log-probabilities that are no numbers": changed(logprobs=NOT_FINITE),
+    "usage near 2^64": tells_usage(2**64 - 1),
+    "usage below nothing": tells_usage(-(2**63)),
+    "control bytes": status(400, {"error": {"message": ESCAPES}}),
+    "control bytes without JSON": status(500, ESCAPES.encode()),
+    "a flood of braces": says_text("{ {" * 40_000),
+    "a flood of lists": says_text("[0," * 40_000),
+    "a flood of long lists": says_text("[0," * 900 + "0," * 50_000),
+    "a flood of fences": says_text("```a\n" * 20_000),
+}
+"""Faults of a server that means harm, or is broken beyond what others are."""

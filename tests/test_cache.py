@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -78,6 +79,69 @@ def test_files_of_another_kind_and_damaged_ones_are_named_and_left_as_they_are(t
         Cache(folder)
     with pytest.raises(UserError, match="text"):
         Cache(text / "within")
+
+
+def build_file(path: Path) -> bytes:
+    with closing(Cache(path)) as cache:
+        cache.put((str(number), Answered(Reply("x" * 1_000))) for number in range(100))
+    return path.read_bytes()
+
+
+def run_sql(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as file, file:
+        for statement in statements:
+            file.execute(statement)
+
+
+DAMAGES: dict[str, Callable[[Path, bytes], object]] = {
+    "cut in the first page": lambda path, content: path.write_bytes(content[:1_000]),
+    "cut in the middle": lambda path, content: path.write_bytes(content[: len(content) // 2]),
+    "garbage": lambda path, content: path.write_bytes(b"\xff" * len(content)),
+    "garbage after its head": lambda path, content: path.write_bytes(content[:100] + b"\xff" * (len(content) - 100)),
+    "garbage in the middle": lambda path, content: path.write_bytes(
+        content[:5_000] + b"\xff" * 20_000 + content[25_000:]
+    ),
+    "without its table": lambda path, _: run_sql(path, "DROP TABLE replies"),
+    "with other columns": lambda path, _: run_sql(path, "ALTER TABLE replies RENAME COLUMN reply TO said"),
+    "a view in place of the table": lambda path, _: run_sql(
+        path, "ALTER TABLE replies RENAME TO kept", "CREATE VIEW replies AS SELECT key FROM kept"
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_named_with_what_to_do_and_left_as_it_is(
+    damage: Callable[[Path, bytes], object], tmp_path: Path
+) -> None:
+    path = tmp_path / "replies.sqlite"
+    damage(path, build_file(path))
+    before = path.read_bytes()
+
+    def read_all(cache: Cache) -> None:
+        assert [cache.get(str(number)) for number in range(100)].count(None) == 0
+        list(cache.items())
+
+    def add(cache: Cache) -> None:
+        cache.put([("new", Answered(Reply("a")))])
+        list(cache.items())
+
+    for use in (read_all, add):
+        with pytest.raises(UserError) as error, closing(Cache(path)) as cache:
+            use(cache)
+        assert str(path) in str(error.value)
+        assert "put back a copy" in str(error.value)
+        assert use is add or path.read_bytes() == before
+
+
+def test_log_probabilities_that_are_not_finite_are_left_out_of_what_was_kept(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    with closing(Cache(path)) as cache:
+        cache.put([("k", Answered(Reply("a", logprobs=({"a": -0.5, "b": -1.0, "c": -2.0},))))])
+    kept = b'{"text": "a", "logprobs": [{"a": -0.5, "b": null, "c": "nan"}], "usage": [18446744073709551615, -1, "x"]}'
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE replies SET reply = ?", (kept,))
+    with closing(Cache(path)) as cache:
+        assert cache.get("k") == Answered(Reply("a", logprobs=({"a": -0.5},)), Usage(1))
 
 
 def test_a_damaged_reply_is_named(tmp_path: Path) -> None:

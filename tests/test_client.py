@@ -452,6 +452,33 @@ def test_patience_with_endpoints_that_do_not_answer_has_an_end(
     assert "no endpoint has answered for 0.3 s" in str(error.value)
 
 
+def test_time_in_which_nobody_asks_is_no_part_of_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "TRIES", 1)
+
+    async def run() -> list[list[Reply | Failure]]:
+        async with open_model(replace(settings(tmp_path, server.url), patience_seconds=0.5)) as model:
+            found = []
+            for said in "abc":
+                found.append([outcome async for _, outcome in model.complete([asking(said)])])
+                await asyncio.sleep(0.6)
+            return found
+
+    with serving(faults=[torn, torn]) as server:
+        first, second, third = asyncio.run(run())
+    assert all(isinstance(outcome, Failure) for outcome in first + second)
+    assert third == [Reply("c")]
+
+
+def test_patience_begins_when_a_request_is_turned_away_not_when_it_was_sent(tmp_path: Path) -> None:
+    async def slowly_busy(exchange: Exchange) -> bool:
+        await asyncio.sleep(0.6)
+        return await status(503)(exchange)
+
+    with serving(faults=[slowly_busy]) as server:
+        chosen = replace(settings(tmp_path, server.url), patience_seconds=0.5)
+        assert complete(chosen, [asking("a")])[0] == {0: Reply("a")}
+
+
 def test_requests_that_hang_are_failures_and_end_no_run(tmp_path: Path) -> None:
     async def stuck(exchange: Exchange) -> bool:
         return exchange.body["messages"][0]["content"] in ("2", "5") and await hang(exchange)

@@ -182,7 +182,9 @@ def test_a_batch_run_ends_with_code_3_until_its_replies_lie_there(index: Index, 
             if not replies.exists():
                 asked = map(orjson.loads, requests.read_bytes().splitlines())
                 replies.write_bytes(b"".join(map(answered, asked)))
-    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.returncode == 0
+    assert re.fullmatch(r"\S+\.replies\.jsonl: 2 replies are taken\n", shown.stderr)
+    assert keystone(*waits).stderr == "", "they are told of once"
     assert rounds == 4, "decomposition and topic, expansion, grades, answers"
     plain = tmp_path / "plain"
     plain.mkdir()
