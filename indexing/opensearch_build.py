@@ -9,7 +9,7 @@ from indexing.build import Index, open_index
 from indexing.embed import Embedding, embedder
 from indexing.errors import UserError
 from indexing.files import digest, written
-from indexing.opensearch import Place, close, connect
+from indexing.opensearch import Place, as_expected, close, connect
 from indexing.opensearch_index import Target, check_possible, held_at, index_body, refuse_other
 from indexing.opensearch_load import load
 from indexing.partial import partial_folder, stage
@@ -45,8 +45,10 @@ def load_stage(
     stage(folder, "opensearch", lambda _: load(target, meta, store, vectors, note, progress))
 
 
-def attach(place: Place, out: Path) -> tuple[Index, bool]:
+def attach(place: Place, out: Path, key_env: str | None = None) -> tuple[Index, bool]:
     """An index folder for an index that was loaded to OpenSearch elsewhere; also says whether it had to be made.
+
+    `key_env` names the key of its embedding model: the cluster, to which others write, does not.
 
     `UserError` where there is no finished index, or the folder holds another one.
     """
@@ -63,8 +65,13 @@ def attach(place: Place, out: Path) -> tuple[Index, bool]:
         if (existing.key, existing.at) != (held.meta["key"], place.at):
             raise UserError(f"{out}: holds another index: remove it or choose another")
         return existing, False
-    with partial_folder(out, digest([held.meta, place.at]), ("index.json",)) as folder:
+    with as_expected(place):
+        meta = {**held.meta, "at": place.at}
+        if meta["embedding"]:
+            meta["embedding"] = {**meta["embedding"], "key_env": key_env}
+        content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
+    with partial_folder(out, parts_key, ("index.json",)) as folder:
         with written(folder / "index.json") as file:
-            file.write(orjson.dumps({**held.meta, "at": place.at}, option=orjson.OPT_INDENT_2))
+            file.write(content)
         open_index(folder)  # what another version has made is refused and leaves nothing
     return open_index(out), True
