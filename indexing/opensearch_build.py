@@ -1,11 +1,12 @@
 """Index folders whose documents, postings and vectors are in OpenSearch."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from indexing.build import Index, open_index
+from indexing.build import FORMAT, Index, open_index
 from indexing.embed import Embedding, embedder
 from indexing.errors import UserError
 from indexing.files import digest, written
@@ -13,6 +14,7 @@ from indexing.opensearch import Place, as_expected, close, connect
 from indexing.opensearch_index import Target, check_possible, held_at, index_body, refuse_other
 from indexing.opensearch_load import load
 from indexing.partial import partial_folder, stage
+from indexing.sender import said
 from indexing.store import DocumentStore
 from indexing.types import Progress
 from indexing.vectors import Shards
@@ -66,12 +68,23 @@ def attach(place: Place, out: Path, key_env: str | None = None) -> tuple[Index, 
             raise UserError(f"{out}: holds another index: remove it or choose another")
         return existing, False
     with as_expected(place):
-        meta = {**held.meta, "at": place.at}
-        if meta["embedding"]:
-            meta["embedding"] = {**meta["embedding"], "key_env": key_env}
+        meta = _checked({**held.meta, "at": place.at}, key_env)
         content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
-    with partial_folder(out, parts_key, ("index.json",)) as folder:
-        with written(folder / "index.json") as file:
-            file.write(content)
-        open_index(folder)  # what another version has made is refused and leaves nothing
+    with partial_folder(out, parts_key, ("index.json",)) as folder, written(folder / "index.json") as file:
+        file.write(content)
     return open_index(out), True
+
+
+def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
+    """What an index says of itself, with this name of a key. `ValueError`, `KeyError` or `TypeError` if it is none."""
+    if meta["format"] != FORMAT:
+        raise ValueError(f"index format {said(meta['format'])}, expected {FORMAT}: build it again")
+    if not isinstance(meta["documents"], int) or meta["documents"] < 0 or not isinstance(meta["key"], str):
+        raise ValueError(f"found {said(meta['documents'])} documents, expected their number, and a key")
+    if missing := {"left_out", "cut", "faiss"} - meta.keys():
+        raise ValueError(f"lacks {sorted(missing)}")
+    if meta["embedding"]:
+        meta["embedding"] = asdict(Embedding(**{**meta["embedding"], "key_env": key_env}))
+        if not all(isinstance(value, str | int | None) for value in meta["embedding"].values()):
+            raise ValueError(f"found the embedding model {said(meta['embedding'])}, expected names and a number")
+    return meta

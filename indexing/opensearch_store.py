@@ -65,7 +65,7 @@ class OpenSearchStore:
             found = [(row, name) for row, name in (hit["sort"] for hit in answer.get("hits", {}).get("hits", []))]
             for row, name in found:
                 if type(row) is not int or not 0 <= row < self._size or not isinstance(name, str) or not is_id(name):
-                    raise ValueError(f"found {said([row, name])}, expected a row below {self._size} and an id")
+                    raise ValueError(f"expected a row below {self._size} and an id, found {said([row, name])}")
                 if (row if field == ROW else name) not in asked:
                     raise ValueError(f"found {said([row, name])}, which was not asked for")
             return found
