@@ -68,8 +68,8 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 drip = partial(repeated, pause=DRIP_SECONDS, times=DRIPS)
 
 TOO_LARGE: dict[str, Hostile] = {
-    "a bomb": told(bomb(), Content_Encoding="gzip"),
-    "a bomb with an error": told(bomb(), 503, Content_Encoding="gzip"),
+    "a bomb": lambda handler: told(bomb(), Content_Encoding="gzip")(handler),
+    "a bomb with an error": lambda handler: told(bomb(), 503, Content_Encoding="gzip")(handler),
     "a huge length": told(b"{", Content_Length="1000000000000"),
     "a length of 400 digits": told(b"{", Content_Length="9" * 400),
     "no end": repeated(b"10000\r\n" + b" " * 2**16 + b"\r\n", begun=CHUNKED),
