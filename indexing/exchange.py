@@ -16,7 +16,8 @@ from typing import Generic, TypeVar
 
 from indexing.errors import UserError
 from indexing.limits import Limit, backoff, retry_after
-from indexing.opensearch import Node, Reply, Request, Unreached, refuse_strangers
+from indexing.opensearch import Node, Reply, Request, as_expected, refuse_strangers
+from indexing.sender import Unreached
 
 PATIENCE = 600.0
 """Seconds for which everything may fail before that is an error."""
@@ -204,7 +205,8 @@ def _judged(
         return _Judged(None, [job.part], succeeded=False, why=f"{line.node.url}: {answer.reason}", pause=pause)
     line.failures = 0
     refuse_strangers(answer)
-    found = read(job.part, answer)
+    with as_expected(answer.url):
+        found = read(job.part, answer)
     turned_away = bool(found.left) and found.turned_away
     if turned_away:
         limit.overloaded(job.sent, now)

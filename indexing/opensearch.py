@@ -4,36 +4,35 @@ User and password are `OPENSEARCH_USER` and `OPENSEARCH_PASSWORD`, or a key is `
 URL, a message or a file. Certificates are checked, against those of `OPENSEARCH_CA_CERTS` where it names a file.
 """
 
-import logging
 import os
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import responses
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-import opensearchpy
 import orjson
-from urllib3 import Timeout
 from yarl import URL
 
-from indexing.access import is_guarded, secret, without_key
-from indexing.errors import UserError
+from indexing.access import admit, secret, without_key
+from indexing.errors import UserError, printable
+from indexing.sender import JSON, REPLY_LIMIT_BYTES, Sender, Unreached, Untrusted, said
 
 EXAMPLE = "http://localhost:9200/name"
 USER, PASSWORD, KEY, CA = "OPENSEARCH_USER", "OPENSEARCH_PASSWORD", "OPENSEARCH_API_KEY", "OPENSEARCH_CA_CERTS"
 CREDENTIALS = f"{USER} and {PASSWORD}, or {KEY}"
-CONNECT_SECONDS = 10.0
 SECONDS = 120.0
 """For which an answer is awaited, unless the request says."""
 PORTS = {"http": 9200, "https": 443}
+CAUSES = 8
+"""Causes of an error that are named."""
 LONGEST_NAME = 255
 """Bytes of the name of an index."""
 
-_ALL = range(100, 600)
 _NOT_IN_NAMES = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f\x7f]')
 
 
@@ -100,13 +99,14 @@ def _checked_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request below a base URL; `seconds` is how long its answer may take."""
+    """One request below a base URL; its answer may take `seconds` and have `limit` bytes."""
 
     method: str
     path: str
     body: bytes | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     seconds: float = SECONDS
+    limit: int = REPLY_LIMIT_BYTES
 
     @property
     def is_lines(self) -> bool:
@@ -128,8 +128,9 @@ class Reply:
     def reason(self) -> str:
         """What the server has to say on an error, in one line and without credentials."""
         error = self.value.get("error", self.value) if isinstance(self.value, dict) else self.value
-        said = f"{self.status}: {reason_of(error) or responses.get(self.status, 'without a reason')}"
-        return without_key(said.encode(errors="replace"), self.key).decode(errors="replace") if self.key else said
+        if 300 <= self.status < 400:
+            error = f"leads to {self.headers.get('Location', 'nowhere')}, expected the URL it ends at"
+        return f"{self.status}: {reason_of(error) or responses.get(self.status, 'without a reason')}"
 
     def checked(self) -> Any:
         """The JSON of an answer that is no error. `UserError` of an error."""
@@ -139,82 +140,63 @@ class Reply:
 
 
 def reason_of(error: Any) -> str:
-    """The words of an OpenSearch error object: those of its last cause, which say the most."""
-    if not isinstance(error, dict):
-        return " ".join(str(error).split())[:500] if error else ""
-    said = ": ".join(str(error[name]) for name in ("type", "reason") if error.get(name))
-    cause = error.get("caused_by")
-    return f"{said}: {reason_of(cause)}"[:1000] if cause else said[:500]
+    """The words of an OpenSearch error object, in one line: its own and those of its causes; empty if it has none."""
+    words = list[str]()
+    while isinstance(error, dict) and len(words) < CAUSES:
+        words.append(": ".join(said(error[name]) for name in ("type", "reason") if error.get(name)))
+        error = error.get("caused_by")
+    if error and not isinstance(error, dict):
+        words.append(said(error))
+    return printable(": ".join(filter(None, words)), 1000)
 
 
-class Unreached(Exception):
-    """A node gave no whole answer; `late` where it was asked and did not answer in time."""
-
-    def __init__(self, words: str, late: bool = False) -> None:
-        super().__init__(words)
-        self.late = late
+@contextmanager
+def as_expected(where: object) -> Iterator[None]:
+    """`UserError` where the block reads an answer that has not the form of OpenSearch's; `where` is who gave it."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
+        found = f"lacks {error}" if isinstance(error, KeyError) else str(error) or "holds too little"
+        raise UserError(f"{where}: an answer of another form than OpenSearch's: {printable(found)}") from error
 
 
 class Node:
     """One base URL. `ask` may be called by many threads at once."""
 
     def __init__(self, url: str, credentials: str | None, ca: str | None, at_once: int) -> None:
-        parts = URL(url)
         self.url, self._key = url, credentials and credentials.split()[1]
-        self._connection = opensearchpy.Urllib3HttpConnection(
-            host=parts.host or "",
-            port=parts.explicit_port or PORTS[parts.scheme],
-            use_ssl=parts.scheme == "https",
-            url_prefix=parts.raw_path.strip("/"),
-            headers={"authorization": credentials} if credentials else None,
-            pool_maxsize=at_once,
-            verify_certs=True,
-            ca_certs=ca,
-        )
+        self._sender = Sender(url, credentials, at_once, ca)
 
     def ask(self, request: Request) -> Reply:
-        """The node's answer. `Unreached` if there is no whole one; `UserError` where its certificate is not trusted."""
-        kind = "application/x-ndjson" if request.is_lines else "application/json"
+        """The node's answer. `Unreached` if there is no whole one.
+
+        `UserError` where its certificate is not trusted, and where its answer is larger than the request allows.
+        """
+        target = f"{request.path}?{urlencode(request.params)}" if request.params else request.path
+        kind = "application/x-ndjson" if request.is_lines else JSON
         try:
-            status, headers, body = self._connection.perform_request(
-                request.method,
-                request.path,
-                request.params,
-                request.body,
-                timeout=Timeout(connect=CONNECT_SECONDS, read=request.seconds),  # type: ignore[arg-type]
-                ignore=_ALL,
-                headers={"content-type": kind},
+            received = self._sender.send(
+                request.method, target, request.body, seconds=request.seconds, limit=request.limit, kind=kind
             )
-        except opensearchpy.SSLError as error:
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise UserError(
-                    f"{self.url}: its certificate is not trusted: {_cause(error)}; expected one of a known authority, "
-                    f"or in {CA} the file of the authority that signed it"
-                ) from error
-            raise Unreached(_cause(error)) from error
-        except opensearchpy.ConnectionError as error:
-            raise Unreached(_cause(error), isinstance(error, opensearchpy.ConnectionTimeout)) from error
-        except UnicodeDecodeError as error:
-            raise Unreached("an answer that is not UTF-8") from error
+        except Untrusted as error:
+            raise UserError(
+                f"{error}; expected one of a known authority, or in {CA} the file of the authority that signed it"
+            ) from error
+        status, body = received.status, received.body
+        if self._key and status >= 300:
+            body = without_key(body, self._key)
+        value: Any = None
         try:
             value = orjson.loads(body) if body else None
-        except orjson.JSONDecodeError:
+        except orjson.JSONDecodeError as error:
+            value = body.decode(errors="replace")
             if 200 <= status < 300:
-                raise Unreached("an answer that is not whole JSON") from None
-            value = body
-        return Reply(status, headers, value, self.url, self._key)
+                raise Unreached(f"an answer that is not whole JSON: {error}: {printable(value, 60)!r}") from None
+        return Reply(status, received.headers, value, self.url, self._key)
 
     def close(self) -> None:
         """Close the connections."""
-        self._connection.close()
-
-
-def _cause(error: opensearchpy.ConnectionError) -> str:
-    """The last of the causes that the layers below have wrapped into each other, in one line."""
-    cause: Any = error.info
-    while isinstance(getattr(cause, "reason", None) or (cause.args and cause.args[-1]), Exception):
-        cause = getattr(cause, "reason", None) or cause.args[-1]
-    return " ".join(str(getattr(cause, "strerror", None) or cause).split())[:300]
+        self._sender.close()
 
 
 def credentials() -> str | None:
@@ -234,13 +216,11 @@ def connect(urls: Sequence[str], at_once: int) -> list[Node]:
 
     `UserError` if none is there, if credentials are wrong, or would go to another machine by plain http.
     """
-    logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # its warnings are our errors, told once and in full
     header, ca = credentials(), os.environ.get(CA) or None
     if ca and not Path(ca).is_file():
         raise UserError(f"{CA}: {ca}: no such file, expected certificates in PEM form")
     for url in urls if header else ():
-        if not is_guarded(url):
-            raise UserError(f"{url}: credentials are sent by https or within this machine only, expected an https URL")
+        admit(url, "credentials")
     nodes = [Node(url, header, ca, at_once) for url in urls]
     missed = [why for node in nodes if (why := _missed(node))]
     if len(missed) == len(nodes):

@@ -1,18 +1,20 @@
 """Index folders whose documents, postings and vectors are in OpenSearch."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from indexing.build import Index, open_index
+from indexing.build import FORMAT, Index, open_index
 from indexing.embed import Embedding, embedder
 from indexing.errors import UserError
 from indexing.files import digest, written
-from indexing.opensearch import Place, close, connect
+from indexing.opensearch import Place, as_expected, close, connect
 from indexing.opensearch_index import Target, check_possible, held_at, index_body, refuse_other
 from indexing.opensearch_load import load
 from indexing.partial import partial_folder, stage
+from indexing.sender import said
 from indexing.store import DocumentStore
 from indexing.types import Progress
 from indexing.vectors import Shards
@@ -45,8 +47,10 @@ def load_stage(
     stage(folder, "opensearch", lambda _: load(target, meta, store, vectors, note, progress))
 
 
-def attach(place: Place, out: Path) -> tuple[Index, bool]:
+def attach(place: Place, out: Path, key_env: str | None = None) -> tuple[Index, bool]:
     """An index folder for an index that was loaded to OpenSearch elsewhere; also says whether it had to be made.
+
+    `key_env` names the key of its embedding model: the cluster, to which others write, does not.
 
     `UserError` where there is no finished index, or the folder holds another one.
     """
@@ -63,8 +67,24 @@ def attach(place: Place, out: Path) -> tuple[Index, bool]:
         if (existing.key, existing.at) != (held.meta["key"], place.at):
             raise UserError(f"{out}: holds another index: remove it or choose another")
         return existing, False
-    with partial_folder(out, digest([held.meta, place.at]), ("index.json",)) as folder:
-        with written(folder / "index.json") as file:
-            file.write(orjson.dumps({**held.meta, "at": place.at}, option=orjson.OPT_INDENT_2))
-        open_index(folder)  # what another version has made is refused and leaves nothing
+    with as_expected(place):
+        meta = _checked({**held.meta, "at": place.at}, key_env)
+        content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
+    with partial_folder(out, parts_key, ("index.json",)) as folder, written(folder / "index.json") as file:
+        file.write(content)
     return open_index(out), True
+
+
+def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
+    """What an index says of itself, with this name of a key. `ValueError`, `KeyError` or `TypeError` if it is none."""
+    if meta["format"] != FORMAT:
+        raise ValueError(f"index format {said(meta['format'])}, expected {FORMAT}: build it again")
+    if not isinstance(meta["documents"], int) or meta["documents"] < 0 or not isinstance(meta["key"], str):
+        raise ValueError(f"found {said(meta['documents'])} documents, expected their number, and a key")
+    if missing := {"left_out", "cut", "faiss"} - meta.keys():
+        raise ValueError(f"lacks {sorted(missing)}")
+    if meta["embedding"]:
+        meta["embedding"] = asdict(Embedding(**{**meta["embedding"], "key_env": key_env}))
+        if not all(isinstance(value, str | int | None) for value in meta["embedding"].values()):
+            raise ValueError(f"found the embedding model {said(meta['embedding'])}, expected names and a number")
+    return meta

@@ -13,7 +13,8 @@ import orjson
 
 from indexing.errors import UserError
 from indexing.exchange import ask
-from indexing.opensearch import Node, Place, Request
+from indexing.opensearch import Node, Place, Request, as_expected, reason_of
+from indexing.sender import said
 
 DOCID, ROW, CONTENTS, DOCUMENT, VECTOR = "docid", "row", "contents", "document", "vector"
 """The fields: a document's id, its row, title and text as they are searched, its record in a store, its embedding."""
@@ -110,20 +111,24 @@ def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
     if reply.status == 404:
         return None
     found = reply.checked()
-    if list(found) != [place.name]:
-        raise UserError(f"{place}: an alias of {', '.join(found)}, expected the name of an index")
-    settings, mappings = found[place.name]["settings"]["index"], found[place.name]["mappings"]
-    meta = mappings.get("_meta", {}).get("keystone")
+    with as_expected(place):
+        names = list(found.keys())
+    if names != [place.name]:
+        raise UserError(f"{place}: an alias of {said(', '.join(names))}, expected the name of an index")
+    with as_expected(place):
+        settings, mappings = found[place.name]["settings"]["index"], found[place.name]["mappings"]
+        uuid, finished = str(settings["uuid"]), settings.get("blocks", {}).get("write") == "true"
+        meta = mappings.get("_meta", {}).get("keystone")
     if not isinstance(meta, dict) or "key" not in meta:
         raise UserError(f"{place}: an index that keystone has not made: choose another name")
-    return Held(settings["uuid"], meta, settings.get("blocks", {}).get("write") == "true")
+    return Held(uuid, meta, finished)
 
 
 def refuse_other(place: Place, held: Held | None, key: str) -> None:
     """`UserError` if what is at a place is of another corpus or other settings."""
     if held and held.meta["key"] != key:
         raise UserError(
-            f"{place}: holds an index of another corpus or other settings (of {held.meta.get('corpus')!r}): "
+            f"{place}: holds an index of another corpus or other settings (of {said(held.meta.get('corpus'))}): "
             "remove it or choose another name"
         )
 
@@ -172,7 +177,9 @@ def finish(nodes: Sequence[Node], place: Place, replicas: int) -> None:
 
 def _of_all_shards(nodes: Sequence[Node], request: Request, place: Place) -> None:
     """Ask for what every shard has to do. `UserError` where one could not."""
-    shards = ask(nodes, request).checked()["_shards"]
-    if shards["failed"]:
-        reason = (shards.get("failures") or [{}])[0].get("reason")
-        raise UserError(f"{place}: {request.path.rsplit('/_', 1)[1]} failed on {shards['failed']} shards: {reason}")
+    answer = ask(nodes, request).checked()
+    with as_expected(place):
+        shards = answer["_shards"]
+        failed, reason = int(shards["failed"]), reason_of((shards.get("failures") or [{}])[0].get("reason"))
+    if failed:
+        raise UserError(f"{place}: {request.path.rsplit('/_', 1)[1]} failed on {failed} shards: {reason}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from indexing.errors import UserError
 from indexing.exchange import PATIENCE, GaveUp, Read, ask, exchange
-from indexing.opensearch import Node, Place, Reply, Request, close, connect
+from indexing.opensearch import Node, Place, Reply, Request, as_expected, close, connect
 from indexing.opensearch_bulk import Batch, acknowledged, batches, gaps, read_bulk, spans
 from indexing.opensearch_index import Held, Target, create, finish, held_at, index_body, refresh, refuse_other, remove
 from indexing.opensearch_rows import Span, missing_rows
@@ -133,7 +133,8 @@ def send(
 def _lost_a_shard(nodes: Sequence[Node], place: Place) -> bool:
     """Whether the only copy of a shard is gone with its node."""
     health = ask(nodes, Request("GET", f"/_cluster/health{place.path}")).checked()
-    return bool(health["status"] == "red")
+    with as_expected(place):
+        return bool(health["status"] == "red")
 
 
 def _named(store: DocumentStore, missing: Sequence[int]) -> str:

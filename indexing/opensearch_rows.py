@@ -8,7 +8,7 @@ import orjson
 
 from indexing.errors import UserError
 from indexing.exchange import ask
-from indexing.opensearch import Node, Place, Request
+from indexing.opensearch import Node, Place, Request, as_expected
 from indexing.opensearch_index import ROW
 
 RANGES = 1_024
@@ -24,6 +24,11 @@ Span = tuple[int, int]
 
 def missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
     """The rows below `count` of which the index holds no document, ascending. `UserError` if it holds others too."""
+    with as_expected(place):
+        return _missing_rows(nodes, place, count)
+
+
+def _missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
     held = _search(nodes, place, {"size": 0, "track_total_hits": True})["hits"]["total"]["value"]
     missing: list[int] = []
     suspected = [(0, count)]

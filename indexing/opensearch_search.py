@@ -10,7 +10,7 @@ import orjson
 from indexing.build import Index
 from indexing.errors import UserError
 from indexing.exchange import PATIENCE, Read, ask, exchange
-from indexing.opensearch import Node, Place, Reply, Request, close, connect, place_at, reason_of
+from indexing.opensearch import Node, Place, Reply, Request, as_expected, close, connect, place_at, reason_of
 from indexing.opensearch_index import held_at
 from indexing.types import Tick
 
@@ -19,6 +19,8 @@ AT_ONCE = 4
 SEARCHES, HITS = 64, 16_384
 """Of one request, at most: an answer then stays below a megabyte."""
 PARTIAL = {"allow_partial_search_results": False}
+MOST_ROWS = 2**31 - 1
+"""Of an index: what the field `row` holds."""
 BY_SCORE = ["_score", {"row": "asc"}]
 """An order without ties. Its keys are all that a hit has to say, so that nothing is loaded for one."""
 
@@ -32,11 +34,21 @@ R = TypeVar("R")
 class Cluster:
     """The nodes of a cluster and the place of an index in it; the connections are closed when it is not used any more.
 
-    `version` is the server's, `shards` the number of primary shards, `window` the hits that a search may ask for.
+    `version` is the server's, `shards` the number of primary shards, `window` the hits that a search may ask for,
+    `documents` those that the index holds.
     """
 
-    def __init__(self, nodes: Sequence[Node], place: Place, version: tuple[int, ...], shards: int, window: int) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        place: Place,
+        version: tuple[int, ...],
+        shards: int,
+        window: int,
+        documents: int = MOST_ROWS,
+    ) -> None:
         self.nodes, self.place, self.version, self.shards, self.window = nodes, place, version, shards, window
+        self.documents = documents
         weakref.finalize(self, close, nodes)
 
 
@@ -58,15 +70,19 @@ def open_cluster(index: Index) -> Cluster:
         if held is None or held.meta["key"] != index.key or not held.finished:
             found = "no index" if held is None else "another index" if held.finished else "an index not yet finished"
             raise UserError(f"{index.folder}: found {found} at {place}, expected the one that it was made with")
-        number = ask(nodes, Request("GET", "/")).checked()["version"]["number"]
+        server = ask(nodes, Request("GET", "/")).checked()
         wanted = {"flat_settings": "true", "include_defaults": "true"}
-        settings = ask(nodes, Request("GET", f"{place.path}/_settings", params=wanted)).checked()[place.name]
+        settings = ask(nodes, Request("GET", f"{place.path}/_settings", params=wanted)).checked()
+        with as_expected(place):
+            version = version_of(server["version"]["number"])
+            known = settings[place.name]["defaults"] | settings[place.name]["settings"]
+            shards, window = (int(known[f"index.{name}"]) for name in ("number_of_shards", "max_result_window"))
+            if shards < 1 or window < 1:
+                raise ValueError(f"found {shards} shards and a window of {window}, expected at least 1")
     except BaseException:
         close(nodes)
         raise
-    known = settings["defaults"] | settings["settings"]
-    shards, window = (int(known[f"index.{name}"]) for name in ("number_of_shards", "max_result_window"))
-    return Cluster(nodes, place, version_of(number), shards, window)
+    return Cluster(nodes, place, version, shards, window, MOST_ROWS if index.documents is None else index.documents)
 
 
 def version_of(number: str) -> tuple[int, ...]:
@@ -103,6 +119,8 @@ def search_each(
 
     def read(part: list[int], reply: Reply) -> Read[list[int], int]:
         answers = reply.checked()["responses"]
+        if len(answers) != len(part):
+            raise ValueError(f"found answers to {len(answers)} of {len(part)} searches")
         left, why = [], ""
         for number, answer in zip(part, answers, strict=True):
             if fault := _fault(answer):

@@ -136,7 +136,7 @@ class Sender:
 def read_body(read: Callable[[int], bytes], headers: Mapping[str, str], limit: int) -> bytes:
     """The body whose next bytes, up to so many, `read` gives; decompressed as the headers say.
 
-    Memory is `limit` bytes and twice those of a part. `TooLarge` above `limit` bytes, as they come or decompressed;
+    Memory is twice `limit` bytes and those of a part. `TooLarge` above `limit` bytes, as they come or decompressed;
     `ValueError` for a compression that is not known, damaged or not whole.
     """
     declared = headers.get("Content-Length", "")

@@ -9,6 +9,7 @@ exact; what is below 0 is rounded to the grid again, which is exact down to abou
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from indexing.build import Index
 from indexing.embed import Vectors
 from indexing.errors import UserError
 from indexing.exchange import ask
-from indexing.opensearch import Request
+from indexing.opensearch import Request, as_expected
 from indexing.opensearch_index import CONTENTS, ROW, VECTOR
 from indexing.opensearch_search import Cluster, open_cluster, search_each, search_of
+from indexing.sender import said
 from indexing.types import Tick
 from retrieval.backends import Statistics
 from retrieval.lucene import K1
@@ -73,8 +75,9 @@ class OpenSearchSparse:
         """The words of a query that the cluster takes."""
         wanted = {"flat_settings": "true", "include_defaults": "true"}
         found = ask(self._cluster.nodes, Request("GET", "/_cluster/settings", params=wanted)).checked()
-        known = found["defaults"] | found["persistent"] | found["transient"]
-        return int(known.get("indices.query.bool.max_clause_count", CLAUSES))
+        with as_expected(self._cluster.place):
+            known = found["defaults"] | found["persistent"] | found["transient"]
+            return max(2, int(known.get("indices.query.bool.max_clause_count", CLAUSES)))
 
     def _long(
         self, name: str, weights: Mapping[str, float], depth: int
@@ -110,7 +113,13 @@ class OpenSearchSparse:
         searches = [
             search_of(_of_stem(stem, 1.0), 0, f"frequency of {stem!r}", [], track_total_hits=True) for stem in stems
         ]
-        return search_each(self._cluster, searches, lambda answer: int(answer["hits"]["total"]["value"]))
+        return search_each(self._cluster, searches, self._count)
+
+    def _count(self, answer: Any) -> int:
+        found = answer["hits"]["total"]["value"]
+        if type(found) is not int or not 0 <= found <= self._cluster.documents:
+            raise ValueError(f"found {said(found)} documents with a word, expected 0 to {self._cluster.documents}")
+        return found
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """In how many documents the stem of each word occurs; 0 for a stop word."""
@@ -131,8 +140,10 @@ class OpenSearchDense:
             expected = "none: a Flat index is searched exactly" if self._exact else "efSearch=N alone for OpenSearch"
             raise UserError(f"retrieval.faiss: found {parameters!r}, expected {expected}")
         self._method = {"method_parameters": {"ef_search": int(chosen[1])}} if chosen else {}
-        mapping = ask(self._cluster.nodes, Request("GET", f"{self._cluster.place.path}/_mapping")).checked()
-        self._dimension = int(mapping[self._cluster.place.name]["mappings"]["properties"][VECTOR]["dimension"])
+        place = self._cluster.place
+        mapping = ask(self._cluster.nodes, Request("GET", f"{place.path}/_mapping")).checked()
+        with as_expected(place):
+            self._dimension = int(mapping[place.name]["mappings"]["properties"][VECTOR]["dimension"])
 
     @property
     def dimension(self) -> int:
@@ -166,7 +177,9 @@ class OpenSearchDense:
 
 
 def inner_products(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The inner products that OpenSearch's scores of scaled queries stand for."""
+    """The inner products that OpenSearch's scores of scaled queries stand for. `ValueError` for other scores."""
+    if np.any(scores <= 0):
+        raise ValueError(f"found the score {scores.min():g} of a vector, expected more than 0")
     products = np.where(scores >= 1, scores - 1, 1 - 1 / scores) * (GRID / SCALE)
     return (np.rint(products) / GRID).astype(np.float32)
 
@@ -194,20 +207,43 @@ def search_pages(
             for number, last in after.items()
         ]
         first = not done
-        found = search_each(cluster, searches, _hits, header, tick if first else lambda _: None)
+        found = search_each(cluster, searches, partial(_hits, size), header, tick if first else lambda _: None)
         done += size
         for number, (page, _) in zip(after, found, strict=True):
             pages[number].append(page)
         after = {number: last for number, (page, last) in zip(list(after), found, strict=True) if len(page) == size}
     columns = [np.concatenate([np.empty((0, 2)), *own]) for own in pages]
+    scores = []
+    for name, own in zip(query_ids, columns, strict=True):
+        with as_expected(f"{cluster.place}: query {name}"):
+            _check_hits(own, cluster.documents)
+            scores.append(score(own[:, 0]))
     docs = [own[:, 1].astype(np.int32) for own in columns]
-    return ranked(query_ids, docs, [score(own[:, 0]) for own in columns], depth)
+    return ranked(query_ids, docs, scores, depth)
 
 
-def _hits(answer: Any) -> tuple[NDArray[np.float64], Any]:
-    """Score and row (float64[hits, 2]) of the hits, and the last one as the server has it."""
+def _hits(size: int, answer: Any) -> tuple[NDArray[np.float64], Any]:
+    """Score and row (float64[hits, 2]) of at most `size` hits, and the last one as the server has it."""
     keys = [hit["sort"] for hit in answer.get("hits", {}).get("hits", ())]
+    if len(keys) > size:
+        raise ValueError(f"found {len(keys)} hits, expected at most {size}")
+    if not all(type(row) is int and type(score) in (int, float) for score, row in keys):
+        raise ValueError("found a hit whose sort keys are not a score and a row")
     return np.array(keys, dtype=np.float64).reshape(len(keys), 2), keys[-1] if keys else None
+
+
+def _check_hits(hits: NDArray[np.float64], documents: int) -> None:
+    """`ValueError` for score and row (float64[hits, 2]) of anything but documents of the index, best first, each once.
+
+    That a score fits float32 is seen to, as rankings hold it.
+    """
+    scores, rows = hits.T
+    if not np.all(np.abs(scores) <= np.finfo(np.float32).max) or np.any(np.diff(scores) > 0):
+        raise ValueError("found scores that are too large or ascend")
+    if len(rows) and not 0 <= rows.min() <= rows.max() < documents:
+        raise ValueError(f"found row {rows.min():.0f} or {rows.max():.0f}, expected 0 to {documents - 1}")
+    if len(np.unique(rows)) < len(rows):
+        raise ValueError("found a document twice")
 
 
 def _of_stems(weights: Mapping[str, float]) -> dict[str, Any]:

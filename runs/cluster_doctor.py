@@ -9,7 +9,7 @@ from yarl import URL
 
 from indexing.errors import UserError
 from indexing.exchange import ask
-from indexing.opensearch import Node, Place, Request, close, connect, place_of
+from indexing.opensearch import Node, Place, Request, as_expected, close, connect, place_of
 from indexing.opensearch_index import ANALYSIS, ANALYZER, SIMILARITY, held_at
 from indexing.opensearch_search import version_of
 from runs.doctor import Finding
@@ -41,7 +41,8 @@ def examine_cluster(where: str) -> Iterator[Finding]:
     with contextlib.ExitStack() as stack:
         stack.callback(close, nodes)
         try:
-            yield from _examined(nodes, place if named else None)
+            with as_expected(where):
+                yield from _examined(nodes, place if named else None)
         except UserError as error:
             yield Finding("problem", "OpenSearch", str(error))
 

@@ -52,7 +52,7 @@ def make_index(
         from indexing.opensearch import place_of
         from indexing.opensearch_build import attach
 
-        return attach(place_of(corpus.removeprefix(OPENSEARCH)), out)
+        return attach(place_of(corpus.removeprefix(OPENSEARCH)), out, embedding.key_env if embedding else None)
     if in_place:
         from indexing.prebuilt import adopt_prebuilt
 

@@ -30,6 +30,8 @@ class Server:
     faults: list[Fault] = field(default_factory=list)
     always: Fault | None = None
     window: int | None = None
+    listed: Any = None
+    """What `/v1/models` answers, if not as it should."""
     as_lists: bool = False
     requests: list[list[str]] = field(default_factory=list)
     keys: set[str | None] = field(default_factory=set)
@@ -47,6 +49,9 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        if self.state.listed is not None:
+            self.reply(self.state.listed)
+            return
         limit = {"max_model_len": self.state.window} if self.state.window else {}
         self.reply({"object": "list", "data": [{"id": "letters", "object": "model", **limit}]})
 

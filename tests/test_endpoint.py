@@ -1,5 +1,6 @@
 """The endpoint embedder against a real server on a socket, with every fault that servers show."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,44 @@ def test_the_key_comes_from_the_environment_and_stays_out_of_the_index(
         with pytest.raises(UserError, match="found vectors of 4 numbers from letters, expected 9"):
             search_embeddings(made, [query], 3)
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"sk-secret" in file.read_bytes()]
+
+
+def test_the_name_of_a_key_is_kept_and_used_by_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And makes no other index: one of before, which names none, is the same."""
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with serving() as server:
+        options = ["--embedding", "letters", "--embedding-url", server.url, "--embedding-key-env", "MINE", "-q"]
+        shown = keystone("index", corpus, "--out", tmp_path / "index", *options, MINE="own-key", OPENAI_API_KEY="other")
+        assert (shown.returncode, server.keys) == (0, {"Bearer own-key"})
+        monkeypatch.setenv("MINE", "own-key")
+        made = open_index(tmp_path / "index")
+        assert made.embedding == Embedding("letters", server.url, key_env="MINE")
+        server.keys.clear()
+        search_embeddings(made, [Query("1", "1-1", "", "", "rain")], 3)
+        assert server.keys == {"Bearer own-key"}
+        assert build_index(corpus, made.folder, embedding=Embedding("letters", server.url)) == (made, False)
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"own-key" in file.read_bytes()]
+    described = json.loads((made.folder / "index.json").read_text())
+    del described["embedding"]["key_env"]
+    (made.folder / "index.json").write_text(json.dumps(described))
+    assert open_index(made.folder).embedding == Embedding("letters", server.url)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        pytest.param([], id="a list"),
+        pytest.param({"data": 5}, id="no models"),
+        pytest.param({"data": [5, {"id": "other"}]}, id="no such model"),
+        pytest.param({"data": [{"id": "letters", "max_model_len": "many"}]}, id="a text"),
+        pytest.param({"data": [{"id": "letters", "max_model_len": -1}]}, id="less than none"),
+        pytest.param({"data": [{"id": "letters", "max_model_len": True}]}, id="a truth value"),
+        pytest.param({"data": [{"id": "letters", "max_model_len": 1e99}]}, id="no whole number"),
+    ],
+)
+def test_a_list_of_models_that_says_no_window_is_not_believed(listed: Any) -> None:
+    with serving(listed=listed) as server:
+        assert Endpoint("letters", server.url).window == embedding_endpoint.WINDOW
 
 
 def test_the_local_model_behind_an_endpoint_gives_its_own_vectors() -> None:

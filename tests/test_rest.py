@@ -409,6 +409,30 @@ def test_a_fault_that_stays_is_one_error(fault: Fault, message: str, tmp_path: P
         assert len(server.requests) <= asker.TRIES + 1
 
 
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [
+        pytest.param({"docid": 5, "score": 1}, "found the docid 5, expected", id="an id that is a number"),
+        pytest.param({"docid": "a b", "score": 1}, "found the docid a b, expected", id="an id with a space"),
+        pytest.param({"docid": "\x1b[2J", "score": 1}, r"found the docid \?\[2J, expected", id="control bytes"),
+        pytest.param({"docid": "x" * 10**6, "score": 1}, "found the docid xxx.*…", id="an id of a million letters"),
+        pytest.param({"docid": "a", "score": None}, "found the score", id="no score"),
+        pytest.param({"docid": "a", "score": "1"}, "found the score 1, expected", id="a score that is a text"),
+        pytest.param({"docid": "a", "score": True}, "found the score true, expected", id="a truth value"),
+        pytest.param({"docid": "a", "score": 1e39}, r"found the score 1e\+39, expected", id="beyond single precision"),
+        pytest.param({"docid": "a", "score": [[1]]}, "found the score", id="a score that is a list"),
+    ],
+)
+def test_a_candidate_that_cannot_be_is_never_ranked(candidate: Any, words: str, tmp_path: Path) -> None:
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, store = over(server, tmp_path)
+        server.always = wrong({"candidates": [candidate]})
+        with pytest.raises(UserError, match=f"{server.url}: .*{words}") as raised:
+            open_sparse(index, store).search(["1"], ["x"], 3)
+        assert str(raised.value).isprintable()
+        assert len(store) == 0
+
+
 @pytest.mark.parametrize("most", [3, 10, 11, 12])
 def test_a_limit_of_depth_is_respected_up_to_the_depth_itself(most: int, tmp_path: Path) -> None:
     def limited(handler: Handler) -> bool:
