@@ -121,7 +121,8 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
             attended = torch.cat(list(map(attend, joined.split(sizes), shapes)))
             chunks = []
             for chunk, seen in zip(rows.split(CHUNK), attended.split(CHUNK), strict=True):
-                chunk = norm(f"{name}.attention.output.LayerNorm", linear(f"{name}.attention.output.dense", seen) + chunk)
+                seen = linear(f"{name}.attention.output.dense", seen).add_(chunk)
+                chunk = norm(f"{name}.attention.output.LayerNorm", seen)
                 inner = linear(f"{name}.intermediate.dense", chunk, "gelu")
                 chunks.append(norm(f"{name}.output.LayerNorm", linear(f"{name}.output.dense", inner).add_(chunk)))
             rows = torch.cat(chunks)

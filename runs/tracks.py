@@ -102,6 +102,7 @@ class Track:
         """Whether an id names a document of the corpus, or a piece of one, but none of its segments."""
         pieces = self.document_form and re.fullmatch(rf"{self.document_form}(#.*)?", name)
         return bool(pieces) and not self.owns(name)
+
     def unnamed(self, team_id: str) -> bool:
         """Whether answers of this team would not say whose they are: they name a team, and it is the default."""
         return team_id == DEFAULT_TEAM and any(key.holds == "team" for key in self.keys)
