@@ -195,7 +195,7 @@ def read_text(path: Path, limit: int = TEXT_LIMIT_BYTES) -> str:
     try:
         return read_bytes(path, limit).tobytes().decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
+        raise UserError(f"{path}: cannot be read: {error}") from error
 
 
 def lines(
