@@ -62,7 +62,8 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
     try:
         yield step
     finally:
-        bars.stop()
+        if bars.live.is_started:
+            bars.stop()
 
 
 def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True) -> None:
