@@ -5,12 +5,15 @@ and are kept. Columns: nDCG@10 of BM25, of dense search and of their RRF, all fo
 and R@100 of the default composition against that, with the p-value of a paired t-test.
 """
 
+import math
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
+
+from runs.screen import p_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,9 @@ def measured(collection: Collection, data: Path, work: Path) -> str:
     _keystone("evaluate", *files, "--qrels", folder / collection.qrels, "--json", out, *options)
     found = orjson.loads(out.read_bytes())
     rrf, ours, bm25, dense = (run["mean"] for run in found["runs"])
-    p = found["paired_t_test"][0]["p"]
+    p = {measure: math.nan if p is None else p for measure, p in found["paired_t_test"][0]["p"].items()}
     cells = [f"{run['nDCG@10']:.4f}" for run in (bm25, dense, rrf)]
-    cells += [f"{ours[m]:.4f} ({ours[m] - rrf[m]:+.4f}, p {p[m]:.3f})" for m in ("nDCG@10", "R@100")]
+    cells += [f"{ours[m]:.4f} ({ours[m] - rrf[m]:+.4f}, p {p_text(p[m])})" for m in ("nDCG@10", "R@100")]
     return f"| {' | '.join([collection.name, *cells])} |"
 
 

@@ -332,7 +332,7 @@ def evaluate(
 
     from indexing.files import written
     from runs import measures
-    from runs.screen import print_evaluations, progress_bars
+    from runs.screen import print_cautions, print_evaluations, progress_bars
 
     wanted = tuple(map(measures.parse_measure, measure)) if measure else measures.DEFAULT
     wanted = measures.relevant_from(wanted, relevant_from)
@@ -342,6 +342,7 @@ def evaluate(
     with progress_bars(quiet) as progress, progress("Measuring", None):
         evaluations = evaluate_files(runs, qrels, wanted, skip_own)
     print_evaluations(evaluations)
+    print_cautions(evaluations, quiet)
     if json:
         with written(json) as file:
             file.write(orjson.dumps(as_json(evaluations), option=orjson.OPT_INDENT_2))
@@ -363,19 +364,19 @@ def tune(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Find settings by cross-validation over judged topics, beside the whole narrative as one query.
+    """Find settings by cross-validation over judged topics; the run's own are kept unless they are beaten.
 
     Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
     """
     from runs.measures import parse_measure
-    from runs.screen import print_tuning, progress_bars
-    from runs.tune import GRID
+    from runs.screen import print_cautions, print_tuning, progress_bars
     from runs.tune import tune as tuned
 
     measures = [parse_measure(name) for name in measure or ("nDCG@10", "R@100")]
     with progress_bars(quiet) as progress:
-        found = tuned(config, set or [], qrels, attempt or GRID, measures, folds, skip_own, threads, progress)
+        found = tuned(config, set or [], qrels, attempt, measures, folds, skip_own, threads, progress)
     print_tuning(found)
+    print_cautions([found.configured], quiet)
 
 
 @app.command()

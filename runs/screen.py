@@ -1,5 +1,6 @@
 """What a person sees: progress bars on standard error, tables on standard output."""
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,22 +74,51 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     for measure in measures:
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
-        table.add_row(escape(evaluation.name), *(f"{evaluation.mean(measure):.4f}" for measure in measures))
+        table.add_row(escape(evaluation.name), *(_mean_text(evaluation.mean(measure)) for measure in measures))
         if compare and evaluation is not evaluations[0]:
             p = paired_test(evaluations[0], evaluation)
-            table.add_row("  p (paired t-test)", *(f"{p[measure]:.3f}" for measure in measures), style="dim")
+            table.add_row("  p (paired t-test)", *(p_text(p[measure]) for measure in measures), style="dim")
     wide = None if sys.stdout.isatty() else 200
     Console(width=wide).print(table)
 
 
-def print_tuning(tuning: "Tuning") -> None:
-    """All settings, best first, then the choice for topics not seen beside the whole narrative."""
-    from dataclasses import replace
+def p_text(p: float) -> str:
+    """A p-value for people; `-` for NaN."""
+    if math.isnan(p):
+        return "-"
+    return "< .001" if p < 0.001 else f"{p:.3f}"
 
-    first = next(iter(tuning.whole.values))
+
+def _mean_text(mean: float) -> str:
+    return "-" if math.isnan(mean) else f"{mean:.4f}"
+
+
+def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> None:
+    """On standard error how much of each run is judged, unless `quiet`, and a warning for each caution."""
+    from runs.evaluate import all_cautions
+
+    for evaluation in evaluations if not quiet else []:
+        print(f"{evaluation.name}: {evaluation.counts}", file=sys.stderr)
+    for caution in all_cautions(evaluations):
+        print(f"warning: {caution}", file=sys.stderr)
+
+
+def print_tuning(tuning: "Tuning") -> None:
+    """All settings, best first; then the choice for topics not seen beside the configuration; then the better one."""
+    from dataclasses import replace
+    from shlex import quote
+
+    from runs.evaluate import paired_test
+
+    first = tuning.measure
+    configured = replace(tuning.configured, name="as configured")
     trials = [replace(evaluation, name=" ".join(setting)) for setting, evaluation in tuning.trials.items()]
-    trials.sort(key=lambda evaluation: -evaluation.mean(first))
-    print_evaluations(trials, compare=False)
+    print_evaluations(sorted([configured, *trials], key=lambda trial: -trial.mean(first)), compare=False)
     print()
-    print_evaluations([replace(tuning.whole, name="whole narrative"), tuning.held_out])
-    print(f"\nBest on all topics: {' '.join(f'--set {part}' for part in trials[0].name.split(' '))}")
+    print_evaluations([configured, tuning.held_out, replace(tuning.whole, name="whole narrative")])
+    settings = " ".join(f"--set {quote(part)}" for part in tuning.recommended) or "the settings as configured"
+    verdict = "are better" if tuning.beaten else "are not better"
+    numbers = f"{first} {tuning.held_out.mean(first):.4f} against {configured.mean(first):.4f}"
+    p = p_text(paired_test(configured, tuning.held_out)[first])
+    print(f"\nRecommended: {settings}")
+    print(f"On topics that had no part in the choice, chosen settings {verdict}: {numbers}, p {p}.")

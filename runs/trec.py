@@ -101,10 +101,15 @@ def read_run(path: Path) -> Run:
 
     `UserError` with file and line for a malformed row and for a document that a query lists twice.
     """
+    return in_trec_eval_order(read_run_as_it_stands(path))
+
+
+def read_run_as_it_stands(path: Path) -> Run:
+    """As `read_run`, with the rows of each query in the order of the file."""
     rows = read_rows(path, RUN)
     first = _first(rows)
     _refuse(path, rows, first, np.flatnonzero(first != np.arange(len(first))), "occurs more than once")
-    return in_trec_eval_order(Run(rows.tag, rows.query_ids, rows.offsets, rows.docs, rows.values))
+    return Run(rows.tag, rows.query_ids, rows.offsets, rows.docs, rows.values)
 
 
 def without_own(run: Run) -> Run:

@@ -10,6 +10,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from fusion.methods import METHODS
 from fusion.rrf import fuse_systems
 from indexing.errors import UserError
 from indexing.files import digest
@@ -26,13 +27,6 @@ from runs.pipeline import narrative_rankings, rankings_of, understood
 from runs.stages import texts_of
 from runs.trec import Qrels, read_qrels, without_own
 
-GRID = (
-    "queries.facets=[sentences, clauses]",
-    "queries.topic=[lead, none]",
-    "queries.narrative_weight=[1, 2, 4]",
-    "fusion.k_narrative=[10, 20, 60]",
-)
-"""What is tried where nothing else is named."""
 WHOLE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""
 
@@ -42,18 +36,36 @@ Setting = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The whole narrative, every setting in the order of the grid, and the settings chosen for topics not seen."""
+    """The configuration as it is, the whole narrative, all other settings, and those chosen for topics not seen."""
 
+    configured: Evaluation
     whole: Evaluation
     trials: dict[Setting, Evaluation]
+    """In the order of the grid, without settings that are those of the configuration."""
     held_out: Evaluation
+
+    @property
+    def measure(self) -> str:
+        """The measure that chooses."""
+        return next(iter(self.configured.values))
+
+    @property
+    def beaten(self) -> bool:
+        """Whether settings chosen on other topics are better than the configuration as it is."""
+        return self.held_out.mean(self.measure) > self.configured.mean(self.measure)
+
+    @property
+    def recommended(self) -> Setting:
+        """The best setting on all topics; none, so the configuration as it is, unless that is beaten."""
+        candidates = {(): self.configured, **self.trials} if self.beaten else {(): self.configured}
+        return max(candidates, key=lambda setting: candidates[setting].mean(self.measure))
 
 
 def tune(
     config: Path,
     overrides: Sequence[str],
     qrels: Path,
-    tries: Sequence[str],
+    tries: Sequence[str] | None,
     measures: Sequence[Measure],
     folds: int = 5,
     skip_own: bool = False,
@@ -62,15 +74,39 @@ def tune(
 ) -> Tuning:
     """Try all combinations of `tries`, each `key=[value, ...]`, on the judged topics of a run's configuration.
 
-    `held_out` is an estimate for topics not seen: each fold is measured with the setting whose mean of the first
-    measure is best on the other folds. Nothing is written.
+    `held_out` is an estimate for topics not seen: each fold is measured with the setting, or the configuration as it
+    is, whose mean of the first measure is best on the other folds. Nothing is written.
     """
     judged = read_qrels(qrels)
+    as_it_is = read_config(config, [*overrides, "track=none"])
     score = _Scorer(judged, measures, skip_own, threads, progress)
+    settings = {
+        setting: read_config(config, [*overrides, "track=none", *setting])
+        for setting in product(*map(_values, grid_of(as_it_is) if tries is None else tries))
+    }
+    fold = _folds(len(judged.query_ids), folds)
     whole = score(read_config(config, [*overrides, "track=none", *WHOLE]))
-    settings = list(product(*map(_values, tries)))
-    trials = {setting: score(read_config(config, [*overrides, "track=none", *setting])) for setting in settings}
-    return Tuning(whole, trials, _cross_validated(list(trials.values()), folds))
+    configured = score(as_it_is)
+    if np.isnan(configured.mean(str(measures[0]))):
+        raise UserError(f"{qrels}: no judged topic has a relevant document for {measures[0]}, which is to choose")
+    trials = {setting: score(tried) for setting, tried in settings.items() if tried != as_it_is}
+    return Tuning(configured, whole, trials, _cross_validated([configured, *trials.values()], fold))
+
+
+def grid_of(config: RunConfig) -> list[str]:
+    """What is tried where nothing else is named: values of those settings that the configuration reads."""
+    if config.queries.method == "narrative":
+        raise UserError(
+            "queries.method: found 'narrative', one query a topic, for which nothing is to be tuned; "
+            "expected rules or model, or settings named with --try"
+        )
+    fusion = METHODS[config.fusion.method]
+    by_rules = ["queries.facets=[sentences, clauses]", "queries.topic=[lead, none]"]
+    return [
+        *(by_rules if config.queries.method == "rules" else []),
+        f"queries.narrative_weight={[1, 2, 4] if fusion.weighted else [0, 1]}",
+        *(["fusion.k_narrative=[10, 20, 60]"] if "k" in fusion.parameters else []),
+    ]
 
 
 class _Scorer:
@@ -112,13 +148,20 @@ def _values(attempt: str) -> Iterator[str]:
         yield f"{key}={yaml.safe_dump(value, default_flow_style=True).removesuffix('...' + chr(10)).strip()}"
 
 
-def _cross_validated(trials: Sequence[Evaluation], folds: int) -> Evaluation:
-    """For each topic the values of the trial that is best, by the first measure, on the topics of other folds."""
-    first = trials[0]
-    if len(first.topics) < folds:
-        raise UserError(f"--folds {folds}: more than the {len(first.topics)} judged topics")
-    fold = np.random.default_rng(0).permutation(len(first.topics)) % folds
-    chosen = np.empty(len(first.topics), dtype=np.int64)
+def _folds(topics: int, folds: int) -> NDArray[np.int64]:
+    """The fold of each topic, drawn by chance, always the same: int64[topics]."""
+    if topics < folds:
+        raise UserError(f"--folds {folds}: more than the {topics} judged topics")
+    return np.random.default_rng(0).permutation(topics) % folds
+
+
+def _cross_validated(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
+    """For each topic the values of the trial that is best, by the first measure, on the topics of other folds.
+
+    Of equally good trials the earlier one is taken.
+    """
+    first, folds = trials[0], int(fold.max()) + 1
+    chosen = np.empty(len(fold), dtype=np.int64)
     table: NDArray[np.float64] = np.array([next(iter(trial.values.values())) for trial in trials])
     for number in range(folds):
         chosen[fold == number] = int(np.argmax(table[:, fold != number].mean(axis=1)))
