@@ -163,6 +163,6 @@ def test_an_impossible_attempt_is_named(attempt: str, message: str, config: Path
 
 
 def test_topics_must_be_judged(config: Path, tmp_path: Path) -> None:
-    (tmp_path / "other.txt").write_text("9 0 bees 1\n")
+    (tmp_path / "other.txt").write_text("8 0 bees 1\n9 0 bees 1\n")
     with pytest.raises(UserError, match="none of its topics is judged"):
-        tune(config, [], tmp_path / "other.txt", ["fusion.k=[1]"], MEASURES)
+        tune(config, [], tmp_path / "other.txt", ["fusion.k=[1]"], MEASURES, folds=2)
