@@ -202,6 +202,8 @@ def answered_already(path: Path, job: Job) -> set[str]:
     """
     if path.suffix in (".gz", ".zst"):
         raise UserError(f"{path}: answers are written as they come: expected a name without {path.suffix}")
+    if path.exists() and not path.is_file():  # a device may be read without end
+        raise UserError(f"{path}: is no file, expected one, or a new name")
     try:
         content = path.read_bytes() if path.exists() else b""
     except OSError as error:
