@@ -70,7 +70,7 @@ def text_key(embedding: Embedding, texts: Sequence[str]) -> bytes:
 @contextmanager
 def vector_cache(path: Path) -> Iterator[sqlite3.Connection]:
     """Vectors by `text_key`; in memory where the file cannot be written. `UserError` for a file that is damaged."""
-    table = "CREATE TABLE IF NOT EXISTS by_text (key BLOB PRIMARY KEY, vectors BLOB NOT NULL)"
+    table = "CREATE TABLE IF NOT EXISTS by_text (key BLOB PRIMARY KEY, vectors BLOB NOT NULL, sum BLOB NOT NULL)"
     try:
         try:
             cache = sqlite3.connect(path, timeout=60)
@@ -85,15 +85,20 @@ def vector_cache(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def kept_vectors(cache: sqlite3.Connection, key: bytes, shape: tuple[int, int]) -> Vectors | None:
-    """The vectors that a cache holds for a key; None where it has none of this shape."""
-    known = cache.execute("SELECT vectors FROM by_text WHERE key = ?", (key,)).fetchone()
-    found = np.frombuffer(known[0] if known and isinstance(known[0], bytes) else b"", dtype=np.uint8)
-    return found.view(np.float32).reshape(shape) if found.size == 4 * shape[0] * shape[1] else None
+    """The vectors that a cache holds for a key; None where it has none of this shape, or damaged ones."""
+    known = cache.execute("SELECT vectors, sum FROM by_text WHERE key = ?", (key,)).fetchone()
+    if not known or known[1] != _sum(known[0]) or len(known[0]) != 4 * shape[0] * shape[1]:
+        return None
+    return np.frombuffer(known[0], dtype=np.float32).reshape(shape)
 
 
 def keep_vectors(cache: sqlite3.Connection, made: dict[bytes, Vectors]) -> None:
     """Put vectors into a cache; one that cannot be written, also because the disk is full, is used as it is."""
     with suppress(sqlite3.OperationalError), cache:
-        cache.executemany(
-            "INSERT OR REPLACE INTO by_text VALUES (?, ?)", [(key, own.tobytes()) for key, own in made.items()]
-        )
+        rows = [(key, own.tobytes(), _sum(own.tobytes())) for key, own in made.items()]
+        cache.executemany("INSERT OR REPLACE INTO by_text VALUES (?, ?, ?)", rows)
+
+
+def _sum(content: bytes) -> bytes:
+    """A checksum, since SQLite has none of what it reads."""
+    return sha256(content).digest()[:8]

@@ -8,7 +8,6 @@ import errno
 import itertools
 import os
 import sys
-from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
@@ -540,8 +539,7 @@ def main() -> None:
             raise
         where = error.filename or "standard output, or the folder of temporary files"
         say(f"error: {where}: cannot be written: {error.strerror}", err=True)
-        with suppress(OSError):
-            sys.stdout.close()  # which holds the rest of what it did not take
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the rest, which would be refused at the end once more
         sys.exit(1)
     except SystemExit as error:
         if error.code == INTERRUPTED:
