@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -60,7 +59,7 @@ def segment_vectors(
 
 def text_key(embedding: Embedding, texts: Sequence[str]) -> bytes:
     """The key of what a model makes of some texts that it is given together."""
-    hashed = sha256(digest(asdict(embedding)).encode())
+    hashed = sha256(digest(embedding.made_by).encode())
     for text in texts:
         content = text.encode(errors="surrogatepass")
         hashed.update(len(content).to_bytes(8, "little") + content)

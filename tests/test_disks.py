@@ -20,7 +20,8 @@ from indexing.build import Index
 from indexing.errors import NotWritten
 from indexing.files import append, reserved, written
 from tests.conftest import keystone, write_corpus, write_topics
-from tests.processes import LIMIT, start, wait
+from tests.processes import start, wait
+from tests.waiting import LIMIT_S
 
 LIMITED = """
 def limit(size, resource=__import__("resource")):
@@ -55,7 +56,7 @@ def command(code: str, *arguments: str | Path) -> tuple[int | None, str]:
     with TemporaryDirectory() as folder:
         err = Path(folder, "err")
         start(*arguments, err=str(err), code=code)
-        return wait(LIMIT), err.read_text()
+        return wait(LIMIT_S), err.read_text()
 
 
 def one_message(shown: tuple[int | None, str], name: Path, reason: str = FULL) -> None:
@@ -121,7 +122,7 @@ def test_a_disk_that_is_full_while_answering_is_a_message_and_answering_goes_on(
 def test_a_command_whose_output_goes_to_a_full_disk_says_so(tmp_path: Path) -> None:
     with (tmp_path / "err").open("wb") as err:
         start("doctor", out="/dev/full", err=err.name)
-        assert wait(LIMIT) == 1
+        assert wait(LIMIT_S) == 1
     said = (tmp_path / "err").read_text()
     assert "standard output" in said
     assert "No space left on device" in said
@@ -209,7 +210,7 @@ def test_a_really_full_disk_is_a_message_at_every_size(tmp_path: Path) -> None:
     disk.mkdir()
     script = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
     isolated = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
-    granted = subprocess.run([*isolated, "64k", str(disk), "true"], capture_output=True, check=False, timeout=LIMIT)
+    granted = subprocess.run([*isolated, "64k", str(disk), "true"], capture_output=True, check=False, timeout=LIMIT_S)
     if granted.returncode:
         pytest.skip(f"no file system of its own: {granted.stderr.decode().strip()}")
     corpus = tmp_path / "corpus.jsonl"
@@ -231,7 +232,7 @@ def test_a_really_full_disk_is_a_message_at_every_size(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=LIMIT,
+            timeout=LIMIT_S,
             cwd=Path(__file__).parents[1],
         )
         one_message((shown.returncode, shown.stderr), disk / "index", "No space left on device")
