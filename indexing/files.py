@@ -144,13 +144,16 @@ class _Zstandard(io.RawIOBase):
 
 
 def byte_lines(
-    path: Path, report: Report = stop, longest: int = LONGEST_LINE, limit: float = math.inf
+    path: Path, report: Report = stop, longest: int | None = None, limit: float = math.inf
 ) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers from 1, ends included; a line above `longest` bytes is reported.
+
+    `longest` is `LONGEST_LINE` where None.
 
     Where the file cannot be read on, or has more bytes than the limit when it is no longer compressed, that is
     reported, and the lines before it have been given.
     """
+    longest = longest or LONGEST_LINE
     number = size = 0
     try:
         with open_binary(path) as file:
@@ -199,7 +202,7 @@ def read_text(path: Path, limit: int = TEXT_LIMIT_BYTES) -> str:
 
 
 def lines(
-    path: Path, report: Report = stop, longest: int = LONGEST_LINE, limit: float = math.inf
+    path: Path, report: Report = stop, longest: int | None = None, limit: float = math.inf
 ) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file with their numbers from 1, without their ends and the byte order mark."""
     for number, line in byte_lines(path, report, longest, limit):
@@ -213,7 +216,7 @@ def lines(
 def json_lines(
     path: Path,
     report: Report = stop,
-    longest: int = LONGEST_LINE,
+    longest: int | None = None,
     limit: float = math.inf,
     numbered: Iterable[tuple[int, str]] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:

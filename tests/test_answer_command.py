@@ -23,6 +23,7 @@ from indexing.errors import UserError
 from runs.answer import answer_file, settings
 from runs.config_file import read_config
 from runs.stages import run
+from tests import programs
 from tests.chat_server import serving
 from tests.conftest import CORPUS, NARRATIVES, write_topics
 from tests.plain_model import say
@@ -52,16 +53,13 @@ def topic_of(line: bytes) -> str:
 def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(index: Index) -> None:
     command = [sys.executable, "-m", "runs.cli", "answer", "--quiet", "--index", str(index.folder)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        try:
-            assert process.stdin
-            for line, name in zip(LINES, NARRATIVES, strict=True):
-                process.stdin.write(line)
-                assert topic_of(line_from(process)) == name
-            process.stdin.write(LINES[0].replace(b'"1"', b'"3"') + LINES[0])
-            out, err = process.communicate(timeout=DEADLINE_S)
-        finally:
-            process.kill()
+    with programs.started(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin
+        for line, name in zip(LINES, NARRATIVES, strict=True):
+            process.stdin.write(line)
+            assert topic_of(line_from(process)) == name
+        process.stdin.write(LINES[0].replace(b'"1"', b'"3"') + LINES[0])
+        out, err = process.communicate(timeout=DEADLINE_S)
     assert topic_of(out) == "3", "the topics before a bad line are answered"
     assert err.decode() == "error: /dev/stdin:4: topic '1' occurs more than once\n"
     assert process.returncode == 1
@@ -69,7 +67,7 @@ def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(ind
 
 def test_a_pipe_without_topics_is_an_error(index: Index) -> None:
     command = [sys.executable, "-m", "runs.cli", "answer", "--quiet", "--index", str(index.folder)]
-    shown = subprocess.run(command, input=b"", capture_output=True, check=False, timeout=DEADLINE_S)
+    shown = programs.run(command, input=b"", capture_output=True)
     assert (shown.returncode, shown.stdout, shown.stderr) == (1, b"", b"error: /dev/stdin: holds no topic\n")
 
 

@@ -19,6 +19,7 @@ from runs import cli
 from runs.config_file import read_config
 from tests import programs
 from tests.conftest import keystone, write_corpus
+from tests.waiting import LIMIT_S
 
 COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "tune", "demo", "doctor")
 HEAVY = ("numpy", "torch", "transformers", "pydantic", "yaml", "ranx", "numba", "faiss", "scipy", "orjson", "jnius")
@@ -264,7 +265,7 @@ def test_an_interrupted_command_says_once_what_the_same_command_does(
         cli.app = app
         cli.main()
     """
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    shown = programs.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (shown.returncode, shown.stderr.count("\n")) == (130, 1), shown.stderr
     assert shown.stderr.startswith("interrupted: ")
     assert said in shown.stderr
@@ -272,13 +273,13 @@ def test_an_interrupted_command_says_once_what_the_same_command_does(
 
 def test_an_interrupt_while_a_command_reads_is_one_line(index: Index) -> None:
     arguments = ["answer", "--index", str(index.folder), "-q"]
-    with subprocess.Popen(
+    with programs.started(
         [sys.executable, "-m", "runs.cli", *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdin
         process.stdin.write(b"\n" * 2**20)  # more than a pipe holds: once this is written, the command reads
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=LIMIT_S)
     line = b"interrupted: with --out, the same command goes on from what is done; without it, no answer is kept\n"
     assert (process.returncode, said) == (130, line)
 

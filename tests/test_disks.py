@@ -7,7 +7,6 @@ places. The last test fills a real one.
 import os
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from indexing.build import Index
 from indexing.errors import NotWritten
 from indexing.files import append, reserved, written
+from tests import programs
 from tests.conftest import keystone, write_corpus, write_topics
 from tests.processes import start, wait
 from tests.waiting import LIMIT_S
@@ -210,7 +210,7 @@ def test_a_really_full_disk_is_a_message_at_every_size(tmp_path: Path) -> None:
     disk.mkdir()
     script = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
     isolated = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
-    granted = subprocess.run([*isolated, "64k", str(disk), "true"], capture_output=True, check=False, timeout=LIMIT_S)
+    granted = programs.run([*isolated, "64k", str(disk), "true"], capture_output=True)
     if granted.returncode:
         pytest.skip(f"no file system of its own: {granted.stderr.decode().strip()}")
     corpus = tmp_path / "corpus.jsonl"
@@ -227,12 +227,10 @@ def test_a_really_full_disk_is_a_message_at_every_size(tmp_path: Path) -> None:
         "-q",
     ]
     for size in ("300k", "700k", "900k", "1000k"):
-        shown = subprocess.run(
+        shown = programs.run(
             [*isolated, size, str(disk), *indexing],
             capture_output=True,
             text=True,
-            check=False,
-            timeout=LIMIT_S,
             cwd=Path(__file__).parents[1],
         )
         one_message((shown.returncode, shown.stderr), disk / "index", "No space left on device")

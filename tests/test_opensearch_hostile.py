@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from indexing import opensearch_store
-from indexing.build import Index
+from indexing.build import FORMAT, Index
 from indexing.embed import Embedding
 from indexing.errors import UserError
 from indexing.opensearch import CA, KEY, PASSWORD, USER, Place
@@ -25,7 +26,7 @@ from runs.cluster_doctor import examine_cluster
 from tests.hostile import TOO_LARGE
 
 COUNT = 3
-META = {"format": 4, "key": "k", "documents": COUNT, "faiss": "Flat", "left_out": {}, "cut": 0, "embedding": None}
+META = {"format": FORMAT, "key": "k", "documents": COUNT, "faiss": "Flat", "left_out": {}, "cut": 0, "embedding": None}
 SEGMENT = Segment("d1#0_0", Span("d1", 0, 4))
 RECORD = to_record(Document("d1", "Text of it.", segments=(SEGMENT,)))
 WHOLE = {"status": 200, "timed_out": False, "_shards": {"failed": 0}}
@@ -79,12 +80,14 @@ def cluster(changed: Answers) -> Iterator[Index]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads, server.block_on_close = True, False
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    place = Place((f"http://127.0.0.1:{server.server_address[1]}",), "name")
-    try:
-        yield Index(Path("index"), "k", None, COUNT, {}, 0, "Flat", place.at)
-    finally:
-        server.shutdown()
-        server.server_close()
+    at = Place((f"http://127.0.0.1:{server.server_address[1]}",), "name").at
+    with TemporaryDirectory() as folder:
+        Path(folder, "index.json").write_text(json.dumps({**META, "at": at}))
+        try:
+            yield Index(Path(folder), "k", None, COUNT, {}, 0, "Flat", at)
+        finally:
+            server.shutdown()
+            server.server_close()
 
 
 @pytest.fixture(autouse=True)
