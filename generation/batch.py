@@ -38,9 +38,8 @@ from generation.chat import (
 from generation.model import Waits, key_of
 from generation.types import Failure, Reply, Request, Usage
 from generation.usage import add
-from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.errors import BadRecord, Report, UserError, printable, stop
 from indexing.files import LONGEST_LINE, digest, json_lines
-from indexing.outside import shown
 
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
 """Of one file, which are the limits of OpenAI's batch service."""
@@ -178,7 +177,7 @@ class Batch:
         for number, record in _lines(told.file, told.add_broken, REPLY_LIMIT_BYTES):
             key = record["custom_id"]
             if key not in known:
-                told.unknown.append(shown(key))
+                told.unknown.append(printable(key))
                 continue
             try:
                 answered = read_line(record, known[key])

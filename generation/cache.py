@@ -16,8 +16,7 @@ import orjson
 
 from generation.chat import Answered, usage_of
 from generation.types import Reply
-from indexing.errors import UserError
-from indexing.outside import shown
+from indexing.errors import UserError, printable
 
 FORM = 0x4B535231
 """SQLite's `application_id` of our files."""
@@ -108,7 +107,7 @@ class Cache:
             return from_json(reply)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UserError(
-                f"{self._path}: the reply {shown(key)} is damaged: {error}. If that row of the table replies is "
+                f"{self._path}: the reply {printable(key)} is damaged: {error}. If that row of the table replies is "
                 "deleted, the same command asks for this reply again"
             ) from error
 

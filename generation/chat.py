@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import orjson
 
 from generation.types import Failure, Reply, Request, Usage
-from indexing.outside import parse_json, shown
+from indexing.errors import printable
+from indexing.outside import parse_json
 
 REPLY_LIMIT_BYTES = 2**24
 """Of the body of a reply, as it comes and as it is unpacked, and of a line of a file of replies. One that is longer is
@@ -211,4 +212,4 @@ def words(said: Any) -> str:
             said = said.decode(errors="replace")
     while isinstance(said, dict) and (inner := said.get("error") or said.get("message") or said.get("detail")):
         said = inner
-    return shown(said if isinstance(said, str) else orjson.dumps(said).decode())
+    return printable(said if isinstance(said, str) else orjson.dumps(said).decode())

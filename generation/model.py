@@ -11,9 +11,8 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import orjson
 
 from generation.types import Failure, Reply, Request
-from indexing.errors import UserError
+from indexing.errors import UserError, printable
 from indexing.files import digest
-from indexing.outside import shown
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -106,7 +105,7 @@ async def ask(
         try:
             found = reply if isinstance(reply, Failure) else read(reply)
         except Unusable as refusal:
-            found = Failure(shown(str(refusal)))
+            found = Failure(printable(str(refusal)))
         yield number, found
     if waits:
         raise waits

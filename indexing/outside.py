@@ -1,4 +1,4 @@
-"""What others send, made safe to hold: JSON that can be written again, and text that a terminal can be shown."""
+"""JSON that others send, made safe to hold: a value that was read can be written again."""
 
 from typing import Any
 
@@ -6,8 +6,6 @@ import orjson
 
 NESTING = 254
 """Levels of lists and objects in each other: as deep as JSON is written here; it is read deeper."""
-LONGEST_SHOWN = 300
-"""Characters of a text that are shown in a message."""
 
 
 def parse_json(text: bytes | str) -> Any:
@@ -19,10 +17,3 @@ def parse_json(text: bytes | str) -> Any:
         except orjson.JSONEncodeError:
             raise ValueError(f"JSON that is nested more than {NESTING} deep") from None
     return value
-
-
-def shown(text: str) -> str:
-    """A text that others wrote, in one line of a message: single-spaced, cut, and without control characters."""
-    words = " ".join(text[: 100 * LONGEST_SHOWN].split())
-    words = words if len(words) <= LONGEST_SHOWN else f"{words[:LONGEST_SHOWN]} ..."
-    return "".join(character if character.isprintable() else "\ufffd" for character in words)

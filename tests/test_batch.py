@@ -247,8 +247,8 @@ BROKEN = {
     "status": ('{"custom_id": "KEY", "response": {"status_code": "a"}}', "not usable: KEY (line 2: not a line"),
     "nested answer": ('{"custom_id": "KEY", "response": {"status_code": 200, "body": {"error": ' + "[" * 240 + "]" * 240
                       + "}}}", "not usable: KEY (line 2: an answer that is an error"),
-    "control bytes": ('{"custom_id": "KEY", "error": "\\u001b[2J\\u202e"}', "not usable: KEY (line 2: \ufffd[2J"),
-    "unasked": ('{"custom_id": "\\u001b[2J"}', "to no request in the folder: \ufffd[2J"),
+    "control bytes": ('{"custom_id": "KEY", "error": "\\u001b[2J\\u202e"}', "not usable: KEY (line 2: ?[2J"),
+    "unasked": ('{"custom_id": "\\u001b[2J"}', "to no request in the folder: ?[2J"),
 }  # fmt: skip
 
 
