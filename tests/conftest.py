@@ -25,6 +25,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("keystone", deadline=None)
 settings.load_profile("keystone")
 
+TRIAL_WARNINGS = {"default team", "id of another corpus"}
+"""The kinds of warnings of a run that is made by default settings and over a corpus that is not the track's."""
+
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
 CORPUS = {
