@@ -17,9 +17,9 @@ POMS := $(wildcard tests/opensearch/*/pom.xml)
 demo: $(READY)
 	$(BIN)/keystone demo
 
-# In a process of its own: if a test ends it or hangs in it outside of Python, that test fails and the others go on.
+# Two processes take the files of tests in turns. If a test ends its process, or hangs outside of Python, it alone fails.
 test: lint $(SERVERS) $(OPENSEARCH)/.ready
-	$(BIN)/pytest -n 1
+	$(BIN)/pytest -n 2 --dist loadfile
 
 test-opensearch: $(READY) $(OPENSEARCH)/.ready
 	$(BIN)/pytest tests/test_opensearch*.py

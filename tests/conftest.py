@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
 
-from indexing.build import Index, build_index
+from indexing.build import FORMAT, Index, build_index
 from tests import programs
 from tests.opensearch_server import OLDER, Cluster, cluster
 from tests.processes import start, wait
@@ -115,6 +116,14 @@ def write_corpus(path: Path) -> Path:
 def write_topics(path: Path) -> Path:
     path.write_text("".join(json.dumps({"id": i, "title": text}) + "\n" for i, text in NARRATIVES.items()))
     return path
+
+
+def with_folder(index: Index) -> Index:
+    """An index that no command has made, with the `index.json` that one would have written."""
+    index.folder.mkdir(exist_ok=True)
+    members = {**asdict(index), "format": FORMAT}
+    (index.folder / "index.json").write_text(json.dumps(members, default=str))
+    return index
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
 from retrieval.opensearch import OpenSearchDense, OpenSearchSparse
 from runs.cluster_doctor import examine_cluster
+from tests.conftest import with_folder
 from tests.hostile import TOO_LARGE
 
 COUNT = 3
@@ -82,9 +83,8 @@ def cluster(changed: Answers) -> Iterator[Index]:
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     at = Place((f"http://127.0.0.1:{server.server_address[1]}",), "name").at
     with TemporaryDirectory() as folder:
-        Path(folder, "index.json").write_text(json.dumps({**META, "at": at}))
         try:
-            yield Index(Path(folder), "k", None, COUNT, {}, 0, "Flat", at)
+            yield with_folder(Index(Path(folder), "k", None, COUNT, {}, 0, "Flat", at))
         finally:
             server.shutdown()
             server.server_close()

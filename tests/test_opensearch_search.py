@@ -29,7 +29,7 @@ from retrieval.hybrid import search_bm25
 from retrieval.stems import stems_of
 from retrieval.types import Query, Rankings
 from runs.topics import read_topics
-from tests.conftest import CORPUS, NARRATIVES, SHARED, keystone, write_corpus, write_topics
+from tests.conftest import CORPUS, NARRATIVES, SHARED, keystone, with_folder, write_corpus, write_topics
 from tests.opensearch_server import Cluster, call
 
 pytestmark = pytest.mark.slow
@@ -150,12 +150,16 @@ def test_a_run_over_opensearch_writes_the_files_of_a_local_one(server: Cluster, 
     files = {}
     for name, folder in {"local": index.folder, "remote": tmp_path / "remote"}.items():
         config: dict[str, object] = {"run_id": "r", "index": str(folder), "topics": str(topics)}
-        config |= {"out": str(tmp_path / name), "retrieval": {"depth": 8, "feedback": "rm3"}, "fusion": {"depth": 6}}
+        config |= {
+            "out": str(tmp_path / "runs" / name),
+            "retrieval": {"depth": 8, "feedback": "rm3"},
+            "fusion": {"depth": 6},
+        }
         config |= {"queries": {"variants": 3, "topic": "phrase"}, "answer": {"documents": 5, "words": 60}}
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(config))
         shown = keystone("run", tmp_path / f"{name}.yaml", "-q")
         assert shown.returncode == 0, shown.stderr
-        found = sorted((tmp_path / name / "r").glob("*"))
+        found = sorted((tmp_path / "runs" / name / "r").glob("*"))
         files[name] = {path.name: path.read_bytes() for path in found if path.suffix in (".trec", ".tsv", ".jsonl")}
     assert "bm25.trec" in files["local"]
     assert files["local"].keys() == files["remote"].keys()
@@ -280,7 +284,8 @@ def held_vectors(server: Cluster, vectors: tuple[Path, Shards]) -> Callable[[str
                 shards,
                 folder / f"{kind}-{parts}-{server.version}",
             )
-            made[kind, parts] = Index(folder, meta["key"], Embedding(), VECTORS, {}, 0, kind, place.at)
+            own = Index(folder / f"{kind}-{parts}-index", meta["key"], Embedding(), VECTORS, {}, 0, kind, place.at)
+            made[kind, parts] = with_folder(own)
         return made[kind, parts]
 
     return index_of
@@ -341,7 +346,7 @@ def test_a_search_that_the_cluster_refuses_is_named(loaded: Loaded) -> None:
         search_each(cluster, wrong, lambda answer: answer)
 
 
-def test_another_index_at_its_place_is_refused(loaded: Loaded) -> None:
+def test_another_index_at_its_place_is_refused(loaded: Loaded, tmp_path: Path) -> None:
     own = loaded("small", 1)
     for wrong, words in (
         (replace(own, key="other"), "found another index at"),
@@ -349,7 +354,7 @@ def test_another_index_at_its_place_is_refused(loaded: Loaded) -> None:
     ):
         for opened in (open_store, partial(open_sparse, store=DocumentStore.__new__(DocumentStore)), open_dense):
             with pytest.raises(UserError, match=words):
-                opened(wrong)
+                opened(with_folder(replace(wrong, folder=tmp_path / words)))
 
 
 def test_the_doctor_knows_the_cluster_and_the_index(server: Cluster, loaded: Loaded) -> None:

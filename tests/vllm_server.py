@@ -151,8 +151,8 @@ def end(process: subprocess.Popen[bytes], patience: float) -> None:
 def run(program: str, *arguments: str | Path, folder: Path) -> None:
     """A program of vLLM's environment from its start to its good end."""
     needs_vllm()
-    with (folder / "log").open("wb") as log:
-        process = launch(program, *arguments, folder=folder, log=log)
+    with (folder / "log").open("wb") as log, tempfile.TemporaryDirectory(prefix="vllm-") as left:
+        process = launch(program, *arguments, folder=Path(left), log=log)  # whose name is short, as those of sockets
         try:
             code = process.wait(2 * READY)
         finally:
