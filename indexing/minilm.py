@@ -73,17 +73,19 @@ class MiniLM:
             tick(len(members))
 
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(embed_batch, batches([len(own) for own in tokens])))
+            lengths = [len(own) for own in tokens]
+            each = max(CHUNK, -(-sum(lengths) // threads))  # a few texts are shared among the threads, too
+            list(pool.map(embed_batch, batches(lengths, min(BATCH, each))))
         return result
 
 
-def batches(lengths: Sequence[int]) -> list[list[int]]:
-    """Positions by length, longest first, in groups of at most `BATCH` tokens or a single text."""
+def batches(lengths: Sequence[int], most: int = BATCH) -> list[list[int]]:
+    """Positions by length, longest first, in groups of at most `most` tokens or a single text."""
     found: list[list[int]] = []
-    size = BATCH
+    size = most
     for position in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         size += lengths[position]
-        if size > BATCH:
+        if size > most:
             found.append([])
             size = lengths[position]
         found[-1].append(position)

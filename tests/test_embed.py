@@ -76,15 +76,17 @@ def test_a_vector_does_not_depend_on_the_company_of_its_text(model: MiniLM) -> N
     )
 
 
-@given(st.lists(st.integers(2, 256), max_size=200))
-def test_batches_hold_every_text_once_longest_first_and_none_has_room_for_the_next(lengths: list[int]) -> None:
-    found = batches(lengths)
+@given(st.lists(st.integers(2, 256), max_size=200), st.integers(256, BATCH))
+def test_batches_hold_every_text_once_longest_first_and_none_has_room_for_the_next(
+    lengths: list[int], most: int
+) -> None:
+    found = batches(lengths, most)
     assert sorted(i for batch in found for i in batch) == list(range(len(lengths)))
     in_order = [lengths[i] for batch in found for i in batch]
     assert in_order == sorted(lengths, reverse=True)
     sizes = [sum(lengths[i] for i in batch) for batch in found]
-    assert all(size <= BATCH for size in sizes)
-    assert all(size + lengths[after[0]] > BATCH for size, after in zip(sizes, found[1:], strict=False))
+    assert all(size <= most for size in sizes)
+    assert all(size + lengths[after[0]] > most for size, after in zip(sizes, found[1:], strict=False))
 
 
 def test_texts_beyond_the_window_are_told(model: MiniLM) -> None:
