@@ -1,7 +1,7 @@
 """Requests to one server, as many at once as it bears, each made again until it is answered.
 
-What is turned away (429), fails (5xx), breaks off, takes too long or is not what was asked for is asked again after a
-pause, which the server may name.
+If the server turns a request away (429), fails (5xx), breaks off, takes too long or says something else than was asked
+for, the request is made again after a pause. The server may name the pause.
 """
 
 import time
