@@ -261,6 +261,11 @@ def test_a_score_that_float32_cannot_hold_is_refused(score: float) -> None:
         strictly_decreasing([score])
 
 
+def significant(number: str) -> int:
+    """The significant digits of a number as it is written."""
+    return len(number.lstrip("-").split("e")[0].replace(".", "").strip("0"))
+
+
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
 def test_scores_are_written_exactly_and_short(tmp_path_factory: pytest.TempPathFactory, scores: list[float]) -> None:
     path = tmp_path_factory.getbasetemp() / "scores"
@@ -268,7 +273,10 @@ def test_scores_are_written_exactly_and_short(tmp_path_factory: pytest.TempPathF
     for line, score in zip(path.read_text().splitlines(), scores, strict=True):
         text = line.split(" ")[4]
         assert np.float32(float(text)) == np.float32(score)
-        assert len(text) <= max(len(f"{score:.9g}"), len("1000000000"))
+        usual = f"{score:.9g}"
+        assert significant(text) <= significant(usual)
+        longer = 1 if 1e-5 <= abs(score) < 1e-4 else 10 - len("1e+09") if 1e9 <= abs(score) < 1e10 else 0
+        assert len(text) <= len(usual) + longer, "%g turns to exponents sooner at both ends"
 
 
 @pytest.mark.parametrize(
