@@ -19,7 +19,7 @@ demo: $(READY)
 
 # Two processes take the files of tests in turns. If a test ends its process, or hangs outside of Python, it alone fails.
 test: lint $(SERVERS) $(OPENSEARCH)/.ready
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40
 
 test-opensearch: $(READY) $(OPENSEARCH)/.ready
 	$(BIN)/pytest tests/test_opensearch*.py

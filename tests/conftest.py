@@ -26,6 +26,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("keystone", deadline=None)
 settings.load_profile("keystone")
 
+STARTED_FIRST = ("test_vllm.py", "test_ray.py", "test_demo.py", "test_model_faults.py", "test_vllm_offline.py")
+"""Files whose few tests take minutes. Begun last, such a file would run while the other process has no work left."""
+
 TRIAL_WARNINGS = {"default team", "id of another corpus"}
 """The kinds of warnings of a run that is made by default settings and over a corpus that is not the track's."""
 
@@ -76,6 +79,10 @@ NARRATIVES = {
     "harms a colony?",
     "2": "Please explain what comes out of a volcano; also how an eruption changes the weather on the planet.",
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in STARTED_FIRST)
 
 
 def keystone(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
