@@ -50,9 +50,9 @@ $(READY): pyproject.toml
 	ls .venv/.ready-* >/dev/null 2>&1 && $(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu || true
 	rm -f .venv/.ready-*
 	$(INSTALL) '.[$(FAISS),dev]'
-	test -n "$$JAVA_HOME" || $(BIN)/python -m indexing.java >/dev/null 2>&1 || $(INSTALL) '.[$(FAISS),dev,java]'
-	$(BIN)/python -m indexing.java
-	$(BIN)/python -W ignore -m runs.evaluate
+	test -n "$$JAVA_HOME" || $(BIN)/python -m indexing.lucene.java >/dev/null 2>&1 || $(INSTALL) '.[$(FAISS),dev,java]'
+	$(BIN)/python -m indexing.lucene.java
+	$(BIN)/python -W ignore -m runs.evaluation.evaluate
 	touch $@
 
 # A vLLM that runs without a GPU, in an environment of its own: its versions are not ours. The wheel has another name

@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.peak import peak_memory
 from benchmarks.table import Row, faster, take_turns
 from benchmarks.texts import passages, questions
-from indexing.lucene import build_lucene
+from indexing.lucene.write import build_lucene
 from indexing.types import Document
-from retrieval.lucene import K1, B, LuceneSearcher
+from retrieval.lucene.search import K1, B, LuceneSearcher
 
 PASSAGES, QUERIES, DEPTH = 100_000, 500, 1000
 THREADS = os.cpu_count() or 1

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orjson
 
-from runs.screen import p_text
+from runs.report.terminal import p_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def measured(collection: Collection, data: Path, work: Path) -> str:
 
 
 def _keystone(*arguments: str | Path) -> None:
-    subprocess.run([sys.executable, "-m", "runs.cli", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "runs.cli.main", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import orjson
 
 from benchmarks.table import Row
 from benchmarks.texts import passages, questions
-from retrieval.lucene import LuceneSearcher
+from retrieval.lucene.search import LuceneSearcher
 
 SIZES = (2_000, 10_000, 30_000)
 QUERIES, DEPTH, REPEATS = 200, 1000, 3

@@ -23,12 +23,12 @@ from opensearchpy import helpers
 
 from benchmarks.table import Row, faster, processor_time
 from benchmarks.texts import passages
-from indexing.exchange import PATIENCE
-from indexing.opensearch import Place, close, connect, place_of
-from indexing.opensearch_bulk import BYTES, DOCUMENTS
-from indexing.opensearch_index import create, index_body, refresh, remove
-from indexing.opensearch_load import AT_ONCE, send
-from indexing.opensearch_rows import missing_rows
+from indexing.opensearch.bulk import BYTES, DOCUMENTS
+from indexing.opensearch.cluster import Place, close, connect, place_of
+from indexing.opensearch.index import create, index_body, refresh, remove
+from indexing.opensearch.load import AT_ONCE, send
+from indexing.opensearch.missing import missing_rows
+from indexing.opensearch.requests import PATIENCE
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
 from tests.opensearch_server import JARS, cluster

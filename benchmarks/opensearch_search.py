@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 from benchmarks.table import Row, faster, take_turns
 from benchmarks.texts import passages, questions
 from fusion.rrf import fuse_systems
-from indexing.build import Index
-from indexing.embed import Embedding, Vectors, on_grid
-from indexing.lucene import build_lucene
-from indexing.opensearch import place_of
-from indexing.opensearch_index import CONTENTS, VECTOR, Target
-from indexing.opensearch_load import load
+from indexing.build.index import Index
+from indexing.lucene.write import build_lucene
+from indexing.opensearch.cluster import place_of
+from indexing.opensearch.index import CONTENTS, VECTOR, Target
+from indexing.opensearch.load import load
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
-from indexing.vectors import SHARD, Shards
-from retrieval.lucene import LuceneSearcher
+from indexing.vectors.embed import Embedding, Vectors, on_grid
+from indexing.vectors.shards import SHARD, Shards
+from retrieval.lucene.analyzer import stems_of
+from retrieval.lucene.search import LuceneSearcher
 from retrieval.opensearch import SCALE, OpenSearchDense, OpenSearchSparse
-from retrieval.stems import stems_of
 from retrieval.types import Rankings, ranked
 from tests.opensearch_server import JARS, MAIN, OLDER, Cluster, call, cluster
 

@@ -16,7 +16,7 @@ def peak_memory() -> int:
 
 def main() -> None:
     """Run `keystone` with the arguments of this process."""
-    from runs import cli
+    from runs.cli import main as cli
 
     try:
         cli.main()

@@ -18,8 +18,8 @@ import polars
 import ranx
 
 from benchmarks.table import Row, faster, take_turns
-from runs.names import names_of
-from runs.trec import Run, read_run, write_run
+from runs.trec.doc_ids import names_of
+from runs.trec.run_files import Run, read_run, write_run
 
 Job = Callable[[], object]
 

@@ -18,10 +18,10 @@ from benchmarks.growth import collected, measure
 from benchmarks.table import Row
 from benchmarks.texts import WORDS as PASSAGE
 from benchmarks.texts import passages, questions
-from indexing.dense import faiss_module
-from indexing.minilm import MiniLM
-from indexing.segments import segmented
+from indexing.corpora.segments import segmented
 from indexing.types import Document
+from indexing.vectors.faiss_index import faiss_module
+from indexing.vectors.minilm import MiniLM
 
 SIZES = (10_000, 30_000, 100_000)
 QUERIES, DEPTH, DIMENSION = 100, 1000, 384

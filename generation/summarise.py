@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from functools import partial
 
-from generation.delimit import block
-from generation.model import Model, Unusable, ask, without_thought
+from generation.context.delimit import block
+from generation.context.tokens import clip, tokens
+from generation.llm.model import Model, Unusable, ask, without_thought
 from generation.prompts import summarise as prompt
-from generation.tokens import clip, tokens
 from generation.types import Failure, Fallback, Reply, Request
 from indexing.types import Document
 

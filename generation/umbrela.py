@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from generation.delimit import block, neutral
-from generation.model import Model, Unusable, ask, is_json, values_in, without_thought
+from generation.context.delimit import block, neutral
+from generation.llm.model import Model, Unusable, ask, is_json, values_in, without_thought
 from generation.prompts import umbrela as prompt
 from generation.types import Failure, Reply, Request
 

@@ -16,7 +16,7 @@ import orjson
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.files import reserved, unicode_name
+from indexing.io.files import reserved, unicode_name
 from indexing.types import Document, Progress, Segment, Span, document_id, silent
 
 BATCH = 2**13

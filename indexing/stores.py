@@ -1,6 +1,6 @@
 """The document store of an index, wherever its documents are."""
 
-from indexing.build import Index, of_one_index
+from indexing.build.index import Index, of_one_index
 from indexing.errors import UserError
 from indexing.store import DocumentStore
 from indexing.types import Store
@@ -12,15 +12,15 @@ def open_store(index: Index) -> Store:
     if index.backend == "lucene":
         return DocumentStore(index.store)
     if index.backend == "pyserini":
-        from indexing.prebuilt import PrebuiltStore
+        from indexing.attached.lucene_index import PrebuiltStore
 
         return PrebuiltStore(index)
     if index.backend == "rest":
-        from indexing.rest_store import RestStore
+        from indexing.attached.rest_store import RestStore
 
         return RestStore(index)
     if index.backend == "opensearch":
-        from indexing.opensearch_store import OpenSearchStore
+        from indexing.opensearch.store import OpenSearchStore
 
         return OpenSearchStore(index)
     raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot open")

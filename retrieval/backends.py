@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
-from indexing.build import Index, of_one_index
-from indexing.embed import Vectors
+from indexing.attached.rest_store import RestStore
+from indexing.build.index import Index, of_one_index
 from indexing.errors import UserError
-from indexing.rest_store import RestStore
 from indexing.types import Store, Tick
+from indexing.vectors.embed import Vectors
 from retrieval.types import Rankings
 
 Statistics = Literal["global", "local"]
@@ -55,13 +55,13 @@ def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -
     `statistics` says where a sharded index counts words.
     """
     if index.backend == "lucene":
-        from retrieval.lucene import LuceneSearcher
+        from retrieval.lucene.search import LuceneSearcher
 
         return LuceneSearcher(index.lucene)
     if index.backend == "pyserini":
-        from indexing.lucene_rows import LuceneRows
-        from indexing.prebuilt import ROWS, lucene_folder
-        from retrieval.prebuilt import PrebuiltSearcher
+        from indexing.attached.lucene_index import ROWS, lucene_folder
+        from indexing.lucene.rows import LuceneRows
+        from retrieval.lucene.attached import PrebuiltSearcher
 
         return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), index.at["state"])
     if isinstance(store, RestStore):
@@ -79,7 +79,7 @@ def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -
 def open_dense(index: Index, parameters: str = "") -> Dense:
     """The dense search of an index that holds vectors; `parameters` such as `nprobe=16` where it is not exact."""
     if index.backend == "lucene":
-        from retrieval.dense import FaissSearcher
+        from retrieval.faiss_search import FaissSearcher
 
         return FaissSearcher(index.dense_shards or index.dense, parameters)
     if index.backend == "opensearch":

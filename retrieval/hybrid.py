@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from indexing.build import Index
-from indexing.dense import faiss_module
-from indexing.document_vectors import Texts, contents, document_vectors
-from indexing.embed import embed_queries
+from indexing.build.index import Index
 from indexing.errors import UserError
-from indexing.java import detach_thread
+from indexing.lucene.java import detach_thread
 from indexing.types import Progress, Store, silent
+from indexing.vectors.embed import embed_queries
+from indexing.vectors.faiss_index import faiss_module
+from indexing.vectors.of_documents import Texts, contents, document_vectors
 from retrieval.backends import Sparse, Statistics, open_dense, open_sparse
 from retrieval.feedback import DOCUMENTS, METHODS, serves
 from retrieval.pool import pool_of, search_pool

@@ -2,8 +2,8 @@
 
 Scores of 2.x are (k1 + 1) times Lucene's and are divided by that. A dense score of OpenSearch is 1 + p for an inner
 product p of at least 0, else 1 / (1 - p), of which a float32 holds less than of p alone. So queries are multiplied by
-2^23: the products of vectors on the grid (`indexing.embed`), multiples of 2^-24, are then whole halves, and 1 + p is
-exact; what is below 0 is rounded to the grid again, which is exact down to about -0.35.
+2^23: the products of vectors on the grid (`indexing.vectors.embed`), multiples of 2^-24, are then whole halves, and
+1 + p is exact; what is below 0 is rounded to the grid again, which is exact down to about -0.35.
 """
 
 import re
@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.build import Index
-from indexing.embed import Vectors
+from indexing.build.index import Index
 from indexing.errors import UserError
-from indexing.exchange import ask
-from indexing.opensearch import Request, as_expected
-from indexing.opensearch_index import CONTENTS, ROW, VECTOR
-from indexing.opensearch_search import Cluster, open_cluster, search_each, search_of
-from indexing.sender import said
+from indexing.io.http import said
+from indexing.opensearch.cluster import Request, as_expected
+from indexing.opensearch.index import CONTENTS, ROW, VECTOR
+from indexing.opensearch.requests import ask
+from indexing.opensearch.search import Cluster, open_cluster, search_each, search_of
 from indexing.types import Tick
+from indexing.vectors.embed import Vectors
 from retrieval.backends import Statistics
-from retrieval.lucene import K1
-from retrieval.stems import stems_of
+from retrieval.lucene.analyzer import stems_of
+from retrieval.lucene.search import K1
 from retrieval.threshold import best_sums
 from retrieval.types import Rankings, ranked
 

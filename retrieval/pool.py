@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.dense import new_index
-from indexing.embed import Vectors
-from retrieval.dense import search_dense
+from indexing.vectors.embed import Vectors
+from indexing.vectors.faiss_index import new_index
+from retrieval.faiss_search import search_dense
 from retrieval.types import Rankings, offsets_of
 
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from indexing.attached.rest_server import TooDeep
+from indexing.attached.rest_store import RestStore
 from indexing.errors import UserError
-from indexing.rest import TooDeep
-from indexing.rest_store import RestStore
 from indexing.types import Tick
-from retrieval.stems import stems_of
-from retrieval.top_docs import Columns
+from retrieval.lucene.analyzer import stems_of
+from retrieval.lucene.top_docs import Columns
+from retrieval.ties import SPARE, search_whole
 from retrieval.types import Rankings, ranked
-from retrieval.whole import SPARE, search_whole
 
 
 class RestSearcher:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
-from indexing.build import FORMAT, Index, build_index
+from indexing.build.index import FORMAT, Index, build_index
 from tests import programs
 from tests.opensearch_server import OLDER, Cluster, cluster
 from tests.processes import start, wait
@@ -92,7 +92,7 @@ def keystone(*arguments: str | Path, cwd: Path | None = None, **environment: str
     """
     if environment:
         return programs.run(
-            [sys.executable, "-m", "runs.cli", *map(str, arguments)],
+            [sys.executable, "-m", "runs.cli.main", *map(str, arguments)],
             capture_output=True,
             text=True,
             errors="replace",

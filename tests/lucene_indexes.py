@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from indexing.java import anserini_jar, java_home
+from indexing.lucene.java import anserini_jar, java_home
 from tests import programs
 
 Records = Sequence[dict[str, Any]]

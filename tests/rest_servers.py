@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from indexing.java import anserini_jar, java_home
+from indexing.lucene.java import anserini_jar, java_home
 from tests.ports import free_port
 from tests.programs import started
 from tests.waiting import wait_until

@@ -16,13 +16,13 @@ import numpy as np
 import orjson
 import pytest
 
-from indexing import sentence_vectors as kept
-from indexing.build import Index, build_index, open_index
-from indexing.embed import Embedding, Vectors, embed_passages
+from indexing.build.index import Index, build_index, open_index
 from indexing.errors import UserError
-from runs.answer import answer_file, settings
-from runs.config_file import read_config
-from runs.stages import run
+from indexing.vectors import of_sentences as kept
+from indexing.vectors.embed import Embedding, Vectors, embed_passages
+from runs.config.read import read_config
+from runs.pipeline.bulk import answer_file, settings
+from runs.pipeline.stages import run
 from tests import programs
 from tests.chat_server import serving
 from tests.conftest import CORPUS, NARRATIVES, write_topics
@@ -51,7 +51,7 @@ def topic_of(line: bytes) -> str:
 
 
 def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(index: Index) -> None:
-    command = [sys.executable, "-m", "runs.cli", "answer", "--quiet", "--index", str(index.folder)]
+    command = [sys.executable, "-m", "runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
     pipe = subprocess.PIPE
     with programs.started(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin
@@ -66,7 +66,7 @@ def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(ind
 
 
 def test_a_pipe_without_topics_is_an_error(index: Index) -> None:
-    command = [sys.executable, "-m", "runs.cli", "answer", "--quiet", "--index", str(index.folder)]
+    command = [sys.executable, "-m", "runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
     shown = programs.run(command, input=b"", capture_output=True)
     assert (shown.returncode, shown.stdout, shown.stderr) == (1, b"", b"error: /dev/stdin: holds no topic\n")
 

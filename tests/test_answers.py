@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answer import AnswerTask, answered
-from generation.answer import request as answer_request
-from generation.delimit import block
-from generation.model import Unusable
-from generation.sentences import Passage, count, cut, listed, read_rewritten, reader, tidy
-from generation.shorten import shortened
-from generation.sub_answers import PromptWith, SubTask, sub_answered
+from generation.answers.answer import AnswerTask, answered
+from generation.answers.answer import request as answer_request
+from generation.answers.sentences import Passage, count, cut, listed, read_rewritten, reader, tidy
+from generation.answers.shorten import shortened
+from generation.answers.sub_answers import PromptWith, SubTask, sub_answered
+from generation.context.delimit import block
+from generation.llm.model import Unusable
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from tests.scripted import Said, Scripted, by_purpose
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from generation import batch
-from generation.batch import replies_of
-from generation.cache import Cache
-from generation.chat import asked_of, read_answer
-from generation.client import ModelSettings, open_model
-from generation.model import Unusable, Waits, every, key_of, together
-from generation.replay import record
+from generation.llm import batch
+from generation.llm.batch import replies_of
+from generation.llm.cache import Cache
+from generation.llm.chat import asked_of, read_answer
+from generation.llm.client import ModelSettings, open_model
+from generation.llm.model import Unusable, Waits, every, key_of, together
+from generation.llm.replay import record
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 
@@ -365,7 +365,7 @@ def test_recorded_replies_answer_and_a_miss_is_named(tmp_path: Path) -> None:
 
 
 def test_a_batch_asks_nothing_that_the_cache_holds(tmp_path: Path) -> None:
-    from generation.chat import Answered
+    from generation.llm.chat import Answered
 
     with closing(Cache(tmp_path / "replies.sqlite")) as cache:
         cache.put([(key_of("m", asking("a")), Answered(Reply("known")))])

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation.cache import Cache, from_json, to_json
-from generation.chat import MOST_TOKENS, Answered
+from generation.llm.cache import Cache, from_json, to_json
+from generation.llm.chat import MOST_TOKENS, Answered
 from generation.types import Reply, Usage
 from indexing.errors import UserError
 from tests import programs
@@ -159,8 +159,8 @@ def test_processes_write_and_make_one_file_at_the_same_time(tmp_path: Path) -> N
     program = """
 import sys
 from pathlib import Path
-from generation.cache import Cache
-from generation.chat import Answered
+from generation.llm.cache import Cache
+from generation.llm.chat import Answered
 from generation.types import Reply
 cache = Cache(Path(sys.argv[1]))
 for number in range(300):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.cite import NEAR, assigned, check, read, request
-from generation.model import Unusable
+from generation.answers.cite import NEAR, assigned, check, read, request
+from generation.llm.model import Unusable
 from generation.types import Answer, Failure, Fallback, Reply, Sentence
-from indexing.embed import MINILM, embedder
+from indexing.vectors.embed import MINILM, embedder
 from tests.conftest import CORPUS
 from tests.scripted import Said, Scripted
 from tests.test_answers import PASSAGES, REPLY

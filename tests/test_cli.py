@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing import corpora
-from indexing.build import Index
+from indexing.build.index import Index
+from indexing.corpora import corpus as corpora
 from indexing.errors import BadRecord, UserError
-from indexing.words import plain, plural
-from runs import cli
-from runs.config_file import read_config
+from runs.cli import main as cli
+from runs.config.read import read_config
+from runs.report.wording import plain, plural
 from tests import programs
 from tests.conftest import keystone, write_corpus
 from tests.waiting import LIMIT_S
@@ -26,7 +26,7 @@ HEAVY = ("numpy", "torch", "transformers", "pydantic", "yaml", "ranx", "numba", 
 
 
 def test_help_loads_nothing_heavy() -> None:
-    code = f"import sys, runs.cli; print([name for name in {HEAVY} if name in sys.modules])"
+    code = f"import sys, runs.cli.main; print([name for name in {HEAVY} if name in sys.modules])"
     shown = programs.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "[]\n"
 
@@ -255,7 +255,7 @@ def test_an_interrupted_command_says_once_what_the_same_command_does(
 ) -> None:
     code = f"""if True:
         import signal, sys, time
-        from runs import cli
+        from runs.cli import main as cli
         sys.argv = ["keystone", {command!r}, *{arguments!r}]
         def app():
             try:
@@ -274,7 +274,7 @@ def test_an_interrupted_command_says_once_what_the_same_command_does(
 def test_an_interrupt_while_a_command_reads_is_one_line(index: Index) -> None:
     arguments = ["answer", "--index", str(index.folder), "-q"]
     with programs.started(
-        [sys.executable, "-m", "runs.cli", *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "runs.cli.main", *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdin
         process.stdin.write(b"\n" * 2**20)  # more than a pipe holds: once this is written, the command reads

@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from generation import endpoints
-from generation.client import ModelSettings, open_model
-from generation.model import every, read_json, together
+from generation.llm import endpoints
+from generation.llm.client import ModelSettings, open_model
+from generation.llm.model import every, read_json, together
 from generation.types import Failure, Reply, Request, Usage
-from indexing.access import is_guarded, secret, without_key
 from indexing.errors import UserError
-from indexing.limits import FIRST
+from indexing.io.keys import is_guarded, secret, without_key
+from indexing.io.limit import FIRST
 from tests import programs
 from tests.chat_server import (
     Exchange,
@@ -51,7 +51,7 @@ SECRET = "sk-0123456789/secret"
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexing.limits.BACKOFF", 0.002)
+    monkeypatch.setattr("indexing.io.limit.BACKOFF", 0.002)
     monkeypatch.setattr(endpoints, "LONGEST_PAUSE", 0.1)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
 
@@ -651,7 +651,7 @@ def test_many_faults_at_once_leave_nothing_unanswered_and_nothing_paid_twice(tmp
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from generation.client import ModelSettings, open_model
+from generation.llm.client import ModelSettings, open_model
 from generation.types import Request
 
 async def main(url, cache, first, last):

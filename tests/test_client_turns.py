@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from generation.cache import Cache
-from generation.chat import Answered
-from generation.client import Client
-from generation.model import key_of
+from generation.llm.cache import Cache
+from generation.llm.chat import Answered
+from generation.llm.client import Client
+from generation.llm.model import key_of
 from generation.types import Failure, Reply, Request
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from runs.config import Answer, Fusion, Queries, Retrieval, RunConfig
-from runs.config_file import read_config
+from runs.config.read import read_config
+from runs.config.run_config import Answer, Fusion, Queries, Retrieval, RunConfig
 
 MINIMAL = "run_id: r1\nindex: some/index\ntopics: topics.jsonl\n"
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.corpora import guess_format, read_corpus
+from indexing.corpora.corpus import guess_format, read_corpus
+from indexing.corpora.segments import segmented
 from indexing.errors import UserError
-from indexing.segments import segmented
 from indexing.types import Document, Segment, Span
 from tests.conftest import SHARED
 

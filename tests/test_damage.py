@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from indexing.build import Index, open_index
+from indexing.build.index import Index, open_index
 from indexing.errors import UserError
-from indexing.segment_vectors import segment_vectors
 from indexing.stores import open_store
+from indexing.vectors.of_segments import segment_vectors
 from retrieval.hybrid import search_all
 from retrieval.types import Query
 from tests.conftest import CORPUS

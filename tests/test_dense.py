@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing import vectors
-from indexing.build import Index, build_index
-from indexing.dense import build_dense, faiss_module, load_dense
-from indexing.embed import Vectors, on_grid
+from indexing.build.index import Index, build_index
 from indexing.errors import UserError
-from indexing.vectors import Shards
-from retrieval.dense import search_dense
+from indexing.vectors import shards as vectors
+from indexing.vectors.embed import Vectors, on_grid
+from indexing.vectors.faiss_index import build_dense, faiss_module, load_dense
+from indexing.vectors.shards import Shards
+from retrieval.faiss_search import search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, ranked
 from tests.conftest import write_corpus

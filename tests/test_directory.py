@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from indexing.files import locked
-from runs.directory import Stage, perform
+from indexing.io.files import locked
+from runs.pipeline.directory import Stage, perform
 
 
 def pipeline(folder: Path, made: list[str], a: str = "a", b: str = "b", extra: bool = False) -> list[Stage]:

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from indexing.build import Index
+from indexing.build.index import Index
 from indexing.errors import NotWritten
-from indexing.files import append, reserved, written
+from indexing.io.files import append, reserved, written
 from tests import programs
 from tests.conftest import keystone, write_corpus, write_topics
 from tests.processes import start, wait
@@ -29,14 +29,14 @@ def limit(size, resource=__import__("resource")):
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 """
 IN_STAGE = """
-from indexing import build
+from indexing.build import index as build
 def limited(folder, name, make, stage=build.stage, limit=limit):
     limit({size} if name == {name!r} else None)
     return stage(folder, name, make)
 build.stage = limited
 """
 IN_VECTORS = """
-from indexing import build
+from indexing.build import index as build
 def limited(*arguments, embed_store=build.embed_store, limit=limit):
     limit({size})
     return embed_store(*arguments)
@@ -218,7 +218,7 @@ def test_a_really_full_disk_is_a_message_at_every_size(tmp_path: Path) -> None:
     indexing = [
         sys.executable,
         "-m",
-        "runs.cli",
+        "runs.cli.main",
         "index",
         str(corpus),
         "--out",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from indexing.opensearch_index import SIMILARITY
-from runs.cluster_doctor import (
+from indexing.opensearch.index import SIMILARITY
+from runs.doctor.cluster import (
     of_analyzer,
     of_documents,
     of_health,
@@ -15,7 +15,7 @@ from runs.cluster_doctor import (
     of_shards,
     of_version,
 )
-from runs.doctor import Finding
+from runs.doctor.machine import Finding
 from tests.conftest import keystone
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from indexing.embed import GRID, Embedding, embedder, on_grid
 from indexing.errors import UserError
-from indexing.minilm import BATCH, CHARACTERS, MiniLM, batches
+from indexing.vectors.embed import GRID, Embedding, embedder, on_grid
+from indexing.vectors.minilm import BATCH, CHARACTERS, MiniLM, batches
 from tests.conftest import CORPUS
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from runs.rag import read_rag
-from runs.topics import read_topics
-from runs.tracks import TRACKS
-from runs.trec import read_run
-from runs.validate import validate
+from runs.tracks.answer_files import read_rag
+from runs.tracks.rules import TRACKS
+from runs.tracks.validate import validate
+from runs.trec.run_files import read_run
+from runs.trec.topics import read_topics
 from tests.conftest import CORPUS, NARRATIVES, SHARED, TRIAL_WARNINGS, keystone, write_corpus, write_topics
 from tests.processes import killed, start, wait
 from tests.waiting import LIMIT_S, wait_until
@@ -171,7 +171,9 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(folder: Path) -> None
 
 def test_a_killed_indexing_leaves_no_index_and_can_be_repeated(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
-    endless = "import indexing.dense, time; indexing.dense.build_dense = lambda *_: time.sleep(600)"
+    endless = (
+        "import time; from indexing.vectors import faiss_index; faiss_index.build_dense = lambda *_: time.sleep(600)"
+    )
     pid = start("index", corpus, "--out", tmp_path / "i", "-q", code=endless)
     wait_until((tmp_path / ".i.partial").exists, "an index to be begun")
     os.kill(pid, signal.SIGKILL)

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing import asker, embedding_endpoint
-from indexing.build import build_index, open_index
-from indexing.embed import GRID, Embedding, TextRefused, embedder, on_grid
-from indexing.embedding_endpoint import Endpoint, read_reply, shortened
+from indexing.build.index import build_index, open_index
 from indexing.errors import UserError
-from indexing.minilm import MiniLM
+from indexing.io import server as asker
+from indexing.vectors import endpoint as embedding_endpoint
+from indexing.vectors.embed import GRID, Embedding, TextRefused, embedder, on_grid
+from indexing.vectors.endpoint import Endpoint, read_reply, shortened
+from indexing.vectors.minilm import MiniLM
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query
 from tests.conftest import CORPUS, keystone, write_corpus

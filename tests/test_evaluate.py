@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from runs.evaluate import Evaluation, as_json, evaluate, evaluate_files, paired_test
-from runs.measures import DEFAULT, Measure, parse_measure, relevant_from
-from runs.screen import p_text
-from runs.trec import Run, qrels_of, read_qrels, run_of
+from runs.evaluation.evaluate import Evaluation, as_json, evaluate, evaluate_files, paired_test
+from runs.evaluation.measures import DEFAULT, Measure, parse_measure, relevant_from
+from runs.report.terminal import p_text
+from runs.trec.run_files import Run, qrels_of, read_qrels, run_of
 from tests.conftest import SHARED, keystone
 from tests.test_trec import grades
 

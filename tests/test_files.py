@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.errors import BadRecord, UserError
-from indexing.files import byte_lines, digest, json_lines, lines, open_binary, read_bytes, sha256, written
+from indexing.io.files import byte_lines, digest, json_lines, lines, open_binary, read_bytes, sha256, written
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 JSON = st.recursive(

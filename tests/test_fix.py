@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from retrieval.types import Topic
-from runs.check_run import usable_score
-from runs.fix_answers import fix_record
-from runs.rag import citable, named
-from runs.tracks import TRACKS, Track
-from runs.validate import fix, validate
+from runs.tracks.answer_files import citable, named
+from runs.tracks.check_run import usable_score
+from runs.tracks.fix_answers import fix_record
+from runs.tracks.rules import TRACKS, Track
+from runs.tracks.validate import fix, validate
 from tests.conftest import keystone
 from tests.test_submission import tight
 from tests.test_validate import FILE, HOW, WHY, changed, said, valid

@@ -15,8 +15,8 @@ from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseDocs, TsvDocs
 from ir_datasets.util import LocalDownload
 
-from indexing.build import build_index
-from indexing.corpora import guess_format, read_corpus
+from indexing.build.index import build_index
+from indexing.corpora.corpus import guess_format, read_corpus
 from indexing.errors import UserError
 from indexing.store import DocumentStore
 from indexing.types import Document

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from fusion.fuse import fuse
 from indexing.errors import UserError
 from retrieval.types import Rankings, offsets_of
-from runs.fuse import fuse_files
-from runs.names import Names
-from runs.trec import read_run, write_run
+from runs.trec.doc_ids import Names
+from runs.trec.fuse_files import fuse_files
+from runs.trec.run_files import read_run, write_run
 from tests.conftest import keystone
 
 A = "1 Q0 a 1 3 A\n1 Q0 b 2 2 A\n1 Q0 c 3 1 A\n2 Q0 a 1 9 A\n"

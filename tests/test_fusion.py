@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusion.closest import closest
 from fusion.coverage import choose
 from fusion.parasol import parasol
 from fusion.rrf import fuse_groups, fuse_queries, fuse_systems
-from fusion.segments import closest
-from indexing.embed import on_grid
+from indexing.vectors.embed import on_grid
 from retrieval.types import Rankings, offsets_of
 
 Lists = Sequence[Sequence[int]]

@@ -17,21 +17,21 @@ import orjson
 import pytest
 import yaml
 
-from indexing.corpora import read_corpus
+from indexing.corpora.corpus import read_corpus
+from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
-from indexing.files import unicode_name
-from indexing.segments import segmented
+from indexing.io.files import unicode_name
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, is_id
-from runs.config import RunConfig
-from runs.config_file import read_config
-from runs.evaluate import evaluate_files
-from runs.fuse import fuse_files
-from runs.rag import read_rag
-from runs.topics import read_topics
-from runs.tracks import TRACKS, Track, with_limits
-from runs.trec import Run, read_qrels, read_run, run_of, write_run
-from runs.validate import fix, track_of, validate
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.evaluation.evaluate import evaluate_files
+from runs.tracks.answer_files import read_rag
+from runs.tracks.rules import TRACKS, Track, with_limits
+from runs.tracks.validate import fix, track_of, validate
+from runs.trec.fuse_files import fuse_files
+from runs.trec.run_files import Run, read_qrels, read_run, run_of, write_run
+from runs.trec.topics import read_topics
 from tests.conftest import keystone
 from tests.mutation import mutated, packed
 from tests.test_fix import REPAIRABLE

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.delimit import DATA_RULE, block, neutral
+from generation.context.delimit import DATA_RULE, block, neutral
 from generation.prompts import summarise, umbrela
 from generation.summarise import summary
 from generation.types import Request

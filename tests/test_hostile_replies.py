@@ -13,23 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation import endpoints
-from generation.cache import Cache
-from generation.chat import REPLY_LIMIT_BYTES, Asked, Faulty, read_answer, words
-from generation.model import Unusable, read_json
-from generation.sentences import MOST_SENTENCES, told
+from generation.answers.sentences import MOST_SENTENCES, told
+from generation.llm import endpoints
+from generation.llm.cache import Cache
+from generation.llm.chat import REPLY_LIMIT_BYTES, Asked, Faulty, read_answer, words
+from generation.llm.model import Unusable, read_json
+from generation.queries.understand import MOST_QUESTIONS, read_questions, read_topic
 from generation.types import Failure, Reply, Request
 from generation.umbrela import read_grades
-from generation.understand import MOST_QUESTIONS, read_questions, read_topic
-from indexing.access import without_key
-from indexing.build import Index
+from indexing.build.index import Index
 from indexing.errors import UserError
-from indexing.outside import NESTING, parse_json
-from runs.config_file import read_config
-from runs.models import REPLIES
-from runs.stages import run
-from runs.topics import read_topics
-from runs.validate import track_of, validate
+from indexing.io.keys import without_key
+from indexing.io.untrusted_json import NESTING, parse_json
+from runs.config.read import read_config
+from runs.pipeline.model import REPLIES
+from runs.pipeline.stages import run
+from runs.tracks.validate import track_of, validate
+from runs.trec.topics import read_topics
 from tests.chat_server import ESCAPES, HOSTILE, Fault, bomb, in_turn, serving, status
 from tests.conftest import TRIAL_WARNINGS, write_topics
 from tests.plain_model import say
@@ -41,7 +41,7 @@ SECRET = "sk-0123456789/secret"
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexing.limits.BACKOFF", 0.002)
+    monkeypatch.setattr("indexing.io.limit.BACKOFF", 0.002)
     monkeypatch.setattr(endpoints, "LONGEST_PAUSE", 0.1)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
 

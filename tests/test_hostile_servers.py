@@ -17,13 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing import access, asker, embedding_endpoint, opensearch, rest, sender
-from indexing.embedding_endpoint import Endpoint
+from indexing.attached import rest_server as rest
+from indexing.attached.rest_server import Server
 from indexing.errors import UserError, printable
-from indexing.exchange import ask
-from indexing.opensearch import Request, connect
-from indexing.rest import Server
-from indexing.sender import TooLarge, read_body
+from indexing.io import http as sender
+from indexing.io import keys as access
+from indexing.io import server as asker
+from indexing.io.http import TooLarge, read_body
+from indexing.opensearch import cluster as opensearch
+from indexing.opensearch.cluster import Request, connect
+from indexing.opensearch.requests import ask
+from indexing.vectors import endpoint as embedding_endpoint
+from indexing.vectors.endpoint import Endpoint
 from tests.hostile import DEEP, NOT_JSON, NOT_WHOLE, REFUSED, SLOW, TOO_LARGE, UNPACKED, Hostile, told
 
 TRIES, SECONDS = 2, 0.3

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import zstandard
 
-from indexing import files
-from indexing.corpora import read_corpus
+from indexing.corpora import text, wikitext
+from indexing.corpora.corpus import read_corpus
+from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
-from indexing.files import byte_lines, open_binary, read_bytes, read_text, sha256
-from indexing.formats import text, wikitext
-from indexing.segments import segmented
+from indexing.io import files
+from indexing.io.files import byte_lines, open_binary, read_bytes, read_text, sha256
 from indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
-from runs import topics as topic_files
-from runs import violations
-from runs.topics import read_topics
-from runs.violations import read_lines
+from runs.tracks import violations
+from runs.tracks.violations import read_lines
+from runs.trec import topics as topic_files
+from runs.trec.topics import read_topics
 from tests import programs
 from tests.conftest import NARRATIVES, keystone, write_corpus, write_topics
 
@@ -116,9 +116,9 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, kind: str
 PIPED = """
 import sys
 from pathlib import Path
-from indexing.files import sha256
-from runs.topics import read_topics
-from runs.tracks import TRACKS, with_limits
+from indexing.io.files import sha256
+from runs.trec.topics import read_topics
+from runs.tracks.rules import TRACKS, with_limits
 path = Path(sys.argv[1])
 for _ in range(3):
     topics = read_topics(path)
@@ -150,7 +150,7 @@ def test_commands_take_pipes_of_a_shell(tmp_path: Path) -> None:
     expected = ["valid for rag25: 0 errors", "1.0000", "9 documents", "9 documents, already indexed"]
     for command, line in zip(commands, expected, strict=True):
         shown = programs.run(
-            ["bash", "-c", f"exec {sys.executable} -m runs.cli {command}"],
+            ["bash", "-c", f"exec {sys.executable} -m runs.cli.main {command}"],
             capture_output=True, text=True, cwd=tmp_path, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert (shown.returncode, line in shown.stdout) == (0, True), shown.stdout + shown.stderr

@@ -13,11 +13,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing import files
-from indexing.corpora import FORMATS, read_corpus
+from indexing.corpora import trec
+from indexing.corpora.corpus import FORMATS, read_corpus
+from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
-from indexing.formats import trec
-from indexing.segments import segmented
+from indexing.io import files
 from indexing.store import DocumentStore, build_store
 from indexing.types import LONGEST_DOCUMENT_ID as LONGEST
 from indexing.types import Document
@@ -241,7 +241,7 @@ def test_any_bytes_are_a_corpus_or_a_user_error(
 MEASURE = """
 import sys
 from pathlib import Path
-from indexing.corpora import read_corpus
+from indexing.corpora.corpus import read_corpus
 from indexing.store import build_store
 count = build_store(read_corpus(Path(sys.argv[1])), Path(sys.argv[2]))
 print(count, next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])

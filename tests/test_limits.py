@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generation.llm.usage import Prices, add, cost, report
 from generation.types import Usage
-from generation.usage import Prices, add, cost, report
-from indexing.limits import LEAST, LONGEST_ASKED, Limit, backoff, retry_after
+from indexing.io.limit import LEAST, LONGEST_ASKED, Limit, backoff, retry_after
 
 
 def simulate(limit: Limit, calls: int, seconds: Callable[[int], float], room: int = 10**9) -> tuple[float, list[int]]:

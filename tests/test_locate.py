@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from indexing.build import build_index, open_index
-from indexing.corpora import read_corpus
+from indexing.build.index import build_index, open_index
+from indexing.corpora.corpus import read_corpus
+from indexing.corpora.locate import MISSES, Cut, located
+from indexing.corpora.segments import MS_MARCO_SEGMENT, is_window, segmented, sentences, windows
 from indexing.errors import BadRecord, UserError
-from indexing.locate import MISSES, Cut, located
-from indexing.segments import MS_MARCO_SEGMENT, is_window, segmented, sentences, windows
 from indexing.types import Document
-from runs.check_run import check_run
-from runs.tracks import TRACKS
+from runs.tracks.check_run import check_run
+from runs.tracks.rules import TRACKS
 from tests.conftest import keystone
 
 TEXT = " ".join(f"Sentence {n} is about bee {n % 7}." for n in range(23)) + "\nIts  end\tis here."
@@ -103,7 +103,7 @@ def test_joined_segments_take_linear_time(tmp_path: Path) -> None:
 
 @given(st.text(st.sampled_from("ab"), min_size=10, max_size=60), st.integers(0, 60), st.integers(0, 60))
 def test_the_longest_overlap_is_found_both_ways(text: str, a: int, b: int) -> None:
-    from indexing.formats.jsonl import MINIMUM_OVERLAP, _longest_border, _overlap
+    from indexing.corpora.jsonl import MINIMUM_OVERLAP, _longest_border, _overlap
 
     before, piece = text[: max(a, b)], text[min(a, b) :]
     assume(len(piece) >= MINIMUM_OVERLAP)

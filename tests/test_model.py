@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.model import Unusable, Waits, ask, every, key_of, read_json, repair, together
+from generation.llm.model import Unusable, Waits, ask, every, key_of, read_json, repair, together
 from generation.types import Failure, Reply, Request
 from indexing.errors import UserError
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexing.build import Index
-from runs.config_file import read_config
-from runs.stages import run
-from runs.topics import read_topics
-from runs.validate import track_of, validate
+from indexing.build.index import Index
+from runs.config.read import read_config
+from runs.pipeline.stages import run
+from runs.tracks.validate import track_of, validate
+from runs.trec.topics import read_topics
 from tests.chat_server import Exchange, Fault, changed, half, hangs_up, says, serving, status, torn
 from tests.conftest import NARRATIVES, TRIAL_WARNINGS, keystone, write_topics
 from tests.plain_model import say
@@ -101,7 +101,7 @@ def test_an_interrupt_waits_for_no_reply_and_loses_none(index: Index, tmp_path: 
     with serving(model=say, always=no_more_than_nine) as server:
         write_topics(tmp_path / "topics.jsonl")
         arguments = [*command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
-        with started([sys.executable, "-m", "runs.cli", *arguments], stderr=subprocess.DEVNULL) as process:
+        with started([sys.executable, "-m", "runs.cli.main", *arguments], stderr=subprocess.DEVNULL) as process:
             wait_until(lambda: len(server.answered) >= 9 or process.poll(), "nine replies")
             process.send_signal(signal.SIGINT)
             assert process.wait(LIMIT_S) == 130

@@ -11,16 +11,16 @@ from typing import Any
 import orjson
 import pytest
 
-from generation.replay import record
-from generation.tokens import tokens
-from indexing.build import Index, build_index
-from runs.config_file import PRESETS, read_config
-from runs.models import REPLIES, USAGE
-from runs.stages import run
-from runs.topics import read_topics
-from runs.tracks import TRACKS
-from runs.trec import read_qrels, read_run
-from runs.validate import track_of, validate
+from generation.context.tokens import tokens
+from generation.llm.replay import record
+from indexing.build.index import Index, build_index
+from runs.config.read import PRESETS, read_config
+from runs.pipeline.model import REPLIES, USAGE
+from runs.pipeline.stages import run
+from runs.tracks.rules import TRACKS
+from runs.tracks.validate import track_of, validate
+from runs.trec.run_files import read_qrels, read_run
+from runs.trec.topics import read_topics
 from tests import programs
 from tests.chat_server import Server, serving
 from tests.conftest import TRIAL_WARNINGS, keystone, write_topics
@@ -154,7 +154,7 @@ def test_answers_come_through_a_pipe_and_go_on_where_a_file_ends(index: Index, t
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
     here = [*command(index, tmp_path, server), "--index", str(index.folder)]
     piped = programs.run(
-        [sys.executable, "-m", "runs.cli", *here], input=topics.read_bytes(), capture_output=True, check=True
+        [sys.executable, "-m", "runs.cli.main", *here], input=topics.read_bytes(), capture_output=True, check=True
     )
     lines = sorted(piped.stdout.splitlines(keepends=True))
     assert [orjson.loads(line)["metadata"]["narrative_id"] for line in lines] == ["1", "2"]

@@ -9,9 +9,9 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from indexing.build import Index, build_index
-from indexing.opensearch import place_of
-from indexing.opensearch_index import Target
+from indexing.build.index import Index, build_index
+from indexing.opensearch.cluster import place_of
+from indexing.opensearch.index import Target
 from indexing.stores import open_store
 from retrieval.backends import open_sparse
 from retrieval.types import Rankings

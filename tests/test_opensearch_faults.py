@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from indexing import exchange, opensearch_bulk
 from indexing.errors import UserError
-from indexing.exchange import GaveUp, Read
-from indexing.opensearch import CA, KEY, PASSWORD, USER, Reply, Request, connect, place_of
-from indexing.opensearch_bulk import acknowledged, gaps
-from indexing.opensearch_index import Target
-from indexing.opensearch_load import load
+from indexing.opensearch import bulk as opensearch_bulk
+from indexing.opensearch import requests as exchange
+from indexing.opensearch.bulk import acknowledged, gaps
+from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Reply, Request, connect, place_of
+from indexing.opensearch.index import Target
+from indexing.opensearch.load import load
+from indexing.opensearch.requests import GaveUp, Read
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
 from tests import programs

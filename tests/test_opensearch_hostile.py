@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexing import opensearch_store
-from indexing.build import FORMAT, Index
-from indexing.embed import Embedding
+from indexing.build.index import FORMAT, Index
 from indexing.errors import UserError
-from indexing.opensearch import CA, KEY, PASSWORD, USER, Place
-from indexing.opensearch_build import attach
+from indexing.opensearch import store as opensearch_store
+from indexing.opensearch.build import attach
+from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Place
 from indexing.store import to_record
 from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
+from indexing.vectors.embed import Embedding
 from retrieval.opensearch import OpenSearchDense, OpenSearchSparse
-from runs.cluster_doctor import examine_cluster
+from runs.doctor.cluster import examine_cluster
 from tests.conftest import with_folder
 from tests.hostile import TOO_LARGE
 

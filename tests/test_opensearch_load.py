@@ -15,19 +15,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexing import opensearch_bulk, opensearch_rows, vectors
-from indexing.build import Index, build_index, open_index
-from indexing.embed import Embedding, embed_passages, embed_queries
+from indexing.build.index import Index, build_index, open_index
 from indexing.errors import UserError
-from indexing.java import java_class
-from indexing.lucene import analyzer
-from indexing.opensearch import connect, place_at, place_of
-from indexing.opensearch_build import attach
-from indexing.opensearch_index import ANALYSIS, ANALYZER, Target, create, index_body, vector_field
-from indexing.opensearch_load import load
-from indexing.opensearch_rows import missing_rows
+from indexing.lucene.java import java_class
+from indexing.lucene.write import analyzer
+from indexing.opensearch import bulk as opensearch_bulk
+from indexing.opensearch import missing as opensearch_rows
+from indexing.opensearch.build import attach
+from indexing.opensearch.cluster import connect, place_at, place_of
+from indexing.opensearch.index import ANALYSIS, ANALYZER, Target, create, index_body, vector_field
+from indexing.opensearch.load import load
+from indexing.opensearch.missing import missing_rows
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
+from indexing.vectors import shards as vectors
+from indexing.vectors.embed import Embedding, embed_passages, embed_queries
 from tests.conftest import CORPUS, SHARED, keystone, write_corpus
 from tests.endpoint import serving
 from tests.opensearch_server import Cluster, call, cluster
@@ -397,7 +399,10 @@ def test_a_load_killed_at_random_moments_ends_as_an_undisturbed_one(opensearch: 
         (tmp_path / "index").rmdir()
         call(opensearch.url, "DELETE", f"/{name}")
 
-    small = "from indexing import opensearch_bulk, vectors; opensearch_bulk.DOCUMENTS = 3; vectors.SHARD = 20"
+    small = (
+        "from indexing.opensearch import bulk; from indexing.vectors import shards; "
+        "bulk.DOCUMENTS = 3; shards.SHARD = 20"
+    )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
     killed(*arguments.split(), times=12, kills=4, done=compare, code=small)
 

@@ -11,24 +11,24 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.build import Index, build_index
-from indexing.dense import build_dense
-from indexing.embed import Embedding, on_grid
+from indexing.build.index import Index, build_index
 from indexing.errors import UserError
-from indexing.opensearch import place_of
-from indexing.opensearch_index import Target
-from indexing.opensearch_load import load
-from indexing.opensearch_search import open_cluster, search_each, search_of
+from indexing.opensearch.cluster import place_of
+from indexing.opensearch.index import Target
+from indexing.opensearch.load import load
+from indexing.opensearch.search import open_cluster, search_each, search_of
 from indexing.store import DocumentStore, build_store
 from indexing.stores import open_store
 from indexing.types import Document
-from indexing.vectors import Shards
+from indexing.vectors.embed import Embedding, on_grid
+from indexing.vectors.faiss_index import build_dense
+from indexing.vectors.shards import Shards
 from retrieval.backends import Statistics, open_dense, open_sparse
-from retrieval.dense import FaissSearcher
+from retrieval.faiss_search import FaissSearcher
 from retrieval.hybrid import search_bm25
-from retrieval.stems import stems_of
+from retrieval.lucene.analyzer import stems_of
 from retrieval.types import Query, Rankings
-from runs.topics import read_topics
+from runs.trec.topics import read_topics
 from tests.conftest import CORPUS, NARRATIVES, SHARED, keystone, with_folder, write_corpus, write_topics
 from tests.opensearch_server import Cluster, call
 
@@ -242,7 +242,7 @@ ANALYZED = st.text(
 @settings(max_examples=60)
 @given(texts=st.lists(st.one_of(ANALYZED, st.sampled_from([text for _, text in CORPUS.values()])), max_size=12))
 def test_the_cluster_finds_the_stems_that_anserini_finds(opensearch: Cluster, texts: list[str]) -> None:
-    from indexing.opensearch_index import index_body
+    from indexing.opensearch.index import index_body
 
     if not ANALYZING:
         call(opensearch.url, "PUT", "/analyzing", index_body({"key": "none"}, 1, None))
@@ -383,7 +383,7 @@ def test_the_doctor_knows_the_cluster_and_the_index(server: Cluster, loaded: Loa
 
 
 def test_the_doctor_finds_another_analyzer(opensearch: Cluster) -> None:
-    from indexing.opensearch_index import index_body
+    from indexing.opensearch.index import index_body
 
     body = index_body({"key": "k", "documents": 0}, 1, None)
     body["settings"]["analysis"]["filter"]["porter"]["language"] = "porter2"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from indexing.errors import UserError
-from indexing.opensearch import Place, connect
-from indexing.opensearch_search import Cluster, search_each, search_of
+from indexing.opensearch.cluster import Place, connect
+from indexing.opensearch.search import Cluster, search_each, search_of
 
 Item = dict[str, Any]
 WHOLE: Item = {"status": 200, "timed_out": False, "_shards": {"failed": 0}}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build import Index
+from indexing.build.index import Index
 from indexing.errors import UserError
-from runs.outputs import check_outputs
+from runs.cli.outputs import check_outputs
 from tests.conftest import keystone, write_corpus, write_topics
 
 SAME: dict[str, Callable[[Path], None]] = {

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.passages import GAP, best_spans, merged, passage, told
-from generation.tokens import tokens
-from indexing.segments import segmented
+from generation.context.passages import GAP, best_spans, merged, passage, told
+from generation.context.tokens import tokens
+from indexing.corpora.segments import segmented
 from indexing.types import Document, Segment, Span
 
 TEXT = "".join(f"{letter * 9} " for letter in "abcdefgh")

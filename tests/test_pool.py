@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build import Index, build_index
-from indexing.document_vectors import contents, document_vectors
-from indexing.embed import Embedding, on_grid
+from indexing.build.index import Index, build_index
 from indexing.errors import UserError
 from indexing.store import DocumentStore
 from indexing.stores import open_store
 from indexing.types import Document
+from indexing.vectors.embed import Embedding, on_grid
+from indexing.vectors.of_documents import contents, document_vectors
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
 from retrieval.pool import pool_of, search_pool
 from retrieval.types import Query, Rankings, offsets_of
@@ -75,7 +75,7 @@ def test_vectors_are_made_once_for_a_text(pooled: Index, monkeypatch: pytest.Mon
         embedded.extend(texts)
         return embed(embedding, texts, *more)
 
-    monkeypatch.setattr("indexing.document_vectors.embed_passages", counting)
+    monkeypatch.setattr("indexing.vectors.of_documents.embed_passages", counting)
     (pooled.folder / "documents.sqlite").unlink(missing_ok=True)
     first = document_vectors(pooled, open_store(pooled), [0, 3, 5])
     again = document_vectors(pooled, open_store(pooled), [5, 1, 0])

@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build import Index, build_index, open_index
-from indexing.corpora import read_corpus
+from indexing.attached.lucene_index import PrebuiltStore, adopt_prebuilt, lucene_folder
+from indexing.build.index import Index, build_index, open_index
+from indexing.corpora.corpus import read_corpus
+from indexing.corpora.pyserini import document_from
+from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
-from indexing.formats.pyserini import document_from
-from indexing.java import java_class
-from indexing.lucene import open_reader
-from indexing.lucene_reads import IdTerms, StoredTexts
-from indexing.prebuilt import PrebuiltStore, adopt_prebuilt, lucene_folder
-from indexing.segments import segmented
+from indexing.lucene.java import java_class
+from indexing.lucene.read import IdTerms, StoredTexts
+from indexing.lucene.write import open_reader
 from indexing.store import DocumentStore
 from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
 from retrieval.backends import open_sparse
+from retrieval.ties import SPARE, search_whole
 from retrieval.types import Query
-from retrieval.whole import SPARE, search_whole
-from runs.rag import read_rag
-from runs.tracks import TRACKS
-from runs.trec import read_run
+from runs.tracks.answer_files import read_rag
+from runs.tracks.rules import TRACKS
+from runs.trec.run_files import read_run
 from tests.conftest import keystone, write_topics
 from tests.lucene_indexes import anserini_index
 from tests.processes import killed

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from indexing.build import build_index
-from indexing.corpora import guess_format, read_corpus
+from indexing.build.index import build_index
+from indexing.corpora.corpus import guess_format, read_corpus
 from indexing.errors import BadRecord, UserError
-from indexing.java import anserini_jar, java_home
+from indexing.lucene.java import anserini_jar, java_home
 from indexing.store import DocumentStore
 from indexing.types import Document
 from tests import programs

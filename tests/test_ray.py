@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 
-from indexing import ray_engine, vectors
-from indexing.build import Index, build_index
-from indexing.corpora import corpus_files, read_files
-from indexing.dense import build_dense
-from indexing.embed import Embedding
+from indexing.build import ray as ray_engine
+from indexing.build.index import Index, build_index
+from indexing.corpora.corpus import corpus_files, read_files
 from indexing.errors import BadRecord, MissingPackage, UserError
+from indexing.vectors import shards as vectors
+from indexing.vectors.embed import Embedding
+from indexing.vectors.faiss_index import build_dense
 from tests import programs
 from tests.conftest import CORPUS, keystone
 from tests.endpoint import serving, status
@@ -144,7 +145,9 @@ def processes(word: str) -> list[int]:
     return found
 
 
-COMMAND = f"from indexing import vectors; vectors.SHARD = {SHARD}; from runs.cli import main; main()"
+COMMAND = (
+    f"from indexing.vectors import shards as vectors; vectors.SHARD = {SHARD}; from runs.cli.main import main; main()"
+)
 
 
 @contextmanager
@@ -241,7 +244,7 @@ def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp
                 build_dense(*arguments)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("indexing.dense.build_dense", compared)
+                patch.setattr("indexing.vectors.faiss_index.build_dense", compared)
                 index, _ = build(corpus, out, second, embedding=embedding)
             assert contents(index.folder) == contents(whole.folder)
 
@@ -319,8 +322,8 @@ def _listening(pids: set[int]) -> set[str]:
 def test_java_works_on_with_ray_and_after_it() -> None:
     code = """if True:
         import ctypes, signal
-        from indexing.java import java_class
-        from indexing.ray_engine import cluster
+        from indexing.lucene.java import java_class
+        from indexing.build.ray import cluster
 
         def handlers():
             found = [ctypes.create_string_buffer(1024) for _ in range(4)]

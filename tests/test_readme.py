@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runs.config import RunConfig
+from runs.config.run_config import RunConfig
 from tests import programs
 from tests.conftest import write_corpus, write_topics
 

@@ -12,19 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing import asker, rest
-from indexing.build import Index, build_index
-from indexing.embed import MINILM
+from indexing.attached import rest_server as rest
+from indexing.attached.rest_replies import candidates_of
+from indexing.attached.rest_server import Server, address, form_of
+from indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
+from indexing.build.index import Index, build_index
 from indexing.errors import BadRecord, UserError
-from indexing.rest import Server, address, form_of
-from indexing.rest_replies import candidates_of
-from indexing.rest_store import FOUND, RestStore, adopt_server, document_of_payload
+from indexing.io import server as asker
 from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
+from indexing.vectors.embed import MINILM
 from retrieval.backends import open_sparse
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings
-from runs.trec import read_run
+from runs.trec.run_files import read_run
 from tests.conftest import CORPUS, keystone, write_topics
 from tests.lucene_indexes import anserini_index
 from tests.ports import free_port

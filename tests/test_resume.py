@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexing import vectors
-from indexing.build import Index, build_index, open_index
-from indexing.embed import Embedding, embedder
+from indexing.build.index import Index, build_index, open_index
 from indexing.errors import UserError
 from indexing.stores import open_store
+from indexing.vectors import shards as vectors
+from indexing.vectors.embed import Embedding, embedder
 from retrieval.hybrid import search_all
 from retrieval.types import Query
 from tests.conftest import CORPUS, write_corpus
@@ -99,7 +99,7 @@ def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 def test_a_torn_shard_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
-    from indexing import dense
+    from indexing.vectors import faiss_index as dense
 
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     whole, _ = build_index(corpus, tmp_path / "whole")
@@ -120,7 +120,7 @@ def stop(*_: Any) -> None:
 
 @pytest.mark.usefixtures("small_shards")
 def test_what_was_made_of_another_corpus_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from indexing import dense
+    from indexing.vectors import faiss_index as dense
 
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with monkeypatch.context() as patch:
@@ -181,5 +181,5 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
         shutil.rmtree(index.folder)
 
     arguments = ["index", str(corpus), "--out", str(tmp_path / "index"), "--faiss", factory, "--quiet"]
-    small_shards = "from indexing import vectors; vectors.SHARD = 20"
+    small_shards = "from indexing.vectors import shards as vectors; vectors.SHARD = 20"
     killed(*arguments, times=times, kills=kills, done=compare, code=small_shards)

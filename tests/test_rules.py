@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.queries import compose, is_whole, whole
+from generation.queries.compose import compose, is_whole, whole
 from generation.rules.answer import SAME, answer, closest_passage, gather, is_prose, likely, merge_same, utilities
 from generation.rules.queries import decompose, expand_topic, extract_topic
 from generation.rules.understand import TopicBy, understand
 from generation.rules.words import content_words, words
 from generation.types import Sentence, Understanding
-from indexing.build import Index
-from indexing.embed import MINILM, embedder, on_grid
-from indexing.segments import segmented
+from indexing.build.index import Index
+from indexing.corpora.segments import segmented
 from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
+from indexing.vectors.embed import MINILM, embedder, on_grid
 from retrieval.types import Query, Topic
 from tests.conftest import CORPUS, NARRATIVES
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.segments import SHORT_LINE, STRIDE, WINDOW, segmented, sentences, windows
+from indexing.corpora.segments import SHORT_LINE, STRIDE, WINDOW, segmented, sentences, windows
 from indexing.types import Document, Segment, Span
 
 ANY_TEXT = st.text(max_size=200)

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing import dense_shards, vectors
-from indexing.build import build_index
-from indexing.dense import build_dense, new_index, write_dense
-from indexing.dense_shards import build_dense_shards, load_dense_shards, shard_files
-from indexing.embed import Vectors, on_grid
+from indexing.build.index import build_index
 from indexing.errors import UserError
-from indexing.vectors import Shards
-from retrieval.dense import FaissSearcher, search_dense
+from indexing.vectors import faiss_files as dense_shards
+from indexing.vectors import shards as vectors
+from indexing.vectors.embed import Vectors, on_grid
+from indexing.vectors.faiss_files import build_dense_shards, load_dense_shards, shard_files
+from indexing.vectors.faiss_index import build_dense, new_index, write_dense
+from indexing.vectors.shards import Shards
+from retrieval.faiss_search import FaissSearcher, search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, Rankings
 from tests import programs
@@ -147,9 +148,9 @@ MEMORY = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from indexing.dense import faiss_module, load_dense
-from indexing.dense_shards import load_dense_shards
-from retrieval.dense import search_dense
+from indexing.vectors.faiss_index import faiss_module, load_dense
+from indexing.vectors.faiss_files import load_dense_shards
+from retrieval.faiss_search import search_dense
 
 def anonymous():
     status = Path("/proc/self/status").read_text()

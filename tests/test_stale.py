@@ -7,21 +7,21 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexing.build import Index, build_index, open_index
-from indexing.document_vectors import document_vectors
-from indexing.embed import MINILM, Embedding
+from indexing.build.index import Index, build_index, open_index
 from indexing.errors import UserError
-from indexing.segment_vectors import segment_vectors, text_key
 from indexing.stores import open_store
+from indexing.vectors.embed import MINILM, Embedding
+from indexing.vectors.of_documents import document_vectors
+from indexing.vectors.of_segments import segment_vectors, text_key
 from retrieval.backends import open_dense, open_sparse
 from retrieval.hybrid import search_all
 from retrieval.types import Query
-from runs.config import RunConfig
-from runs.config_file import read_config
-from runs.directory import Stage, perform
-from runs.job import open_job
-from runs.models import asking
-from runs.stages import run, stages
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.pipeline.directory import Stage, perform
+from runs.pipeline.job import open_job
+from runs.pipeline.model import asking
+from runs.pipeline.stages import run, stages
 from tests.conftest import write_corpus, write_topics
 
 ARTIFACTS = [
@@ -112,7 +112,7 @@ def test_what_follows_an_artifact_with_other_bytes_is_as_in_a_fresh_run(
         ]
         perform(folder, changed, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("runs.stages.perform", otherwise)
+    monkeypatch.setattr("runs.pipeline.stages.perform", otherwise)
     (directory / name).unlink()
     run(whole)
     fresh = contents(run(configured(index, tmp_path / "fresh")))

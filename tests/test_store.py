@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing import store as store_module
+from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
-from indexing.segments import segmented
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Segment, Span
 

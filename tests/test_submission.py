@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from generation.types import Answer, Sentence
 from indexing.errors import UserError
 from retrieval.types import Topic
-from runs.rag import Author, Submitted, rag_record, read_rag, write_rag
-from runs.topics import read_topics
-from runs.tracks import TRACKS, Track, with_limits
-from runs.trec import run_of, write_run
-from runs.validate import validate
+from runs.tracks.answer_files import Author, Submitted, rag_record, read_rag, write_rag
+from runs.tracks.rules import TRACKS, Track, with_limits
+from runs.tracks.validate import validate
+from runs.trec.run_files import run_of, write_run
+from runs.trec.topics import read_topics
 from tests.conftest import SHARED
 
 MATERIAL = SHARED / "trec-rag-material"

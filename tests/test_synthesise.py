@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.sentences import Passage, count
-from generation.synthesise import SynthesisTask, edit, joined, resynthesise, select, select_edit
+from generation.answers.sentences import Passage, count
+from generation.answers.synthesise import SynthesisTask, edit, joined, resynthesise, select, select_edit
 from generation.types import Answer, Failure, Fallback, Request, Sentence
-from indexing.embed import Vectors
+from indexing.vectors.embed import Vectors
 from tests.scripted import Said, Scripted, by_purpose
 from tests.test_answers import LINE, REPLY, rewritten, told
 

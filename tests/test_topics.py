@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from indexing.errors import UserError
 from indexing.types import is_id
 from retrieval.types import Topic
-from runs.topics import read_topics
+from runs.trec.topics import read_topics
 from tests.conftest import SHARED
 
 TRACKS = SHARED / "trec-rag-material"

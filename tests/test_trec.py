@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from runs.names import names_of
-from runs.render import strictly_decreasing
-from runs.trec import Qrels, Run, qrels_of, read_qrels, read_run, run_of, write_run
+from runs.trec.doc_ids import names_of
+from runs.trec.render import strictly_decreasing
+from runs.trec.run_files import Qrels, Run, qrels_of, read_qrels, read_run, run_of, write_run
 from tests.conftest import SHARED
 
 T = TypeVar("T")

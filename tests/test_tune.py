@@ -9,15 +9,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build import Index
+from indexing.build.index import Index
 from indexing.errors import UserError
-from runs.artifacts import NARRATIVE
-from runs.config import RunConfig
-from runs.config_file import read_config
-from runs.evaluate import Evaluation, evaluate_files
-from runs.measures import parse_measure
-from runs.stages import run
-from runs.tune import Tuning, _cross_validated, _folds, _values, grid_of, tune
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.evaluation.evaluate import Evaluation, evaluate_files
+from runs.evaluation.measures import parse_measure
+from runs.evaluation.tune import Tuning, _cross_validated, _folds, _values, grid_of, tune
+from runs.pipeline.artifacts import NARRATIVE
+from runs.pipeline.stages import run
 from tests.conftest import keystone
 
 MEASURES = [parse_measure("nDCG@5"), parse_measure("R@5")]

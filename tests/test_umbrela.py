@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.model import Unusable
+from generation.llm.model import Unusable
 from generation.types import Failure, Reply, Request
 from generation.umbrela import Mode, Pair, expected_grade, grade_pairs, grading, grouped, read_grades
 from tests.scripted import Said, Scripted

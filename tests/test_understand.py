@@ -7,13 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.example_names import example_names
-from generation.model import Unusable
+from generation.context.tokens import clip, tokens
+from generation.llm.model import Unusable
 from generation.prompts.expand import NUM_QUERIES
+from generation.queries.example_names import example_names
+from generation.queries.understand import (
+    expand_topics,
+    expansion,
+    fit,
+    names_to_avoid,
+    read_questions,
+    read_topic,
+    understand,
+)
 from generation.summarise import LONG, is_long, parts, summarise
-from generation.tokens import clip, tokens
 from generation.types import Failure, Fallback, Reply, Request, Understanding
-from generation.understand import expand_topics, expansion, fit, names_to_avoid, read_questions, read_topic, understand
 from indexing.types import Document
 from retrieval.types import Topic
 from tests.scripted import Said, Scripted, by_purpose

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from generation.types import Answer, Sentence
 from indexing.errors import UserError
 from retrieval.types import Topic
-from runs.check_answers import difference
-from runs.rag import Author, rag_record
-from runs.tracks import TRACKS, Track
-from runs.validate import counted, track_of, validate
-from runs.violations import Violation
+from runs.tracks.answer_files import Author, rag_record
+from runs.tracks.check_answers import difference
+from runs.tracks.rules import TRACKS, Track
+from runs.tracks.validate import counted, track_of, validate
+from runs.tracks.violations import Violation
 from tests.conftest import NARRATIVES, SHARED, keystone
 
 MATERIAL = SHARED / "trec-rag-material"

@@ -13,21 +13,21 @@ import numpy as np
 import orjson
 import pytest
 
-from generation import endpoints
-from generation.cache import Cache
-from generation.chat import Answered, Asked, body_of, read_answer
-from generation.client import ModelSettings, open_model
-from generation.model import Unusable, Waits, key_of, read_json
+from generation.llm import endpoints
+from generation.llm.cache import Cache
+from generation.llm.chat import Answered, Asked, body_of, read_answer
+from generation.llm.client import ModelSettings, open_model
+from generation.llm.model import Unusable, Waits, key_of, read_json
 from generation.types import Failure, Reply, Request, Usage
-from indexing.build import Index
-from indexing.embed import Embedding, Vectors, embedder
-from indexing.embedding_endpoint import Endpoint
-from indexing.minilm import MiniLM
-from runs.config_file import read_config
-from runs.stages import run as make
-from runs.topics import read_topics
-from runs.tracks import TRACKS
-from runs.validate import validate
+from indexing.build.index import Index
+from indexing.vectors.embed import Embedding, Vectors, embedder
+from indexing.vectors.endpoint import Endpoint
+from indexing.vectors.minilm import MiniLM
+from runs.config.read import read_config
+from runs.pipeline.stages import run as make
+from runs.tracks.rules import TRACKS
+from runs.tracks.validate import validate
+from runs.trec.topics import read_topics
 from tests.conftest import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.vllm_calls import (
     DOCUMENTS,

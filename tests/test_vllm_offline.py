@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.client import ModelSettings, open_model
+from generation.llm.client import ModelSettings, open_model
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import MissingPackage, UserError
 

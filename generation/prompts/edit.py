@@ -4,7 +4,7 @@ Unlike the paper's prompt it shows no citations: they go by sentence id. The rep
 `generation.prompts.shorten`.
 """
 
-from generation.delimit import DATA_RULE
+from generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You edit texts that others have written. You change wording, never content, and you add no fact.
 {DATA_RULE}

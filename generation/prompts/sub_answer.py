@@ -3,7 +3,7 @@
 The reply has the form of `generation.prompts.answer`.
 """
 
-from generation.delimit import DATA_RULE
+from generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You answer one question from a short list of references, so that others can join your answer to theirs.
 {DATA_RULE}

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fusion.closest import closest
 from fusion.coverage import choose
-from fusion.segments import closest
 from generation.rules.words import content_words
 from generation.types import Answer, Evidence, Sentence
-from indexing.embed import Vectors
-from indexing.segments import sentences
+from indexing.corpora.segments import sentences
 from indexing.types import Document, Span
+from indexing.vectors.embed import Vectors
 from retrieval.types import Query
 
 SAME = 0.95

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, content_words, words
-from indexing.segments import sentences
+from indexing.corpora.segments import sentences
 
 Frequencies = Callable[[Sequence[str]], Sequence[int]]
 """In how many documents of the corpus each word occurs."""

@@ -6,19 +6,20 @@ from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from indexing.build import build_index
+from indexing.build.index import build_index
 from indexing.errors import UserError
 from indexing.types import Progress
-from indexing.words import plural
-from runs import stages, validate
-from runs.artifacts import NARRATIVE
-from runs.config import Queries, RunConfig
-from runs.evaluate import evaluate
-from runs.say import say
-from runs.screen import print_evaluations
-from runs.topics import read_topics
-from runs.tracks import TRACKS
-from runs.trec import read_qrels, read_run
+from runs.config.run_config import Queries, RunConfig
+from runs.evaluation.evaluate import evaluate
+from runs.pipeline import stages
+from runs.pipeline.artifacts import NARRATIVE
+from runs.report.say import say
+from runs.report.terminal import print_evaluations
+from runs.report.wording import plural
+from runs.tracks import validate
+from runs.tracks.rules import TRACKS
+from runs.trec.run_files import read_qrels, read_run
+from runs.trec.topics import read_topics
 
 TRACK = "rag25"
 

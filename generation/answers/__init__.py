@@ -1,0 +1,1 @@
+"""Cited answers by a language model."""

@@ -1,0 +1,44 @@
+"""Retrieval-level fusion (Keystone-Docs RAG, section 3.2.2): one answer a topic from its keystone documents.
+
+Sentences and citations are asked for at once; reference assignment serves the sentences that came without.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from generation.answers.cite import assigned
+from generation.answers.first_answers import drafted
+from generation.answers.sentences import Passage, Words, messages, reader, room, shown
+from generation.answers.shorten import shortened
+from generation.llm.model import Model
+from generation.prompts import answer as prompt
+from generation.types import Answer, Fallback, Request
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTask:
+    """A topic's narrative, the passages to answer it from, best first, and the words that the answer should have."""
+
+    topic_id: str
+    narrative: str
+    passages: tuple[Passage, ...]
+    words: Words
+
+
+def request(task: AnswerTask) -> Request:
+    """Asks for an answer; the narrative stands before and after the passages, which are numbered from 0."""
+    low, high = task.words
+    user = prompt.USER.format(narrative=task.narrative, documents=shown(task.passages), low=low, high=high)
+    return Request("answer", messages(prompt.SYSTEM, user), room(high), prompt.SCHEMA)
+
+
+async def answered(model: Model, tasks: Sequence[AnswerTask]) -> tuple[list[Answer | None], list[Fallback]]:
+    """The answers to the tasks, in their order, no longer than they may be; None where the model gave nothing.
+
+    Sentences cite document ids; those that reference assignment found no support for cite none.
+    """
+    asked = [(task.topic_id, request(task) if task.passages else None, reader(task.passages)) for task in tasks]
+    answers, fallbacks = await drafted(model, "answer", asked)
+    answers, too_long = await shortened(model, answers, [task.words for task in tasks])
+    answers, uncited = await assigned(model, answers, [task.passages for task in tasks])
+    return answers, fallbacks + too_long + uncited

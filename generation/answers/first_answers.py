@@ -1,0 +1,27 @@
+"""First drafts of many answers at once, whatever they are written from."""
+
+from collections.abc import Callable, Sequence
+
+from generation.llm.model import Model, every
+from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+
+Read = Callable[[Reply], tuple[Sentence, ...]]
+
+
+async def drafted(
+    model: Model, step: str, asked: Sequence[tuple[str, Request | None, Read]]
+) -> tuple[list[Answer | None], list[Fallback]]:
+    """What the model answers for each (topic id, request, its reader), in order; None where it gave nothing.
+
+    A request of None has nothing to write from: the model, which would answer from memory, is not asked.
+    """
+    open_ones = [(request, read) for _, request, read in asked if request]
+    replies = iter(await every(model, open_ones))
+    answers: list[Answer | None] = []
+    fallbacks = []
+    for topic_id, request, _ in asked:
+        reply = next(replies) if request else Failure("there is nothing to answer from")
+        if isinstance(reply, Failure):
+            fallbacks.append(Fallback(topic_id, step, reply.reason))
+        answers.append(None if isinstance(reply, Failure) else Answer(topic_id, reply))
+    return answers, fallbacks

@@ -1,0 +1,156 @@
+"""Sentences as models write them: shown, read from replies, counted and cut. Citations are never a model's to move."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeGuard
+
+from generation.context.delimit import block, neutral
+from generation.llm.model import Unusable, read_json
+from generation.types import Answer, Fallback, Message, Reply, Sentence
+
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_NUMBER = re.compile(r"\d+")
+
+MOST_SENTENCES = 256
+"""Of one answer, which has some 20 for 400 words: each is embedded and compared with each other."""
+
+Words = tuple[int, int]
+"""The fewest and the most words (separated by white space) that an answer should have; only the most is enforced."""
+
+
+class Passage(NamedTuple):
+    """A document, or what of it is shown to the model."""
+
+    doc_id: str
+    title: str
+    text: str
+
+
+def messages(system: str, user: str) -> tuple[Message, ...]:
+    """The messages of a step."""
+    return (("system", system), ("user", user))
+
+
+def room(high: int) -> int:
+    """The tokens to allow a reply of so many words: four a word, and as much again as JSON and a thought may take."""
+    return 4 * high + 1024
+
+
+def shown(passages: Sequence[Passage]) -> str:
+    """The passages as blocks, numbered from 0."""
+    return "\n\n".join(block(number, text, title) for number, (_, title, text) in enumerate(passages))
+
+
+def listed(sentences: Sequence[Sentence]) -> str:
+    """The sentences as a JSON list of ids (their places) and texts, one a line, without their citations."""
+    lines = (
+        json.dumps({"id": place, "text": neutral(sentence.text)}, ensure_ascii=False)
+        for place, sentence in enumerate(sentences)
+    )
+    return "[" + ",\n ".join(lines) + "]"
+
+
+def tidy(text: str) -> str:
+    """The text on one line, without control characters and halves of surrogate pairs."""
+    return " ".join(_UNSEEN.sub(" ", text).split())
+
+
+def count(sentences: Sequence[Sentence]) -> int:
+    """Words of the sentences together."""
+    return sum(len(sentence.text.split()) for sentence in sentences)
+
+
+def items(reply: Reply, key: str) -> list[dict[str, Any]]:
+    """The objects in the list under `key`, or in the reply if that is the list; `Unusable` where there is none."""
+    found = values(reply, key)
+    if not all(isinstance(item, dict) for item in found):
+        raise Unusable(f'the items of "{key}" are not all objects')
+    return found
+
+
+def values(reply: Reply, key: str) -> list[Any]:
+    """The list under `key`, or the reply if that is a list; `Unusable` where there is none."""
+    value = read_json(reply)
+    found = value.get(key) if isinstance(value, dict) else value
+    if not isinstance(found, list):
+        raise Unusable(f'it holds no list "{key}"')
+    return found
+
+
+def is_place(value: Any, length: int) -> TypeGuard[int]:
+    """Whether a JSON value is a whole number from 0 up to below `length`."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < length
+
+
+def cited(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
+    """The distinct ids of the documents that a model's list of numbers names; what is no such number is dropped."""
+    known = [n for n in numbers if is_place(n, len(passages))] if isinstance(numbers, list) else []
+    return tuple(dict.fromkeys(passages[n].doc_id for n in known))
+
+
+def told(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
+    """Sentences of (text, citations) as a reply has them, empty ones left out.
+
+    `Unusable` if there is none, or if there are more than `MOST_SENTENCES`.
+    """
+    sentences = []
+    for text, citations in pairs:
+        if not isinstance(text, str):
+            raise Unusable("the text of a sentence is not a string")
+        if tidy(text):
+            sentences.append(Sentence(tidy(text), citations))
+    if not sentences:
+        raise Unusable("it has no sentence")
+    if len(sentences) > MOST_SENTENCES:
+        raise Unusable(f"it has {len(sentences):,} sentences, at most {MOST_SENTENCES} can be used")
+    return tuple(sentences)
+
+
+def reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
+    """Reads answers from these passages: sentences with the ids of the documents that they cite, perhaps none."""
+    return lambda reply: told((i.get("text"), cited(i.get("citations"), passages)) for i in items(reply, "answer"))
+
+
+def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool = False) -> tuple[Sentence, ...]:
+    """The sentences with the texts that a reply gives them by id: same order, each with its own citations.
+
+    `Unusable` for an id that is unknown or comes twice, for a number that the sentence did not hold (a fact that its
+    citations need not support), and for a sentence that is missing or empty unless sentences may be dropped.
+    """
+    texts: dict[int, str] = {}
+    for item in items(reply, "sentences"):
+        place, text = item.get("id"), item.get("text")
+        if not is_place(place, len(sentences)) or place in texts or not isinstance(text, str):
+            raise Unusable("each item needs the id of one of the sentences, none of them twice, and a text")
+        texts[place] = tidy(text)
+    kept = {place: texts[place] for place in range(len(sentences)) if texts.get(place)}
+    missing = len(sentences) - len(kept)
+    if not kept or (missing and not may_drop):
+        raise Unusable(f"{missing} of {len(sentences)} sentences are missing")
+    for place, text in kept.items():
+        if added := _numbers(text) - _numbers(sentences[place].text):
+            raise Unusable(f"sentence {place} did not hold the number {min(added)[:20]}")
+    return tuple(replace(sentences[place], text=text) for place, text in kept.items())
+
+
+def _numbers(text: str) -> set[str]:
+    return set(_NUMBER.findall(text.replace(",", "")))
+
+
+def cut(answer: Answer, high: int, step: str) -> tuple[Answer | None, list[Fallback]]:
+    """The answer's first sentences that have at most `high` words together, and a record where that is not all.
+
+    None where not even the first one fits.
+    """
+    kept = list(answer.sentences)
+    while count(kept) > high:
+        kept.pop()
+    if len(kept) == len(answer.sentences):
+        return answer, []
+    reason = (
+        f"{count(answer.sentences)} words in {len(answer.sentences)} sentences, at most {high} wanted: "
+        f"cut after sentence {len(kept)}, {count(kept)} words"
+    )
+    return replace(answer, sentences=tuple(kept)) if kept else None, [Fallback(answer.topic_id, step, reason)]

@@ -1,0 +1,59 @@
+"""Shortening of over-long answers without new facts (Keystone-Docs RAG, section 3.2.2, "Answer Summarization")."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from generation.answers.sentences import Words, count, cut, listed, messages, read_rewritten, room
+from generation.llm.model import Model, Unusable, every
+from generation.prompts import shorten as prompt
+from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+
+ROUNDS = 2
+
+
+def request(sentences: Sequence[Sentence], words: Words) -> Request:
+    """Asks for the sentences in fewer words; ids are shown, citations are not."""
+    user = prompt.USER.format(count=count(sentences), low=words[0], high=words[1], sentences=listed(sentences))
+    return Request("shorten", messages(prompt.SYSTEM, user), room(count(sentences)), prompt.SCHEMA)
+
+
+def read(reply: Reply, sentences: Sequence[Sentence], words: Words) -> tuple[Sentence, ...]:
+    """The sentences that stay, with their citations; fewer words than before, but not fewer than wanted."""
+    found = read_rewritten(reply, sentences, may_drop=True)
+    if not words[0] <= count(found) < count(sentences):
+        raise Unusable(f"it has {count(found)} words, wanted are {words[0]} to {words[1]}")
+    return found
+
+
+async def shortened(
+    model: Model, answers: Sequence[Answer | None], words: Sequence[Words]
+) -> tuple[list[Answer | None], list[Fallback]]:
+    """The answers, none with more words than it may have.
+
+    One that has more is shortened by the model, twice at most, and then cut after its last sentence that fits; None
+    where none fits. What the model failed at and what was cut is recorded.
+    """
+    now, fallbacks = list(answers), list[Fallback]()
+    open_places = {place for place, answer in enumerate(now) if answer}
+    for _ in range(ROUNDS):
+        long = [
+            (place, answer, words[place])
+            for place, answer in enumerate(now)
+            if answer and place in open_places and count(answer.sentences) > words[place][1]
+        ]
+        asked = [
+            (request(answer.sentences, wanted), partial(read, sentences=answer.sentences, words=wanted))
+            for _, answer, wanted in long
+        ]
+        for (place, answer, _), found in zip(long, await every(model, asked), strict=True):
+            if isinstance(found, Failure):
+                fallbacks.append(Fallback(answer.topic_id, "shorten", found.reason))
+                open_places.discard(place)
+            else:
+                now[place] = replace(answer, sentences=found)
+    for place, rest in enumerate(now):
+        if rest:
+            now[place], lost = cut(rest, words[place][1], "shorten")
+            fallbacks += lost
+    return now, fallbacks

@@ -1,0 +1,57 @@
+"""Answer-level fusion, step 1 (Keystone-Docs RAG, section 3.3.1): a cited sub-answer for each query."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from generation.answers.cite import assigned
+from generation.answers.first_answers import drafted
+from generation.answers.sentences import Passage, Words, messages, reader, room, shown
+from generation.llm.model import Model
+from generation.prompts import answer as answer_prompt
+from generation.prompts import sub_answer as prompt
+from generation.types import Answer, Fallback, Request
+
+PromptWith = Literal["query", "narrative"]
+"""What a sub-answer is asked for with: its query (equation 3), or the whole narrative (equation 4: what was run)."""
+
+WORDS: Words = (350, 400)
+
+
+@dataclass(frozen=True, slots=True)
+class SubTask:
+    """One query of a topic, with the best documents of the query's own ranking, best first (10 `base`, 5 `fewdoc`)."""
+
+    topic_id: str
+    narrative: str
+    query: str
+    passages: tuple[Passage, ...]
+
+
+def request(task: SubTask, prompt_with: PromptWith) -> Request:
+    """Asks for a sub-answer; the passages are numbered from 0."""
+    asked = task.query if prompt_with == "query" else task.narrative
+    low, high = WORDS
+    user = prompt.USER.format(asked=asked, documents=shown(task.passages), low=low, high=high)
+    return Request("sub_answer", messages(prompt.SYSTEM, user), room(high), answer_prompt.SCHEMA)
+
+
+async def sub_answered(
+    model: Model, tasks: Sequence[SubTask], prompt_with: PromptWith = "query"
+) -> tuple[list[Answer | None], list[Fallback]]:
+    """The sub-answers to the tasks, in their order, all asked for together; None where the model gave nothing.
+
+    Every sentence cites at least one document: those for which reference assignment finds none are left out, which
+    is recorded. Sub-answers are as long as the model made them: what is joined from them is held to its limit.
+    """
+    asked = [
+        (task.topic_id, request(task, prompt_with) if task.passages else None, reader(task.passages)) for task in tasks
+    ]
+    answers, fallbacks = await drafted(model, "sub_answer", asked)
+    answers, uncited = await assigned(model, answers, [task.passages for task in tasks])
+    return [_supported(answer) for answer in answers], fallbacks + uncited
+
+
+def _supported(answer: Answer | None) -> Answer | None:
+    kept = tuple(sentence for sentence in answer.sentences if sentence.citations) if answer else ()
+    return replace(answer, sentences=kept) if answer and kept else None

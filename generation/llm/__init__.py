@@ -1,0 +1,1 @@
+"""Language models: their settings, backends and replies."""

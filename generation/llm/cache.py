@@ -1,0 +1,156 @@
+"""Replies on disk by the content of their requests: one SQLite file that several processes can share.
+
+Replies are committed as they come; in write-ahead mode they then outlive the process, however that ends. Failures are
+not kept: a request that had none is asked again by the next run.
+"""
+
+import math
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from generation.llm.chat import Answered, usage_of
+from generation.types import Reply
+from indexing.errors import UserError, printable
+
+FORM = 0x4B535231
+"""SQLite's `application_id` of our files."""
+PATIENCE = 60.0
+"""Seconds to wait while other processes write."""
+_OF_THE_PLACE = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_READONLY")
+"""Errors that tell of the disk, the folder or other processes, and not of what the file holds."""
+
+
+class Cache:
+    """The replies in a file, which is made if need be. `UserError` if it is damaged or something else."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        with self._named():
+            self._file = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+            try:
+                self._prepare()
+            except BaseException:
+                self._file.close()
+                raise
+
+    def _prepare(self) -> None:
+        if self._form() != FORM:
+            self._file.execute("BEGIN IMMEDIATE")
+            if self._form() != FORM:  # another process has not made it in the meantime
+                if self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    raise UserError(f"{self._path}: another program's database, expected a cache of replies")
+                self._file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
+                self._file.execute(f"PRAGMA application_id = {FORM}")
+            self._file.execute("COMMIT")
+        deadline = time.monotonic() + PATIENCE
+        while True:  # the change of mode does not wait by itself while another process makes it
+            try:
+                self._file.execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+        self._file.execute("PRAGMA synchronous = NORMAL")
+
+    def _form(self) -> int:
+        (form,) = self._file.execute("PRAGMA application_id").fetchone()
+        return int(form)
+
+    def get(self, key: str) -> Answered | None:
+        """The reply of a request, with what it cost when it was asked for."""
+        with self._named():
+            row = self._file.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
+        return None if row is None else self._read(key, row[0])
+
+    def put(self, replies: Iterable[tuple[str, Answered]]) -> set[str]:
+        """Keep replies by one commit, or none where an error comes up. Returned are the keys of those that are kept.
+
+        Others had a reply already, which stays.
+        """
+        new = set()
+        with self._named():
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                for key, answered in replies:
+                    insert = "INSERT OR IGNORE INTO replies VALUES (?, ?)"
+                    if self._file.execute(insert, (key, to_json(answered))).rowcount:
+                        new.add(key)
+                self._file.execute("COMMIT")
+            except BaseException:
+                self._file.rollback()
+                raise
+        return new
+
+    def items(self) -> Iterator[tuple[str, Answered]]:
+        """All replies with their keys, in the order of the keys."""
+        with self._named():
+            for key, reply in self._file.execute("SELECT key, reply FROM replies ORDER BY key"):
+                yield key, self._read(key, reply)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _read(self, key: str, reply: bytes) -> Answered:
+        try:
+            return from_json(reply)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{self._path}: the reply {printable(key)} is damaged: {error}. If that row of the table replies is "
+                "deleted, the same command asks for this reply again"
+            ) from error
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            cause = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
+            named = f"{self._path}: not a usable cache of replies: {error}"
+            if cause.startswith(_OF_THE_PLACE):
+                raise UserError(named) from error
+            raise UserError(
+                f"{named}. Nothing in it was changed: put back a copy, or save its replies with `sqlite3 FILE "
+                ".recover`, or name another file as model.cache, for which all replies are asked again"
+            ) from error
+
+
+def to_json(answered: Answered) -> bytes:
+    """A reply as it is kept: `text`, `finish`, `logprobs`, and `usage` as numbers of tokens."""
+    reply, usage = answered.outcome, answered.usage
+    assert isinstance(reply, Reply)
+    tokens = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
+    return orjson.dumps(
+        {"text": reply.text, "finish": reply.finish, "logprobs": reply.logprobs, "usage": tokens},
+    )
+
+
+def from_json(kept: bytes | Mapping[str, Any]) -> Answered:
+    """The inverse of `to_json`, also of what it was parsed to; all but `text` may be absent.
+
+    Log-probabilities that are not finite, which older files hold as null, are left out.
+
+    `AttributeError`, `KeyError`, `TypeError` or `ValueError` if it is something else.
+    """
+    found = orjson.loads(kept) if isinstance(kept, bytes) else kept
+    if not isinstance(found["text"], str):
+        raise ValueError("no text")
+    prompt, cached, completion = found.get("usage", (0, 0, 0))
+    logprobs = tuple(
+        {str(token): float(p) for token, p in each.items() if p is not None and math.isfinite(float(p))}
+        for each in found.get("logprobs", ())
+    )
+    return Answered(
+        Reply(found["text"], str(found.get("finish", "stop")), logprobs), usage_of(prompt, cached, completion)
+    )

@@ -1,0 +1,60 @@
+"""Recorded replies in place of a model."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+
+from generation.llm.cache import Cache, from_json, to_json
+from generation.llm.chat import REPLY_LIMIT_BYTES, Answered
+from generation.llm.model import key_of
+from generation.llm.usage import add
+from generation.types import Failure, Reply, Request, Usage
+from indexing.errors import UserError
+from indexing.io.files import json_lines, written
+
+
+class Replay:
+    """The `Model` that knows the replies of a JSONL file, of a cache, or of both, and makes none."""
+
+    def __init__(self, name: str, recorded: Path | None, cache: Cache | None = None) -> None:
+        self.name = name
+        self.usage: defaultdict[str, Usage] = defaultdict(Usage)
+        self.notes: list[str] = []
+        self._recorded = {} if recorded is None else read_recorded(recorded)
+        self._cache = cache
+
+    async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
+        """Each request's recorded reply, in order; `UserError` for one that has none."""
+        for number, request in enumerate(requests):
+            key = key_of(self.name, request)
+            found = self._recorded.get(key) or (self._cache and self._cache.get(key))
+            if not found:
+                raise UserError(f"{self.name}: no recorded reply to a request of {request.purpose!r}, key {key}")
+            self.usage[request.purpose] = add(self.usage[request.purpose], Usage(cache_hits=1))
+            yield number, found.outcome
+
+
+def read_recorded(path: Path) -> dict[str, Answered]:
+    """The replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`."""
+    found = {}
+    for number, record in json_lines(path, longest=REPLY_LIMIT_BYTES):
+        try:
+            found[str(record["key"])] = from_json(record)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise UserError(f"{path}:{number}: not a recorded reply, expected key, text and finish") from None
+    return found
+
+
+def record(cache: Path, path: Path) -> int:
+    """Write the replies of a cache as such a file, in the order of the keys; how many they are."""
+    if not cache.exists():
+        raise UserError(f"{cache}: no such file, expected a cache of replies")
+    number = 0
+    with closing(Cache(cache)) as replies, written(path) as file:
+        for key, answered in replies.items():
+            file.write(orjson.dumps({"key": key, **orjson.loads(to_json(answered))}) + b"\n")
+            number += 1
+    return number

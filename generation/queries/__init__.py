@@ -1,0 +1,1 @@
+"""Queries from narratives by a language model."""

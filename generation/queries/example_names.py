@@ -1,0 +1,32 @@
+"""Proper nouns that a narrative gives as examples: a search that is widened by them drifts (paper, section 2.1.3)."""
+
+import re
+
+from generation.rules.words import INTERROGATIVES
+from indexing.corpora.segments import sentences
+
+_CUE = re.compile(
+    r"\b(?:such\s+as|(?<!would\s)(?<!['\u2019]d\s)like(?!\s+to\b)|including|for\s+(?:example|instance)|namely"
+    r"|especially|e\.g\.?)(?!\w)",
+    re.IGNORECASE,
+)
+_END = re.compile(rf"[;:)]|\b(?:{'|'.join(INTERROGATIVES)})\b", re.IGNORECASE)
+_CAPITALISED = r"[^\W\d_a-z][\w'\u2019.&-]*\w"
+_NAME = re.compile(rf"\b{_CAPITALISED}(?:\s+(?:(?:of|the|de|van|von|for)\s+)*{_CAPITALISED})*")
+_POSSESSIVE = re.compile(r"['\u2019]s$")
+_PRONOUN = re.compile(r"I['\u2019](?:m|d|ll|ve)")
+
+
+def example_names(narrative: str) -> tuple[str, ...]:
+    """The capitalised names after a cue such as `like` or `for example`, in order.
+
+    The examples end with their sentence, a semicolon, colon or bracket, or where a question begins.
+    """
+    found: dict[str, str] = {}
+    for start, end in sentences(narrative):
+        for cue in _CUE.finditer(narrative, start, end):
+            for name in _NAME.findall(_END.split(narrative[cue.end() : end], maxsplit=1)[0]):
+                if not _PRONOUN.fullmatch(name):
+                    name = _POSSESSIVE.sub("", name)
+                    found.setdefault(name.casefold(), name)
+    return tuple(found.values())

@@ -1,0 +1,190 @@
+"""Narratives understood by a model: decomposition, topic extraction and expansion (paper, section 2.1)."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from difflib import SequenceMatcher
+from functools import partial
+from typing import Any
+
+from generation.answers.sentences import tidy
+from generation.llm.model import Model, Unusable, every, read_json
+from generation.prompts import decompose, expand, topic
+from generation.queries.example_names import example_names
+from generation.rules.queries import extract_topic
+from generation.rules.words import content_words
+from generation.types import Failure, Fallback, Reply, Request, Understanding
+from retrieval.types import Topic
+
+_WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
+MOST_QUESTIONS = 100
+"""Of one narrative: each is a query of its own, whose documents are graded."""
+LONGEST_SAID = 100
+"""Words of a topic that is still compared with its narrative, word by word."""
+
+_MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
+
+
+async def understand(
+    model: Model, topics: Sequence[Topic], variants: int = expand.NUM_QUERIES
+) -> tuple[list[Understanding], list[Fallback]]:
+    """Questions, topic and `variants` variants of it for every narrative, and where something else had to do.
+
+    Decomposition and extraction are asked together, expansion after. Without questions the narrative itself is the
+    only one. A topic with other words than the narrative's is cut to the longest run that it shares with it; without
+    one the rules extract it. Of variants there may be fewer, after one repair.
+    """
+    asked: list[tuple[Request, Callable[[Reply], Any]]] = []
+    for one in topics:
+        asked.append((decomposition(one.narrative), read_questions))
+        asked.append((extraction(one.narrative), partial(read_topic, narrative=one.narrative)))
+    found = await every(model, asked)
+    fallbacks: list[Fallback] = []
+    questions: list[tuple[str, ...]] = []
+    phrases: list[str] = []
+    for one, listed, extracted in zip(topics, found[::2], found[1::2], strict=True):
+        if isinstance(listed, Failure):
+            fallbacks.append(Fallback(one.id, "decompose", f"{listed.reason}: the narrative is its only question"))
+            listed = (" ".join(one.narrative.split()),)
+        if isinstance(extracted, Failure):
+            fallbacks.append(Fallback(one.id, "topic", f"{extracted.reason}: the rules extracted it"))
+            extracted = extract_topic(one.narrative, lambda words: [1] * len(words), 1), ""
+        elif extracted[1]:
+            fallbacks.append(Fallback(one.id, "topic", f"{extracted[1]!r} is not in the narrative's words: cut"))
+        questions.append(listed)
+        phrases.append(extracted[0])
+    expanded, missing = await expand_topics(model, topics, phrases, variants)
+    parts = zip(topics, questions, phrases, expanded, strict=True)
+    return [Understanding(one.id, asks, phrase, more) for one, asks, phrase, more in parts], fallbacks + missing
+
+
+def decomposition(narrative: str) -> Request:
+    """Asks for a narrative's questions."""
+    return _request("decompose", decompose, decompose.USER.format(narrative=narrative))
+
+
+def read_questions(reply: Reply) -> tuple[str, ...]:
+    """The distinct questions, in order; `Unusable` if there is none.
+
+    Each begins with a capital letter, single-spaced and without a list's marker; questions that differ in case, space
+    or final punctuation only are the same one.
+    """
+    found: dict[str, str] = {}
+    for text in _strings(reply, "questions"):
+        question = _MARKER.sub("", text)
+        if _words(question):
+            found.setdefault(question.casefold().rstrip(" ?.!"), question[0].upper() + question[1:])
+    if not found:
+        raise Unusable("it holds no question")
+    if len(found) > MOST_QUESTIONS:
+        raise Unusable(f"it holds {len(found):,} questions, at most {MOST_QUESTIONS} can be searched for")
+    return tuple(found.values())
+
+
+def extraction(narrative: str) -> Request:
+    """Asks for a narrative's topic."""
+    return _request("topic", topic, topic.USER.format(narrative=narrative))
+
+
+def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
+    """The topic, and if it had to be cut to words of the narrative, what the model had said, else nothing.
+
+    It is cut to the longest run of words that the narrative has too, in any case, as the narrative writes it.
+    `Unusable` if the two share no run with a word of content, or if the topic is longer than eight words.
+    """
+    value = read_json(reply)
+    said = tidy(value["topic"]) if isinstance(value, dict) and isinstance(value.get("topic"), str) else ""
+    if len(_words(said)) > LONGEST_SAID:
+        raise Unusable(f"its topic has more than {topic.LONGEST} words")
+    if set(_folded(said)) <= set(_folded(narrative)):
+        phrase, cut = said.strip(" \"'.?!"), ""
+    else:
+        run = SequenceMatcher(None, _folded(narrative), _folded(said), autojunk=False).find_longest_match()
+        phrase, cut = " ".join(_words(narrative)[run.a : run.a + run.size]), said
+    if not content_words(phrase):
+        raise Unusable("its topic is not made of words that occur in the description")
+    if len(_words(phrase)) > topic.LONGEST:
+        raise Unusable(f"its topic has more than {topic.LONGEST} words")
+    return phrase, cut
+
+
+async def expand_topics(
+    model: Model, topics: Sequence[Topic], phrases: Sequence[str], variants: int
+) -> tuple[list[tuple[str, ...]], list[Fallback]]:
+    """`variants` variants of every topic phrase, fewer where two replies together do not hold so many.
+
+    A narrative without a phrase has no variants.
+    """
+    kept: list[tuple[str, ...]] = [() for _ in topics]
+    asked: dict[int, tuple[Request, Callable[[Reply], tuple[str, ...]]]] = {}
+    for number, (one, phrase) in enumerate(zip(topics, phrases, strict=True)):
+        names = names_to_avoid(one.narrative, phrase)
+
+        def read(reply: Reply, number: int = number, phrase: str = phrase, names: Sequence[str] = names) -> Any:
+            said = (*kept[number], *_strings(reply, "variants"))
+            kept[number] = fit(said, phrase, names)[:variants]
+            if len(kept[number]) < variants:
+                raise Unusable(
+                    f"it holds {len(kept[number])} usable variants, not {variants}: they must be distinct, differ from "
+                    "the phrase, and have no comma, question mark or example's name"
+                )
+            return kept[number]
+
+        if phrase and variants:
+            asked[number] = expansion(phrase, names, variants), read
+    found = await every(model, list(asked.values()))
+    fallbacks = [
+        Fallback(topics[number].id, "expand", f"{value.reason}: {len(kept[number])} variants are used")
+        for number, value in zip(asked, found, strict=True)
+        if isinstance(value, Failure)
+    ]
+    return kept, fallbacks
+
+
+def names_to_avoid(narrative: str, phrase: str) -> tuple[str, ...]:
+    """The narrative's example names that the topic itself shares no word with."""
+    own = set(_folded(phrase))
+    return tuple(name for name in example_names(narrative) if not own & set(_folded(name)))
+
+
+def expansion(phrase: str, names: Sequence[str], variants: int) -> Request:
+    """Asks for variants of a topic without these names."""
+    user = expand.USER.format(topic=phrase, variants=variants)
+    if names:
+        user += expand.NAMES.format(names="; ".join(names))
+    messages = (("system", expand.SYSTEM), ("user", user))
+    return Request("expand", messages, expand.max_tokens(variants), expand.schema(variants))
+
+
+def fit(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The variants that can be used, single-spaced and in order.
+
+    They have a word, no comma or question mark and no example's name, are distinct, and are not the phrase itself; case
+    and punctuation make no difference.
+    """
+    avoided = [f" {' '.join(_folded(name))} " for name in names]
+    found = {" ".join(_folded(phrase)): ""}
+    for variant in variants:
+        key = " ".join(_folded(variant))
+        if key and not set(variant) & set(",?\uff0c\uff1f\u3001") and not any(name in f" {key} " for name in avoided):
+            found.setdefault(key, " ".join(variant.split()))
+    return tuple(found.values())[1:]
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+def _folded(text: str) -> list[str]:
+    return [word.casefold() for word in _words(text)]
+
+
+def _strings(reply: Reply, name: str) -> list[str]:
+    value = read_json(reply)
+    listed = value.get(name) if isinstance(value, dict) else value
+    if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+        raise Unusable(f'it is no JSON object with a list of strings under "{name}"')
+    return [tidy(text) for text in listed]
+
+
+def _request(purpose: str, prompt: Any, user: str) -> Request:
+    return Request(purpose, (("system", prompt.SYSTEM), ("user", user)), prompt.MAX_TOKENS, prompt.SCHEMA)

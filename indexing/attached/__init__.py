@@ -1,0 +1,1 @@
+"""Indexes that others made: Lucene indexes on disk and REST servers."""

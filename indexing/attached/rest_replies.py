@@ -1,0 +1,54 @@
+"""What a REST server of Pyserini's or Anserini's replies, in either form of its interface, read and checked."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from indexing.io.http import said
+from indexing.types import is_id
+
+LARGEST = float(np.finfo(np.float32).max)
+"""A score at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A hit: `payload` is what came with it of the document, None for nothing."""
+
+    id: str
+    score: float
+    payload: Any
+
+
+def candidates_of(reply: Any) -> list[Candidate]:
+    """The candidates of a reply, best first. `ValueError` for anything but ids and scores that do not ascend."""
+    found = reply.get("candidates") if isinstance(reply, dict) else None
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise ValueError("found no list of candidates")
+    hits = [Candidate(_id(item), _score(item), item.get("doc", item.get("document_txt"))) for item in found]
+    if len({hit.id for hit in hits}) < len(hits):
+        raise ValueError("found a document twice")
+    if any(first.score < second.score for first, second in pairwise(hits)):
+        raise ValueError("found candidates whose scores ascend")
+    return hits
+
+
+def payload_of(reply: Any) -> Any:
+    """The payload of a reply that holds one document: under `doc`, or the reply itself."""
+    return reply["doc"] if isinstance(reply, dict) and "doc" in reply else reply
+
+
+def _id(item: dict[str, Any]) -> str:
+    found = item.get("docid")
+    if not isinstance(found, str) or not is_id(found):
+        raise ValueError(f"found the docid {said(found)}, expected a text without space")
+    return found
+
+
+def _score(item: dict[str, Any]) -> float:
+    found = item.get("score")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= LARGEST:
+        raise ValueError(f"found the score {said(found)}, expected a finite number of single precision")
+    return float(found)

@@ -1,0 +1,165 @@
+"""A server of Pyserini's or Anserini's REST interface: queries and documents by HTTP, as many at once as it bears.
+
+Both forms of the interface are spoken: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too,
+and that of Pyserini before it (`POST /v1/indexes/INDEX/search`). What is turned away (429), fails (5xx), breaks off or
+takes too long is asked again after a pause, which the server may name. `PYSERINI_API_KEY` is sent as a bearer token.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from indexing.attached.rest_replies import Candidate, candidates_of, payload_of
+from indexing.errors import UserError
+from indexing.io.keys import admit, secret
+from indexing.io.server import Asked, Asker, Refused
+
+PREFIX = "rest:"
+KEY = "PYSERINI_API_KEY"
+AT_ONCE = 8
+"""Requests at the same time, at most."""
+SECONDS = 60.0
+"""How long a reply may take."""
+DOCUMENT_LIMIT_BYTES, HIT_LIMIT_BYTES = 2**26, 2**16
+"""Bytes that a reply may have: for its longest document, and for each further hit."""
+
+_DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
+"""How a server says that so many hits are too many."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form of the interface: where requests go, and how a search is put."""
+
+    search: str
+    document: str
+    posted: bool
+
+    def asked(self, name: str, query: str, hits: int) -> Asked:
+        """The request of a search; documents come as they are stored where that can be asked for."""
+        target, limit = self.search.format(quote(name, "")), DOCUMENT_LIMIT_BYTES + hits * HIT_LIMIT_BYTES
+        if self.posted:
+            return Asked("POST", target, orjson.dumps({"query": query, "hits": hits}), limit)
+        return Asked("GET", f"{target}?{urlencode({'query': query, 'hits': hits, 'parse': 'false'})}", None, limit)
+
+    def fetched(self, name: str, doc_id: str) -> Asked:
+        """The request for a document."""
+        target = self.document.format(quote(name, ""), quote(doc_id, ""))
+        return Asked("GET", target if self.posted else f"{target}?parse=false", None, DOCUMENT_LIMIT_BYTES)
+
+
+FORMS = {
+    "v1": Form("/v1/{}/search", "/v1/{}/doc/{}", posted=False),
+    "v1/indexes": Form("/v1/indexes/{}/search", "/v1/indexes/{}/documents/{}", posted=True),
+}
+"""The forms by name, the newer one first."""
+
+
+class TooDeep(UserError):
+    """The server gives fewer hits than were asked for."""
+
+
+def address(corpus: Path) -> tuple[str, str] | None:
+    """URL and index name of `rest:http://HOST:PORT/INDEX`; None for a corpus of another kind.
+
+    `UserError` for one that is not whole. A path makes one slash of two, which is undone here.
+    """
+    name = os.fspath(corpus)
+    if not name.startswith(PREFIX):
+        return None
+    found = re.fullmatch(r"(https?):/+([^/@?#\s]+)((?:/[^/?#\s]+)*)/([^/?#\s]+)/?", name.removeprefix(PREFIX))
+    if not found:
+        raise UserError(f"{name}: expected rest:http://HOST:PORT/INDEX, without user, password and query")
+    scheme, host, path, index = found.groups()
+    return f"{scheme}://{host}{path.removesuffix('/v1')}", index
+
+
+def form_of(url: str, name: str) -> str:
+    """Which form of the interface a server speaks for an index. `UserError` where it has no such index."""
+    refusals = []
+    for form in FORMS:
+        try:
+            Server(url, name, form).search(["document"], 1)
+            return form
+        except Refused as refusal:
+            refusals.append(str(refusal))
+            if refusal.status not in (404, 405):
+                raise
+    raise UserError("; ".join(refusals))
+
+
+class Server:
+    """An index of a server."""
+
+    def __init__(self, url: str, name: str, form: str) -> None:
+        if form not in FORMS:
+            raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(FORMS)}")
+        self.url, self.name, self._form = url, name, FORMS[form]
+        if key := secret(KEY):
+            admit(url, KEY)
+        self._asker = Asker(url, name, key, AT_ONCE, SECONDS)
+
+    def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
+        """The candidates of each query, best first, `hits` at most; all in memory, so for few queries."""
+        found = dict(self.searches(enumerate(queries), hits))
+        return [found[place] for place in range(len(queries))]
+
+    def searches(self, queries: Iterable[tuple[T, str]], hits: int) -> Iterator[tuple[T, list[Candidate]]]:
+        """The candidates of each query, best first, `hits` at most, as they come."""
+
+        def find(asked: tuple[T, str], stopped: Event) -> tuple[T, list[Candidate]]:
+            place, query = asked
+            try:
+                return place, self._asker.ask(self._form.asked(self.name, query, hits), candidates_of, stopped)[:hits]
+            except Refused as refusal:
+                if refusal.status == 414:
+                    raise UserError(f"{refusal}: a query of {len(query)} characters is too long for it") from refusal
+                if refusal.status in (400, 413, 422) and _DEPTH.search(str(refusal)):
+                    raise TooDeep(f"{refusal}: {hits} hits were asked for: lower retrieval.depth") from refusal
+                raise
+
+        return _each(find, queries)
+
+    def documents(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """The payload of each document, as they come."""
+
+        def fetch(doc_id: str, stopped: Event) -> tuple[str, Any]:
+            return doc_id, self._asker.ask(self._form.fetched(self.name, doc_id), payload_of, stopped)
+
+        return _each(fetch, doc_ids)
+
+
+def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:
+    """What `work` makes of each item, as it comes; no more than twice `AT_ONCE` are held.
+
+    `work` is also given an event by which it is told that nobody waits for it any more.
+    """
+    source, stopped = iter(items), Event()
+    pool = ThreadPoolExecutor(AT_ONCE)
+    pending: set[Future[R]] = set()
+    try:
+        while True:
+            while len(pending) < 2 * AT_ONCE:
+                try:
+                    pending.add(pool.submit(work, next(source), stopped))
+                except StopIteration:
+                    break
+            if not pending:
+                return
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            while done:
+                yield done.pop().result()
+    finally:
+        stopped.set()
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,1 @@
+"""One build of an index, on this machine or on Ray."""

@@ -1,0 +1,179 @@
+"""JSONL: BEIR, plain and MS MARCO V2.1 documents, and documents put together from MS MARCO V2.1 segments."""
+
+import itertools
+import reprlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from indexing.corpora.locate import Cut
+from indexing.errors import BadRecord, Report, stop
+from indexing.io.files import json_lines
+from indexing.types import Document, Segment, Span, document_id, is_id
+
+ID_KEYS = ("docid", "_id", "id", "doc_id")
+TEXT_KEYS = ("text", "contents", "body")
+MINIMUM_OVERLAP = 10
+TRIES = 100
+"""Places at which an overlap is looked for one by one, before the way is taken that no text makes slow."""
+
+
+def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
+    """One document a line; ids under `docid`, `_id`, `id` or `doc_id`, text under `text`, `contents` or `body`."""
+    for number, record in json_lines(file, report):
+        try:
+            yield document_of(record, f"{file}:{number}")
+        except BadRecord as error:
+            report(error)
+
+
+def document_of(record: dict[str, Any], where: str) -> Document:
+    """The document of one JSON object. `BadRecord` where it lacks a key or holds another type."""
+    name, text = _id(record, where), _string(record, _first_key(record, TEXT_KEYS, "text", where), where)
+    return Document(name, text, *_described(record, where), place=where)
+
+
+def read_segments(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
+    """Documents put together from the MS MARCO V2.1 segments of a file, whose ids are kept.
+
+    Segments of a document follow one another; where windows overlap, the common text is kept once.
+    """
+    for doc_id, group in itertools.groupby(_segments(file, report), lambda item: document_id(item[1])):
+        yield _joined(doc_id, list(group))
+
+
+Piece = tuple[str, str, str, tuple[str, str, str]]
+"""A segment as it is read: where, id, text, and title, URL and headings of its document."""
+
+
+def _segments(file: Path, report: Report) -> Iterator[Piece]:
+    for number, record in json_lines(file, report):
+        where = f"{file}:{number}"
+        try:
+            name, key = _id(record, where), _first_key(record, ("segment",), "text", where)
+            yield where, name, _string(record, key, where), _described(record, where)
+        except BadRecord as error:
+            report(error)
+
+
+def _joined(doc_id: str, group: list[Piece]) -> Document:
+    parts: list[str] = []
+    segments, size, before = [], 0, ""
+    for _, name, piece, _ in group:
+        common = _overlap(before, piece)
+        if not common and size:
+            parts.append("\n")
+            size += 1
+        start = size - common
+        parts.append(piece[common:])
+        size = start + len(piece)
+        segments.append(Segment(name, Span(doc_id, start, size)))
+        before = piece
+    where, _, _, described = group[0]
+    return Document(doc_id, "".join(parts), *described, tuple(segments), place=where)
+
+
+def _overlap(before: str, piece: str) -> int:
+    """The length of the longest end of `before` with which `piece` begins; 0 if it has less than `MINIMUM_OVERLAP`."""
+    head = piece[:MINIMUM_OVERLAP]
+    start = before.find(head) if len(head) == MINIMUM_OVERLAP else -1
+    for _ in range(TRIES):
+        if start < 0:
+            return 0
+        if piece.startswith(before[start:]):
+            return len(before) - start
+        start = before.find(head, start + 1)
+    return _longest_border(piece[: len(before)], before)
+
+
+def _longest_border(piece: str, before: str) -> int:
+    """What `_overlap` says, in linear time whatever the texts (Knuth, Morris and Pratt)."""
+    borders = [0] * (len(piece) + 1)
+    length = 0
+    for place in range(1, len(piece)):
+        while length and piece[place] != piece[length]:
+            length = borders[length]
+        length += piece[place] == piece[length]
+        borders[place + 1] = length
+    length = 0
+    for letter in before:
+        while length and (length == len(piece) or letter != piece[length]):
+            length = borders[length]
+        length += letter == piece[length]
+    return length if length >= MINIMUM_OVERLAP else 0
+
+
+class FileSegments:
+    """The official segments of files by document. Their texts lie in a temporary file, all else in memory."""
+
+    def __init__(self, files: Iterable[Path], report: Report = stop) -> None:
+        self._texts = TemporaryFile()  # noqa: SIM115  it lives as long as this
+        self._cuts: dict[str, list[tuple[Cut, int, int]]] = {}
+        end = 0
+        for file in files:
+            for number, record in json_lines(file, report):
+                where = f"{file}:{number}"
+                try:
+                    cut = cut_of(record, _id(record, where), where)
+                except BadRecord as error:
+                    report(error)
+                    continue
+                size = self._texts.write((cut.text or "").encode())
+                own = self._cuts.setdefault(document_id(cut.id), [])
+                own.append((cut._replace(text=None if cut.text is None else ""), end, size))
+                end += size
+
+    def get(self, doc_id: str) -> list[Cut]:
+        """The segments of a document in the order of the files; none for one that has none."""
+        found = []
+        for cut, start, size in self._cuts.get(doc_id, ()):
+            self._texts.seek(start)
+            found.append(cut if cut.text is None else cut._replace(text=self._texts.read(size).decode()))
+        return found
+
+
+def cut_of(record: dict[str, Any], name: str, where: str) -> Cut:
+    """The segment of this id that an object describes. `BadRecord` where it has neither usable offsets nor a text."""
+    start, end, text = record.get("start_char"), record.get("end_char"), record.get("segment")
+    text = text if isinstance(text, str) else None
+    if type(start) is int and type(end) is int and 0 <= start <= end:
+        return Cut(name, start, end, text)
+    if text and text.strip():
+        return Cut(name, None, None, text)
+    found = f"found {reprlib.repr(start)} and {reprlib.repr(end)}"
+    message = f"{where}: expected offsets start_char <= end_char, or the text of the segment, {found}"
+    raise BadRecord(message, "bad offsets")
+
+
+def _first_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: str) -> str:
+    for key in keys:
+        if key in record:
+            return key
+    found = reprlib.repr(list(record)) if record else "none"
+    raise BadRecord(f"{where}: expected one of the keys {', '.join(keys)}, found {found}", f"no {what}")
+
+
+def _id(record: dict[str, Any], where: str) -> str:
+    key = _first_key(record, ID_KEYS, "id", where)
+    found = record[key]
+    name = str(found) if type(found) is int else found
+    if not isinstance(name, str) or not is_id(name):
+        raise BadRecord(f"{where}: {key}: expected an id without space, found {reprlib.repr(found)}", "bad id")
+    return name
+
+
+def _string(record: dict[str, Any], key: str, where: str) -> str:
+    found = record.get(key)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise BadRecord(f"{where}: {key}: expected text, found {type(found).__name__}", "wrong type")
+    return found
+
+
+def _described(record: dict[str, Any], where: str) -> tuple[str, str, str]:
+    headings = record.get("headings")
+    if isinstance(headings, list):
+        record = {**record, "headings": "\n".join(map(str, headings))}
+    return _string(record, "title", where), _string(record, "url", where), _string(record, "headings", where)

@@ -1,0 +1,41 @@
+"""Text, Markdown and HTML files: each is one document, known by its name."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+
+from indexing.corpora.markup import read_html
+from indexing.errors import BadRecord, Report, stop
+from indexing.io.files import LONGEST_LINE, byte_lines
+from indexing.types import Document
+
+SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
+
+_MARKDOWN_HEADING = re.compile(r"^#{1,6} +(\S.*)$", re.MULTILINE)
+_CLOSING_HASHES = re.compile(r"\s#+\s*$")
+
+
+def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
+    """The document of a UTF-8 file; its id is `name`, its title and headings are those of Markdown or HTML."""
+    try:
+        yield _document(b"".join(line for _, line in byte_lines(file, limit=LONGEST_LINE)), file, name)
+    except BadRecord as error:
+        report(error)
+
+
+def _document(raw: bytes, file: Path, name: str) -> Document:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadRecord(f"{file}: not UTF-8: {error.reason} at byte {error.start}", "not UTF-8") from error
+    bare = PurePosixPath(unquote(name))
+    match bare.suffix.lower():
+        case ".html" | ".htm":
+            title, headings, text = read_html(text)
+        case ".md" | ".markdown":
+            headings = [_CLOSING_HASHES.sub("", found).strip() for found in _MARKDOWN_HEADING.findall(text)]
+            title = headings[0] if headings else ""
+        case _:
+            title, headings = "", []
+    return Document(name, text, title or bare.stem, headings="\n".join(headings), place=str(file))

@@ -1,0 +1,61 @@
+"""WikiText: the plain files of the WikiText-2 and WikiText-103 language modelling data sets (Merity et al., 2016).
+
+An article begins with a line ` = Title = `, its sections with ` = = Section = = `, ` = = = Subsection = = = ` and so
+on; the blank line before sets a heading apart from a formula. Every other line is a paragraph. This is not the markup
+of MediaWiki, and not its XML dumps.
+"""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from indexing.errors import BadRecord, Report, stop
+from indexing.io.files import LONGEST_LINE, lines
+from indexing.types import Document
+
+
+def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
+    """One document an article, with its sections as headings; ids are `name:line`, since titles may repeat.
+
+    Tokens are left as they are (`@-@`, `<unk>`). Text before the first title is reported once, and an article that is
+    too long is reported and left out.
+    """
+    start, title, headings, paragraphs, size = 0, "", [""], [""], 0
+
+    def article() -> Document:
+        text, sections, place = "\n\n".join(paragraphs), "\n".join(headings), f"{file}:{start}"
+        return Document(f"{name}:{start}", text, title, headings=sections, place=place)
+
+    blank = True
+    for number, line in lines(file, report):
+        text = line.strip()
+        level, heading = heading_of(text) if blank else (0, "")
+        if level == 1:
+            if start > 0:
+                yield article()
+            start, title, headings, paragraphs, size = number, heading, [], [], 0
+        elif text and start > 0:
+            headings += [heading] if level else []
+            paragraphs.append(heading or text)
+            size += len(text)
+            if size > LONGEST_LINE:
+                found = f"{file}:{start}: expected an article of at most {LONGEST_LINE} characters"
+                report(BadRecord(found, "too long"))
+                start = -1
+        elif text and start == 0:
+            start = -1
+            report(BadRecord(f"{file}:{number}: expected ` = Title = ` before the first text", "no title"))
+        blank = not text
+    if start > 0:
+        yield article()
+
+
+def heading_of(line: str) -> tuple[int, str]:
+    """Level and text of a heading, (0, "") for another line: level 2 is `= = Section = =`."""
+    if not line.startswith("= "):
+        return 0, ""
+    words = line.split()
+    level = sum(1 for _ in itertools.takewhile("=".__eq__, words))
+    if len(words) <= 2 * level or words[-level:] != ["="] * level:
+        return 0, ""
+    return level, " ".join(words[level:-level])

@@ -1,0 +1,1 @@
+"""Files and servers: reading and writing whole files, keys, limits, and HTTP requests."""

@@ -1,0 +1,1 @@
+"""Lucene indexes: a Java machine in this process, writing and reading."""

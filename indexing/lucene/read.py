@@ -1,0 +1,177 @@
+"""Ids and stored documents of a Lucene index of Anserini's, read in bulk: a few crossings into Java a batch.
+
+Loops over Lucene's own classes write what they find into buffers of bytes, which cross as one piece.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.lucene.java import java_class
+from indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, type_of
+from indexing.lucene.write import ID
+
+RAW = "raw"
+"""The field in which Anserini stores a document as it was read."""
+ABSENT = "\0"
+"""Stands for a document that is not stored, which no text of JSON is."""
+SEGMENTS = 32
+"""Ids that are read at once for a document; few have more segments."""
+
+TEXTS = 256
+"""Documents that are read at once."""
+
+_REF = "org.apache.lucene.util.BytesRef"
+_TERMS = "org.apache.lucene.index.TermsEnum"
+_OUT = "org.apache.lucene.store.ByteBuffersDataOutput"
+
+Ids = tuple[NDArray[np.bytes_], NDArray[np.int32]]
+"""Ids as UTF-8 and the number of the document that each is first found in."""
+
+
+class IdTerms:
+    """The ids of an index as its dictionary has them: in ascending order, each with its document's number."""
+
+    def __init__(self, reader: Any) -> None:
+        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(reader, ID)
+        self.indexed = terms is not None
+        """Whether documents can be found by id at all."""
+        if not self.indexed:
+            return
+        self._terms = terms.iterator()
+        self._heads, self._names = java_class(_OUT)(), java_class(_OUT)()
+        self._seek = handle_of(_TERMS, "seekCeil", f"(L{_path(_REF)};)L{_path(_TERMS)}$SeekStatus;", self._terms)
+        self._term = handle_of(_TERMS, "term", f"()L{_path(_REF)};", self._terms)
+        self._next = handle_of(_TERMS, "next", f"()L{_path(_REF)};", self._terms)
+        self._loop: Any = None
+
+    def all(self, count: int) -> Iterator[Ids]:
+        """All ids, `count` at a time."""
+        current = call(self._next)
+        while current is not None:
+            ids, current = self._read(current, count)
+            yield ids
+
+    def beginning_with(self, prefix: bytes) -> Ids:
+        """The ids that begin with these bytes."""
+        ref = java_class(_REF)(prefix)
+        if str(call(self._seek, ref).toString()) == "END":
+            return np.empty(0, "S1"), np.empty(0, np.int32)
+        current, names, numbers = call(self._term), [], []
+        while current is not None:
+            (ids, docs), current = self._read(current, SEGMENTS)
+            own = np.char.startswith(ids, prefix)
+            names.append(ids[own])
+            numbers.append(docs[own])
+            if not own.all():
+                break
+        return np.concatenate(names), np.concatenate(numbers)
+
+    def _read(self, current: Any, count: int) -> tuple[Ids, Any]:
+        """`count` ids from the current one on, or those that are left, and the one after them."""
+        self._loop = self._loop or _term_loop(self._terms, self._next, self._heads, self._names)
+        current = call(self._loop, java_class("java.lang.Integer")(count), current)
+        heads = np.frombuffer(_content(self._heads), np.dtype("<i4")).reshape(-1, 2)
+        content = np.frombuffer(_content(self._names), np.uint8)
+        lengths = heads[:, 1]
+        width = max(int(lengths.max()), 1)
+        names = np.zeros((len(heads), width), np.uint8)
+        names[np.arange(width) < lengths[:, None]] = content
+        return (names.reshape(-1).view(f"S{width}"), heads[:, 0].astype(np.int32)), current
+
+
+class StoredTexts:
+    """What the documents of an index store in one field."""
+
+    def __init__(self, reader: Any, field: str = RAW) -> None:
+        self._out = java_class(_OUT)()
+        self._loop = _text_loop(reader, field, self._out)
+
+    def of(self, numbers: Sequence[int]) -> list[str | None]:
+        """The texts of documents by number; None for one that stores none."""
+        batches = [numbers[start : start + TEXTS] for start in range(0, len(numbers), TEXTS)]
+        return [text for batch in batches for text in self._batch(batch)]
+
+    def _batch(self, numbers: Sequence[int]) -> Iterator[str | None]:
+        asked = java_class("java.nio.ByteBuffer").wrap(np.asarray(numbers, dtype=">i4").tobytes())
+        call(self._loop, java_class("java.lang.Integer")(len(numbers)), asked)
+        content, place = _content(self._out), 0
+        for _ in numbers:
+            length, place = _variable(content, place)
+            text = content[place : place + length].decode()
+            place += length
+            yield None if text == ABSENT else text
+
+
+def _term_loop(terms: Any, following: Any, heads: Any, names: Any) -> Any:
+    """The handle `(count, term) -> term`: writes up to so many terms and returns the one after them, null at the end.
+
+    `heads` is given the number of the term's first document and the term's length, `names` its bytes.
+    """
+    of, ref, path = handles(), class_of(_REF), _path(_REF)
+    postings = "org.apache.lucene.index.PostingsEnum"
+    integer, write = java_class("java.lang.Integer"), f"L{_path(postings)};"
+    found = handle_of(_TERMS, "postings", f"({write}I){write}", terms)
+    found = of.insertArguments(found, 0, call(found, None, integer(0)), integer(0))  # one object for all terms
+    first = handle_of("org.apache.lucene.search.DocIdSetIterator", "nextDoc", "()I").asType(type_of(f"({write})I"))
+    number = of.filterReturnValue(found, first)
+    head = handle_of("org.apache.lucene.store.DataOutput", "writeInt", "(I)V", heads)
+    name = handle_of("org.apache.lucene.store.DataOutput", "writeBytes", "([BII)V", names)
+    length = lookup().findGetter(ref, "length", integer.TYPE)
+    parts = lookup().findGetter(ref, "bytes", class_of("[B")), lookup().findGetter(ref, "offset", integer.TYPE), length
+    whole = of.permuteArguments(of.filterArguments(name, 0, *parts), type_of(f"(L{path};)V"), 0, 0, 0)
+    written = of.foldArguments(whole, of.filterArguments(head, 0, length))
+    written = of.foldArguments(written, of.filterReturnValue(number, head))
+    step = of.foldArguments(of.dropArguments(following, 0, ref), written)
+    there = lookup().findStatic(class_of("java.util.Objects"), "nonNull", type_of("(Ljava/lang/Object;)Z"))
+    body = of.guardWithTest(there.asType(type_of(f"(L{path};)Z")), step, of.identity(ref))
+    body = of.permuteArguments(body, type_of(f"(L{path};IIL{path};)L{path};"), 0)  # also place, count, first term
+    count = of.dropArguments(of.identity(integer.TYPE), 1, ref)
+    begin = of.dropArguments(of.identity(ref), 0, integer.TYPE)
+    return of.countedLoop(count, begin, body)
+
+
+def _text_loop(reader: Any, field: str, out: Any) -> Any:
+    """The handle `(count, numbers) -> nothing`: writes the field of so many documents, numbers from a buffer."""
+    of, document, string = handles(), "org.apache.lucene.document.Document", "Ljava/lang/String;"
+    fields, only = reader.storedFields(), java_class("java.util.Collections").singleton(field)
+    loaded = f"(ILjava/util/Set;)L{_path(document)};"
+    load = of.insertArguments(handle_of("org.apache.lucene.index.StoredFields", "document", loaded, fields), 1, only)
+    get = of.insertArguments(handle_of(document, "get", f"({string}){string}"), 1, field)
+    shown = lookup().findStatic(
+        class_of("java.util.Objects"), "toString", type_of(f"(Ljava/lang/Object;{string}){string}")
+    )
+    shown = of.insertArguments(shown, 1, ABSENT).asType(type_of(f"({string}){string}"))
+    written = handle_of("org.apache.lucene.store.DataOutput", "writeString", f"({string})V", out)
+    for step in (shown, get, load, handle_of("java.nio.ByteBuffer", "getInt", "()I")):
+        written = of.filterReturnValue(step, written)
+    number = java_class("java.lang.Integer").TYPE
+    body = of.dropArguments(written, 0, number)
+    body = of.permuteArguments(body, type_of("(IILjava/nio/ByteBuffer;)V"), 0, 2)
+    count = of.dropArguments(of.identity(number), 1, class_of("java.nio.ByteBuffer"))
+    return of.countedLoop(count, None, body)
+
+
+def _content(out: Any) -> bytes:
+    """What was written into a buffer, which is empty afterwards."""
+    content: bytes = out.toArrayCopy().tostring()
+    out.reset()
+    return content
+
+
+def _variable(content: bytes, place: int) -> tuple[int, int]:
+    """The number at a place, seven bits a byte, the last byte below 128; and the place behind it."""
+    value = shift = 0
+    while True:
+        byte = content[place]
+        value |= (byte & 127) << shift
+        place += 1
+        if byte < 128:
+            return value, place
+        shift += 7
+
+
+def _path(name: str) -> str:
+    return name.replace(".", "/")

@@ -1,0 +1,94 @@
+"""Rows for a Lucene index that was made elsewhere, where the number of a document says nothing of its id.
+
+A row is a document's rank among all ids in ascending order. Files, by row: `ids.npy` (UTF-8), `numbers.npy`; by number:
+`rows.npy`. They are made from the index's dictionary of ids, which is in order, so that nothing is sorted.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from indexing.errors import UserError
+from indexing.io.files import reserved
+from indexing.lucene.read import IdTerms
+from indexing.types import LONGEST_DOCUMENT_ID, Progress, is_id, silent
+
+BATCH = 2**16
+"""Ids that are read at once."""
+
+
+def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silent) -> int:
+    """Write the rows of an index to a new folder; returns how many. `where` names the index in errors.
+
+    `UserError` where documents have no ids, the same one, one that no TREC file can hold, or are deleted. Memory: one
+    batch; the files are mapped, about 60 bytes a document.
+    """
+    count = int(reader.maxDoc())
+    if reader.numDocs() != count:
+        raise UserError(f"{where}: {count - reader.numDocs()} of its documents are deleted: make it with -optimize")
+    terms = IdTerms(reader)
+    if not count or not terms.indexed:
+        raise UserError(f"{where}: expected an index of Anserini's with documents and their ids, found {count} of them")
+    found = width = 0
+    with progress("Reading ids", count) as tick:
+        for ids, _ in terms.all(BATCH):
+            _check_ids(ids, where)
+            found, width = found + len(ids), max(width, ids.dtype.itemsize)
+            tick(len(ids))
+    if found != count:
+        raise UserError(f"{where}: holds {count} documents and {found} ids, expected each document to have its own")
+    folder.mkdir(parents=True)
+    names = reserved(folder / "ids.npy", f"S{width}", (count,))
+    numbers = reserved(folder / "numbers.npy", np.int32, (count,))
+    rows = reserved(folder / "rows.npy", np.int32, (count,))
+    row = 0
+    with progress("Writing rows", count) as tick:
+        for ids, own in IdTerms(reader).all(BATCH):
+            names[row : row + len(ids)] = ids
+            numbers[row : row + len(ids)] = own
+            rows[own] = np.arange(row, row + len(ids), dtype=np.int32)
+            row += len(ids)
+            tick(len(ids))
+    for file in (names, numbers, rows):
+        file.flush()
+    return count
+
+
+def _check_ids(ids: NDArray[np.bytes_], where: str) -> None:
+    """`UserError` for an id that no TREC file can hold; `ids` are looked at one by one only where one may be."""
+    names = ids.tolist()
+    joined = b"".join(names)
+    if (
+        joined.isascii()
+        and joined.decode().isprintable()
+        and b" " not in joined
+        and ids.dtype.itemsize <= LONGEST_DOCUMENT_ID
+    ):
+        return
+    for name in names:
+        if not is_id(name.decode(errors="replace"), LONGEST_DOCUMENT_ID):
+            raise UserError(f"{where}: expected ids without space, found {name!r}")
+
+
+class LuceneRows:
+    """Rows that `build_rows` wrote, mapped into memory."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self.ids: NDArray[np.bytes_] = np.load(folder / "ids.npy", mmap_mode="r")
+            self._numbers: NDArray[np.int32] = np.load(folder / "numbers.npy", mmap_mode="r")
+            self._rows: NDArray[np.int32] = np.load(folder / "rows.npy", mmap_mode="r")
+            if not len(self.ids) == len(self._numbers) == len(self._rows):
+                raise ValueError("files of different lengths")
+        except (OSError, EOFError, ValueError) as error:
+            raise UserError(f"{folder}: not whole: make the index again: {error}") from error
+
+    def numbers(self, rows: ArrayLike) -> NDArray[np.int32]:
+        """Lucene's numbers of the documents in these rows."""
+        return self._numbers[np.asarray(rows, dtype=np.int64)]
+
+    def rows(self, numbers: ArrayLike) -> NDArray[np.int32]:
+        """The rows of the documents with these numbers."""
+        return self._rows[np.asarray(numbers, dtype=np.int64)]

@@ -1,0 +1,112 @@
+"""Building a Lucene index that Anserini and Pyserini can open: Porter-stemmed English, no positions, text or vectors.
+
+Documents are added in the order of their rows and only neighbouring segments are merged, so that Lucene's own
+number of a document is its row in the document store: a search returns rows, and ties by number are ties by id.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from indexing.errors import NotWritten, UserError
+from indexing.io.files import unicode_name
+from indexing.lucene.java import java_class, java_error, java_instance, java_reason
+from indexing.types import Document, Progress, silent
+
+ID = "id"
+CONTENTS = "contents"
+"""The fields, named as Anserini names them."""
+
+BUFFER_MEGABYTES = 16.0
+COLLECT = 4_000_000
+"""Characters between two collections of garbage; left to itself, Java's serial collector lets its heap grow first."""
+
+
+def build_lucene(documents: Iterable[Document], folder: Path, progress: Progress = silent) -> None:
+    """Index documents, given by row, into a new folder. `NotWritten` if Lucene cannot write it."""
+    failed = java_error()
+    try:
+        writer = _writer(folder)
+    except failed as error:
+        raise NotWritten(folder, java_reason(error)) from error
+    try:
+        _write(writer, documents, progress)
+    except failed as error:
+        fatal = writer.getTragicException()  # of a thread that merged; what was called since says less
+        raise NotWritten(folder, str(fatal.getMessage()) if fatal else java_reason(error)) from error
+    finally:
+        with suppress(failed):  # all that counts has been committed
+            writer.close()
+
+
+def _write(writer: Any, documents: Iterable[Document], progress: Progress) -> None:
+    collect, waiting = java_class("java.lang.System").gc, 0
+    with progress("Building the BM25 index", None) as tick:
+        fields = _Fields()
+        for document in documents:
+            contents = document.contents
+            fields.set(document.id, contents)
+            writer.addDocument(fields.document)
+            waiting += len(contents)
+            if waiting >= COLLECT:
+                collect()
+                waiting = 0
+            tick(1)
+        writer.forceMerge(1)
+        writer.commit()
+
+
+def _writer(folder: Path) -> Any:
+    config = java_class("org.apache.lucene.index.IndexWriterConfig")(analyzer())
+    config.setMergePolicy(java_class("org.apache.lucene.index.LogDocMergePolicy")())
+    config.setRAMBufferSizeMB(BUFFER_MEGABYTES)
+    config.setUseCompoundFile(False)
+    return java_class("org.apache.lucene.index.IndexWriter")(_directory(folder), config)
+
+
+class _Fields:
+    """One Lucene document whose fields take the values of document after document."""
+
+    def __init__(self) -> None:
+        store = java_class("org.apache.lucene.document.Field$Store")
+        kind = java_class("org.apache.lucene.document.FieldType")()
+        kind.setIndexOptions(java_class("org.apache.lucene.index.IndexOptions").DOCS_AND_FREQS)
+        empty = java_class("org.apache.lucene.util.BytesRef")(b"")
+        self._id = java_class("org.apache.lucene.document.StringField")(ID, "", store.YES)
+        self._order = java_class("org.apache.lucene.document.BinaryDocValuesField")(ID, empty)
+        text = java_instance("java.lang.CharSequence", java_class("java.lang.String")(""))
+        self._contents = java_class("org.apache.lucene.document.Field")(CONTENTS, text, kind)
+        self.document = java_class("org.apache.lucene.document.Document")()
+        for field in (self._id, self._order, self._contents):
+            self.document.add(field)
+
+    def set(self, doc_id: str, contents: str) -> None:
+        self._id.setStringValue(doc_id)
+        self._order.setBytesValue(doc_id.encode())
+        self._contents.setStringValue(contents)
+
+
+def analyzer() -> Any:
+    """Anserini's analyzer for English: standard tokens, lower case, no stop words, Porter stems."""
+    return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+
+
+def open_reader(folder: Path) -> Any:
+    """A Lucene reader of an index. `UserError` if the folder holds none."""
+    try:
+        reader = java_class("org.apache.lucene.index.DirectoryReader").open(_directory(folder))
+    except java_error() as error:
+        raise damaged(folder) from error
+    return java_instance("org.apache.lucene.index.IndexReader", reader)
+
+
+def damaged(folder: Path) -> UserError:
+    """The error for a Lucene index that Lucene cannot read."""
+    return UserError(f"{folder}: not a whole Lucene index: build it again")
+
+
+def _directory(folder: Path) -> Any:
+    if unicode_name(folder) != str(folder):
+        raise UserError(f"{folder}: expected a path in UTF-8, since Lucene knows no other")
+    return java_class("org.apache.lucene.store.FSDirectory").open(java_class("java.nio.file.Paths").get(str(folder)))

@@ -1,0 +1,1 @@
+"""OpenSearch: the cluster, its index, loading documents, searching and reading them back."""

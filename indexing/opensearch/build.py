@@ -1,0 +1,90 @@
+"""Index folders whose documents, postings and vectors are in OpenSearch."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from indexing.build.index import FORMAT, Index, open_index
+from indexing.errors import UserError
+from indexing.io.files import digest, written
+from indexing.io.http import said
+from indexing.io.staged import partial_folder, stage
+from indexing.opensearch.cluster import Place, as_expected, close, connect
+from indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
+from indexing.opensearch.load import load
+from indexing.store import DocumentStore
+from indexing.types import Progress
+from indexing.vectors.embed import Embedding, embedder
+from indexing.vectors.shards import Shards
+
+
+def check_cluster(target: Target, key: str, embedding: Embedding | None, faiss: str | None) -> None:
+    """`UserError` for a cluster that cannot take the index, before anything is read or embedded for it."""
+    dimension = embedder(embedding).dimension if embedding and faiss is not None else None
+    body = index_body({"faiss": faiss}, target.shards, dimension)
+    nodes = connect(target.place.urls, 1)
+    try:
+        held = held_at(nodes, target.place)
+        refuse_other(target.place, held, key)
+        if held is None:
+            check_possible(nodes, target.place, body)
+    finally:
+        close(nodes)
+
+
+def load_stage(
+    target: Target,
+    meta: dict[str, Any],
+    store: DocumentStore,
+    vectors: Shards | None,
+    folder: Path,
+    progress: Progress,
+) -> None:
+    """Load the documents of a build that a later try goes on with."""
+    note = folder / "acknowledged"
+    stage(folder, "opensearch", lambda _: load(target, meta, store, vectors, note, progress))
+
+
+def attach(place: Place, out: Path, key_env: str | None = None) -> tuple[Index, bool]:
+    """An index folder for an index that was loaded to OpenSearch elsewhere; also says whether it had to be made.
+
+    `key_env` names the key of its embedding model: the cluster, to which others write, does not.
+
+    `UserError` where there is no finished index, or the folder holds another one.
+    """
+    nodes = connect(place.urls, 1)
+    try:
+        held = held_at(nodes, place)
+    finally:
+        close(nodes)
+    if held is None or not held.finished:
+        found = "not yet finished" if held else "no such index"
+        raise UserError(f"{place}: {found}; expected one that `keystone index CORPUS --opensearch` has made")
+    if out.exists():
+        existing = open_index(out)
+        if (existing.key, existing.at) != (held.meta["key"], place.at):
+            raise UserError(f"{out}: holds another index: remove it or choose another")
+        return existing, False
+    with as_expected(place):
+        meta = _checked({**held.meta, "at": place.at}, key_env)
+        content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
+    with partial_folder(out, parts_key, ("index.json",)) as folder, written(folder / "index.json") as file:
+        file.write(content)
+    return open_index(out), True
+
+
+def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
+    """What an index says of itself, with this name of a key. `ValueError`, `KeyError` or `TypeError` if it is none."""
+    if meta["format"] != FORMAT:
+        raise ValueError(f"index format {said(meta['format'])}, expected {FORMAT}: build it again")
+    if not isinstance(meta["documents"], int) or meta["documents"] < 0 or not isinstance(meta["key"], str):
+        raise ValueError(f"found {said(meta['documents'])} documents, expected their number, and a key")
+    if missing := {"left_out", "cut", "faiss"} - meta.keys():
+        raise ValueError(f"lacks {sorted(missing)}")
+    if meta["embedding"]:
+        meta["embedding"] = asdict(Embedding(**{**meta["embedding"], "key_env": key_env}))
+        if not all(isinstance(value, str | int | None) for value in meta["embedding"].values()):
+            raise ValueError(f"found the embedding model {said(meta['embedding'])}, expected names and a number")
+    return meta

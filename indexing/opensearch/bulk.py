@@ -1,0 +1,133 @@
+"""Documents as requests of OpenSearch's `_bulk`, what its answers say, and a note of what it has acknowledged.
+
+A document's `_id` is its row and it is created, never replaced: status 409 says that an answer was lost.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from indexing.errors import UserError
+from indexing.opensearch.cluster import Reply, reason_of
+from indexing.opensearch.index import CONTENTS, DOCID, DOCUMENT, ROW, VECTOR
+from indexing.opensearch.missing import Span
+from indexing.opensearch.requests import Read
+from indexing.store import DocumentStore, from_record
+from indexing.vectors.shards import Shards
+
+BYTES, DOCUMENTS = 5_000_000, 5_000
+"""What a request holds at most, if its first document is not larger."""
+CHUNK = 256
+"""Documents whose vectors are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Documents to be created: their rows, the lines of `_bulk`, and where the lines of each end."""
+
+    rows: Sequence[int]
+    body: bytes
+    ends: Sequence[int]
+
+    def only(self, positions: Sequence[int]) -> "Batch":
+        """The documents at these positions."""
+        lines = [self.body[self.ends[i - 1] if i else 0 : self.ends[i]] for i in positions]
+        return Batch([self.rows[i] for i in positions], b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
+
+
+def batches(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]) -> Iterator[Batch]:
+    """The documents of these rows in batches for `_bulk`, made when asked for."""
+    rows, lines, size = list[int](), list[bytes](), 0
+    for row, line in _lines(store, vectors, wanted):
+        if rows and (size + len(line) > BYTES or len(rows) == DOCUMENTS):
+            yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
+            rows, lines, size = [], [], 0
+        rows.append(row)
+        lines.append(line)
+        size += len(line)
+    if rows:
+        yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
+
+
+def _lines(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
+    for first, last in wanted:
+        for start in range(first, last, CHUNK):
+            rows = range(start, min(start + CHUNK, last))
+            own = vectors.of(rows.start, rows.stop) if vectors else None
+            for i, record in enumerate(store.records(rows)):
+                document = from_record(orjson.loads(record))
+                source = {
+                    DOCID: document.id,
+                    ROW: rows[i],
+                    CONTENTS: document.contents,
+                    DOCUMENT: orjson.Fragment(record.rstrip()),
+                }
+                if own is not None:
+                    source[VECTOR] = own[i]
+                written = orjson.dumps(source, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+                yield rows[i], b'{"create":{"_id":"%d"}}\n' % rows[i] + written
+
+
+def read_bulk(batch: Batch, reply: Reply, name: Callable[[int], str]) -> Read[Batch, Sequence[int]]:
+    """The rows of a batch that the cluster has now, and what is to be sent again; `name` names a row.
+
+    `UserError` for a document that it rejects, and for a batch that it refuses.
+    """
+    if reply.status == 413:
+        if len(batch.rows) == 1:
+            raise UserError(f"{name(batch.rows[0])}: {len(batch.body)} bytes, refused with status {reply.reason}")
+        middle = len(batch.rows) // 2
+        return Read(None, [batch.only(range(middle)), batch.only(range(middle, len(batch.rows)))], turned_away=False)
+    said = reply.checked()
+    items = [next(iter(item.values())) for item in said["items"]]
+    if len(items) != len(batch.rows):
+        raise UserError(f"{reply.url}: answered {len(items)} of {len(batch.rows)} documents of a request")
+    if not said["errors"]:
+        return Read(batch.rows)
+    again, why = list[int](), ""
+    for position, item in enumerate(items):
+        status = item["status"]
+        if status == 429 or status >= 500:
+            again.append(position)
+            why = f"{status}: {reason_of(item.get('error'))}"
+        elif status >= 300 and status != 409:
+            raise UserError(
+                f"{name(batch.rows[position])}: rejected with status {status}: {reason_of(item.get('error'))}"
+            )
+    left = set(again)
+    done = [row for position, row in enumerate(batch.rows) if position not in left]
+    return Read(done or None, [batch.only(again)] if again else [], why)
+
+
+def spans(rows: Iterable[int]) -> list[Span]:
+    """Ascending rows as spans."""
+    found = np.fromiter(rows, np.int64)
+    cuts = np.flatnonzero(np.diff(found) != 1) + 1
+    return [(int(part[0]), int(part[-1]) + 1) for part in np.split(found, cuts) if len(part)]
+
+
+def gaps(done: Iterable[Span], count: int) -> list[Span]:
+    """The spans of the first `count` rows that ascending spans leave."""
+    ends = [0, *(end for span in done for end in span), count]
+    return [(start, stop) for start, stop in zip(ends[::2], ends[1::2], strict=True) if start < stop]
+
+
+def acknowledged(note: Path, uuid: str) -> list[Span]:
+    """The ascending spans that the note says the index `uuid` has acknowledged; begins a new note for another index."""
+    with suppress(OSError):
+        first, *lines = note.read_bytes().split(b"\n")
+        if first == uuid.encode():
+            found = sorted((int(start), int(stop)) for start, stop in map(bytes.split, lines[:-1]))
+            merged: list[Span] = []
+            for start, stop in found:
+                if merged and start <= merged[-1][1]:
+                    merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+                else:
+                    merged.append((start, stop))
+            return merged
+    note.write_bytes(uuid.encode() + b"\n")
+    return []

@@ -1,0 +1,252 @@
+"""An OpenSearch cluster: where it is, how it is reached safely, and its answers to single requests.
+
+User and password are `OPENSEARCH_USER` and `OPENSEARCH_PASSWORD`, or a key is `OPENSEARCH_API_KEY`: never part of a
+URL, a message or a file. Certificates are checked, against those of `OPENSEARCH_CA_CERTS` where it names a file.
+"""
+
+import os
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import responses
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import orjson
+from yarl import URL
+
+from indexing.errors import UserError, printable
+from indexing.io.http import JSON, REPLY_LIMIT_BYTES, Sender, Unreached, Untrusted, said
+from indexing.io.keys import admit, secret, without_key
+
+EXAMPLE = "http://localhost:9200/name"
+USER, PASSWORD, KEY, CA = "OPENSEARCH_USER", "OPENSEARCH_PASSWORD", "OPENSEARCH_API_KEY", "OPENSEARCH_CA_CERTS"
+CREDENTIALS = f"{USER} and {PASSWORD}, or {KEY}"
+SECONDS = 120.0
+"""For which an answer is awaited, unless the request says."""
+PORTS = {"http": 9200, "https": 443}
+CAUSES = 8
+"""Causes of an error that are named."""
+LONGEST_NAME = 255
+"""Bytes of the name of an index."""
+
+_NOT_IN_NAMES = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f\x7f]')
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An index in a cluster that is reached by any of the base URLs."""
+
+    urls: tuple[str, ...]
+    name: str
+
+    @property
+    def at(self) -> dict[str, str]:
+        """As an `Index` has it."""
+        return {"backend": "opensearch", "url": ",".join(self.urls), "name": self.name}
+
+    @property
+    def path(self) -> str:
+        """The path of the index below a base URL."""
+        return "/" + quote(self.name, safe="")
+
+    def __str__(self) -> str:
+        return f"{','.join(self.urls)}/{self.name}"
+
+
+def place_of(text: str) -> Place:
+    """Read `URL/NAME`, or `URL,URL/NAME` where several nodes may be asked. `UserError` for anything else."""
+    urls, _, name = text.rpartition("/")
+    return Place(tuple(_checked(url, text) for url in urls.split(",")), _checked_name(name))
+
+
+def place_at(at: Mapping[str, str]) -> Place:
+    """The place of an index whose documents are in OpenSearch: what `Place.at` gave."""
+    return place_of(f"{at['url']}/{at['name']}")
+
+
+def _checked(url: str, text: str) -> str:
+    if "@" in text:
+        raise UserError(f"OpenSearch URL: holds a user or a password; expected them in the environment: {CREDENTIALS}")
+    try:
+        found = URL(url)
+        known = found.scheme in PORTS and bool(found.host) and not (found.query_string or found.fragment)
+    except ValueError:
+        known = False
+    if not known:
+        raise UserError(f"{text!r}: not an index of an OpenSearch cluster, expected such as {EXAMPLE}")
+    return url.rstrip("/")
+
+
+def _checked_name(name: str) -> str:
+    """The name of an index by OpenSearch's rules."""
+    wrong = (
+        "is empty" if not name
+        else "has capital letters" if name != name.lower()
+        else f"begins with {name[0]!r}" if name[0] in "_-+"
+        else "is no name" if name in (".", "..")
+        else f"holds {found[0]!r}" if (found := _NOT_IN_NAMES.search(name))
+        else f"is longer than {LONGEST_NAME} bytes" if len(name.encode(errors="replace")) > LONGEST_NAME
+        else None
+    )  # fmt: skip
+    if wrong:
+        raise UserError(f"index name {name!r}: {wrong}; expected lower case, such as in {EXAMPLE}")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request below a base URL; its answer may take `seconds` and have `limit` bytes."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = SECONDS
+    limit: int = REPLY_LIMIT_BYTES
+
+    @property
+    def is_lines(self) -> bool:
+        """Whether the body is NDJSON: that of `_bulk` and `_msearch`."""
+        return self.path.endswith(("/_bulk", "/_msearch"))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer of the cluster, whatever it says; `value` is its JSON."""
+
+    status: int
+    headers: Mapping[str, str]
+    value: Any
+    url: str
+    key: str | None = field(repr=False, default=None)
+
+    @property
+    def reason(self) -> str:
+        """What the server has to say on an error, in one line and without credentials."""
+        error = self.value.get("error", self.value) if isinstance(self.value, dict) else self.value
+        if 300 <= self.status < 400:
+            error = f"leads to {self.headers.get('Location', 'nowhere')}, expected the URL it ends at"
+        return f"{self.status}: {reason_of(error) or responses.get(self.status, 'without a reason')}"
+
+    def checked(self) -> Any:
+        """The JSON of an answer that is no error. `UserError` of an error."""
+        if not 200 <= self.status < 300:
+            raise UserError(f"{self.url}: refused with status {self.reason}")
+        return self.value
+
+
+def reason_of(error: Any) -> str:
+    """The words of an OpenSearch error object, in one line: its own and those of its causes; empty if it has none."""
+    words = list[str]()
+    while isinstance(error, dict) and len(words) < CAUSES:
+        words.append(": ".join(said(error[name]) for name in ("type", "reason") if error.get(name)))
+        error = error.get("caused_by")
+    if error and not isinstance(error, dict):
+        words.append(said(error))
+    return printable(": ".join(filter(None, words)), 1000)
+
+
+@contextmanager
+def as_expected(where: object) -> Iterator[None]:
+    """`UserError` where the block reads an answer that has not the form of OpenSearch's; `where` is who gave it."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
+        found = f"lacks {error}" if isinstance(error, KeyError) else str(error) or "holds too little"
+        raise UserError(f"{where}: an answer of another form than OpenSearch's: {printable(found)}") from error
+
+
+class Node:
+    """One base URL. `ask` may be called by many threads at once."""
+
+    def __init__(self, url: str, credentials: str | None, ca: str | None, at_once: int) -> None:
+        self.url, self._key = url, credentials and credentials.split()[1]
+        self._sender = Sender(url, credentials, at_once, ca)
+
+    def ask(self, request: Request) -> Reply:
+        """The node's answer. `Unreached` if there is no whole one.
+
+        `UserError` where its certificate is not trusted, and where its answer is larger than the request allows.
+        """
+        target = f"{request.path}?{urlencode(request.params)}" if request.params else request.path
+        kind = "application/x-ndjson" if request.is_lines else JSON
+        try:
+            received = self._sender.send(
+                request.method, target, request.body, seconds=request.seconds, limit=request.limit, kind=kind
+            )
+        except Untrusted as error:
+            raise UserError(
+                f"{error}; expected one of a known authority, or in {CA} the file of the authority that signed it"
+            ) from error
+        status, body = received.status, received.body
+        if self._key and status >= 300:
+            body = without_key(body, self._key)
+        value: Any = None
+        try:
+            value = orjson.loads(body) if body else None
+        except orjson.JSONDecodeError as error:
+            value = body.decode(errors="replace")
+            if 200 <= status < 300:
+                raise Unreached(f"an answer that is not whole JSON: {error}: {printable(value, 60)!r}") from None
+        return Reply(status, received.headers, value, self.url, self._key)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._sender.close()
+
+
+def credentials() -> str | None:
+    """The Authorization header of the environment's credentials; None if it has none. `UserError` for half of them."""
+    user, password, key = os.environ.get(USER, ""), os.environ.get(PASSWORD, ""), secret(KEY)
+    if bool(user) != bool(password):
+        raise UserError(f"found {USER if user else PASSWORD} alone in the environment, expected {CREDENTIALS}")
+    if key and user:
+        raise UserError(f"found {USER} and {KEY} in the environment, expected one of them")
+    if ":" in user:
+        raise UserError(f"{USER}: holds a colon, which no user's name can")
+    return f"ApiKey {key}" if key else f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}" if user else None
+
+
+def connect(urls: Sequence[str], at_once: int) -> list[Node]:
+    """The nodes of a cluster, of which at least one answers; each is asked up to `at_once` requests at one time.
+
+    `UserError` if none is there, if credentials are wrong, or would go to another machine by plain http.
+    """
+    header, ca = credentials(), os.environ.get(CA) or None
+    if ca and not Path(ca).is_file():
+        raise UserError(f"{CA}: {ca}: no such file, expected certificates in PEM form")
+    for url in urls if header else ():
+        admit(url, "credentials")
+    nodes = [Node(url, header, ca, at_once) for url in urls]
+    missed = [why for node in nodes if (why := _missed(node))]
+    if len(missed) == len(nodes):
+        close(nodes)
+        raise UserError(f"{'; '.join(missed)}: expected an OpenSearch server there, such as http://localhost:9200")
+    return nodes
+
+
+def close(nodes: Sequence[Node]) -> None:
+    """Close the connections of all nodes."""
+    for node in nodes:
+        node.close()
+
+
+def refuse_strangers(reply: Reply) -> None:
+    """`UserError` for an answer that asks for credentials, or for other ones."""
+    if reply.status in (401, 403):
+        known = "" if reply.key else f"; expected in the environment {CREDENTIALS}"
+        raise UserError(f"{reply.url}: refused with status {reply.reason}{known}")
+
+
+def _missed(node: Node) -> str | None:
+    try:
+        reply = node.ask(Request("GET", "/"))
+    except Unreached as error:
+        return f"{node.url}: cannot be reached: {error}"
+    if reply.status == 401:
+        refuse_strangers(reply)
+    return None

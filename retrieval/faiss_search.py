@@ -1,0 +1,61 @@
+"""Dense search: the inner product of query and document vectors, by FAISS."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexing.vectors.embed import Vectors
+from indexing.vectors.faiss_files import load_dense_shards, search_shards
+from indexing.vectors.faiss_index import faiss_module, load_dense, search_of
+from retrieval.types import Rankings, ranked
+
+SPARE = 8
+
+
+class FaissSearcher:
+    """A FAISS index made by `build_dense` or `build_dense_shards`, with search parameters such as `nprobe=16`.
+
+    `path` is its file, or its files in the order of rows; several are mapped and not read.
+    """
+
+    def __init__(self, path: Path | Sequence[Path], parameters: str = "") -> None:
+        self._parts = [load_dense(path, parameters)] if isinstance(path, Path) else load_dense_shards(path, parameters)
+
+    @property
+    def dimension(self) -> int:
+        """Entries of a vector."""
+        return int(self._parts[0].d)
+
+    def search(self, query_ids: Sequence[str], queries: Vectors, depth: int, threads: int = 1) -> Rankings:
+        """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
+        faiss_module().omp_set_num_threads(threads)
+        return search_dense(self._parts, query_ids, queries, depth)
+
+
+def search_dense(index: Any | Sequence[Any], query_ids: Sequence[str], queries: Vectors, depth: int) -> Rankings:
+    """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id.
+
+    `index` is one of FAISS, or several that hold one range of rows after the other.
+    FAISS keeps any of the documents that tie at its last place, so more are fetched until no tie is cut. An index
+    that is not exact may find fewer documents; then its rankings are shorter.
+    """
+    parts = index if isinstance(index, Sequence) else [index]
+    search = search_of(parts[0]) if len(parts) == 1 else partial(search_shards, parts)
+    total = sum(part.ntotal for part in parts)
+    wanted = min(depth + SPARE, total)
+    while True:
+        scores, docs = search(queries, wanted)
+        whole = (docs[:, -1] < 0) | (scores[:, -1] < scores[:, min(depth, wanted) - 1])
+        if wanted == total or bool(np.all(whole)):
+            break
+        wanted = min(2 * wanted, total)
+    counts = np.count_nonzero(docs >= 0, axis=1).tolist()
+    return ranked(
+        query_ids,
+        [row[:count] for row, count in zip(docs, counts, strict=True)],
+        [row[:count] for row, count in zip(scores, counts, strict=True)],
+        depth,
+    )

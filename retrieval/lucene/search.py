@@ -1,0 +1,92 @@
+"""BM25 over a Lucene index, by Lucene's own `IndexSearcher`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexing.lucene.java import java_class, java_error
+from indexing.lucene.method_handles import handle_of
+from indexing.lucene.write import CONTENTS, analyzer, damaged, open_reader
+from indexing.types import Tick
+from retrieval.lucene.analyzer import stems_of
+from retrieval.lucene.top_docs import Columns, columns_of
+from retrieval.types import Rankings, offsets_of
+
+K1 = 0.9
+B = 0.4
+CHUNK = 64
+"""Queries a thread between two signs of progress."""
+MOST_WORDS = 65_536
+"""Distinct words of a query; Lucene itself refuses more than 1,024."""
+
+
+class LuceneSearcher:
+    """A Lucene index made by `build_lucene`, opened for BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._reader = folder, open_reader(folder)
+        self._searcher = java_class("org.apache.lucene.search.IndexSearcher")(self._reader)
+        self._searcher.setSimilarity(java_class("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
+        self._searcher.setQueryCache(None)
+        java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_WORDS)
+        generator, query = "io.anserini.search.query.BagOfWordsQueryGenerator", "Lorg/apache/lucene/search/Query;"
+        parse = f"(Ljava/lang/String;Lorg/apache/lucene/analysis/Analyzer;Ljava/lang/String;){query}"
+        self._parse = handle_of(generator, "buildQuery", parse, java_class(generator)(), CONTENTS, analyzer())
+        find = f"({query}I)Lorg/apache/lucene/search/TopDocs;"
+        self._find = handle_of("org.apache.lucene.search.IndexSearcher", "search", find, self._searcher)
+
+    def search(
+        self,
+        query_ids: Sequence[str],
+        queries: Sequence[str] | Sequence[Mapping[str, float]],
+        depth: int,
+        threads: int = 1,
+        tick: Tick = lambda _: None,
+    ) -> Rankings:
+        """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
+        handles = java_class("java.lang.invoke.MethodHandles")
+        find = handles.insertArguments(self._find, 1, java_class("java.lang.Integer")(depth))
+        if all(isinstance(query, str) for query in queries):
+            find = handles.filterReturnValue(self._parse, find)
+        asked = [query if isinstance(query, str) else self._weighted(query) for query in queries]
+        found: list[Columns] = []
+        for start in range(0, len(asked), CHUNK * threads):
+            chunk = asked[start : start + CHUNK * threads]
+            try:
+                found += columns_of(find, chunk, threads)
+            except java_error() as error:
+                raise damaged(self._folder) from error
+            tick(len(chunk))
+        docs, scores = [own for own, _ in found], [own for _, own in found]
+        return Rankings(
+            tuple(query_ids),
+            offsets_of([len(found) for found in docs]),
+            np.concatenate([*docs, np.empty(0, np.int32)]),
+            np.concatenate([*scores, np.empty(0, np.float32)]),
+        )
+
+    def _weighted(self, query: Mapping[str, float]) -> Any:
+        either = java_class("org.apache.lucene.search.BooleanClause$Occur").SHOULD
+        builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
+        for stem, weight in query.items():
+            term = java_class("org.apache.lucene.search.TermQuery")(self._term(stem))
+            builder.add(java_class("org.apache.lucene.search.BoostQuery")(term, weight), either)
+        return builder.build()
+
+    def stems(self, text: str) -> list[str]:
+        """The stems of a text in order, as they are indexed."""
+        return stems_of(text)
+
+    def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
+        """In how many documents each stem occurs."""
+        return [int(self._reader.docFreq(self._term(stem))) for stem in stems]
+
+    def document_frequencies(self, words: Sequence[str]) -> list[int]:
+        """In how many documents the stem of each word occurs; 0 for a stop word."""
+        found = [stems_of(word) for word in words]
+        return [self.stem_frequencies(stems)[0] if len(stems) == 1 else 0 for stems in found]
+
+    def _term(self, stem: str) -> Any:
+        return java_class("org.apache.lucene.index.Term")(CONTENTS, stem)

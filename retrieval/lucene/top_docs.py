@@ -1,0 +1,91 @@
+"""Lucene searches of a batch of queries, run in Java: a few crossings a batch and one a query, none a hit.
+
+The threads are Java's, since one thread of Python at a time may call it. What they run is put together from method
+handles (`java.lang.invoke`), which the virtual machine compiles like any code: none of ours is built or shipped.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.lucene.java import java_class
+from indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, type_of
+
+_LUCENE = "org.apache.lucene.search."
+_OBJECTS = "[Ljava.lang.Object;"
+
+
+Columns = tuple[NDArray[np.int32], NDArray[np.float32]]
+"""Lucene's document numbers and the scores of a query's hits, best first."""
+
+
+def columns_of(find: Any, queries: Sequence[Any], threads: int) -> list[Columns]:
+    """What a handle from a query, a text or an object of Java, to its `TopDocs` finds for each of them."""
+    asked = java_class("java.util.ArrayList")()
+    for query in queries:
+        asked.add(query)
+    pool = java_class("java.util.concurrent.ForkJoinPool")(threads)
+    try:
+        found = call(_mapped(), asked.parallelStream(), handles().filterReturnValue(find, _columns()))
+        gather = handle_of("java.util.stream.Stream", "toList", "()Ljava/util/List;", found)
+        rows = call(_submitted(), pool, gather).get()
+        hits = [rows.get(i) for i in range(len(queries))]
+    finally:
+        pool.shutdown()
+    return [(np.array(docs, dtype=np.int32), np.array(scores, dtype=np.float32)) for docs, scores in hits]
+
+
+def _as_interface(name: str) -> Any:
+    """A handle from a handle to it as the one method of an interface; such objects have no class that crosses."""
+    made = lookup().findStatic(
+        class_of("java.lang.invoke.MethodHandleProxies"),
+        "asInterfaceInstance",
+        type_of("(Ljava/lang/Class;Ljava/lang/invoke/MethodHandle;)Ljava/lang/Object;"),
+    )
+    path = name.replace(".", "/")
+    return made.bindTo(class_of(name)).asType(type_of(f"(Ljava/lang/invoke/MethodHandle;)L{path};"))
+
+
+@cache
+def _mapped() -> Any:
+    """The handle `(stream, handle) -> stream` of what the handle makes of its elements."""
+    mapped = handle_of("java.util.stream.Stream", "map", "(Ljava/util/function/Function;)Ljava/util/stream/Stream;")
+    return handles().filterArguments(mapped, 1, _as_interface("java.util.function.Function"))
+
+
+@cache
+def _submitted() -> Any:
+    """The handle `(pool, handle) -> task`, which runs the handle in the pool."""
+    task = "(Ljava/util/concurrent/Callable;)Ljava/util/concurrent/ForkJoinTask;"
+    submitted = handle_of("java.util.concurrent.ForkJoinPool", "submit", task)
+    return handles().filterArguments(submitted, 1, _as_interface("java.util.concurrent.Callable"))
+
+
+@cache
+def _columns() -> Any:
+    """The handle `TopDocs -> {docs, scores}`."""
+    pair = handles().identity(class_of(_OBJECTS)).asCollector(class_of(_OBJECTS), 2)
+    pair = pair.asType(type_of("([I[F)[Ljava/lang/Object;"))
+    both = handles().filterArguments(pair, 0, _column("doc", "Integer", "I"), _column("score", "Float", "F"))
+    return handles().permuteArguments(both, type_of(f"(L{_LUCENE.replace('.', '/')}TopDocs;)[Ljava/lang/Object;"), 0, 0)
+
+
+def _column(field: str, boxed: str, code: str) -> Any:
+    """The handle `TopDocs -> array` of one field of its hits: `for i: array[i] = hits[i].field`."""
+    of = handles()
+    hit, hits, array = class_of(_LUCENE + "ScoreDoc"), class_of(f"[L{_LUCENE}ScoreDoc;"), class_of(f"[{code}")
+
+    def body_type(result: str) -> Any:
+        return type_of(f"([{code}I[L{_LUCENE.replace('.', '/')}ScoreDoc;){result}")
+
+    primitive = java_class(f"java.lang.{boxed}").TYPE
+    value = of.filterReturnValue(of.arrayElementGetter(hits), lookup().findGetter(hit, field, primitive))
+    assign = of.collectArguments(of.arrayElementSetter(array), 2, value)
+    same_array = of.permuteArguments(of.identity(array), body_type(f"[{code}"), 0)
+    body = of.foldArguments(same_array, of.permuteArguments(assign, body_type("V"), 0, 1, 2, 1))
+    length = of.arrayLength(hits)
+    loop = of.countedLoop(length, of.filterReturnValue(length, of.arrayConstructor(array)), body)
+    return of.filterReturnValue(lookup().findGetter(class_of(_LUCENE + "TopDocs"), "scoreDocs", hits), loop)

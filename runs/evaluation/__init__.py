@@ -1,0 +1,1 @@
+"""Measures of runs against judgments, and the choice of settings by them."""

@@ -1,0 +1,87 @@
+"""Why measured numbers may mean less than they seem to: one sentence for each reason, said beside them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runs.evaluation.measures import Measure
+from runs.trec.run_files import Qrels, Run
+
+HEAD = 100
+"""Rows of a topic that are looked at to tell why none is judged."""
+
+
+def of_judgments(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
+    """What holds for every run: measures without a relevant document, and topics without one."""
+    found = []
+    best = np.maximum.reduceat(qrels.grades, qrels.offsets[:-1])
+    for grade in sorted({measure.relevant_from for measure in measures if measure.family != "judged"}):
+        of_grade = ", ".join(str(m) for m in measures if m.relevant_from == grade and m.family != "judged")
+        without = int(np.count_nonzero(best < grade))
+        if without == len(best):
+            found.append(f"{of_grade}: not measured, as no judged topic has a document of grade {grade} or more")
+        elif without:
+            share = f"{without:,} of {len(best):,}"
+            found.append(f"judged topics without a document of grade {grade} or more, which count 0: {share}")
+    return found
+
+
+def of_topics(name: str, run: Run, qrels: Qrels) -> list[str]:
+    """Topics that only the run or only the judgments have."""
+    asked = [topic for topic, rows in zip(run.query_ids, np.diff(run.offsets), strict=True) if rows]
+    missing, extra = sorted(set(qrels.query_ids) - set(asked)), sorted(set(asked) - set(qrels.query_ids))
+    found = []
+    if missing:
+        share = f"{len(missing):,} of {len(qrels.query_ids):,}"
+        found.append(f"{name}: judged topics without a row, which count 0: {share}, such as {missing[0]}")
+    if extra:
+        share = f"{len(extra):,} of {len(asked):,}"
+        found.append(f"{name}: topics without a judgment, which are left out: {share}, such as {extra[0]}")
+    plain = {_plain(topic): topic for topic in extra}
+    if alike := next(((plain[_plain(topic)], topic) for topic in missing if _plain(topic) in plain), None):
+        found.append(f"{name}: its topic {alike[0]!r} is not {alike[1]!r} of the judgments; ids must be the same")
+    return found
+
+
+def of_order(name: str, run: Run) -> list[str]:
+    """Scores that do not rank: all equal, or growing from row to row; the run has the order of its file."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.diff(run.scores.astype(np.float32))
+    within = np.ones(len(steps), dtype=bool)
+    ends = run.offsets[1:-1]
+    within[ends[(ends > 0) & (ends < len(run.scores))] - 1] = False
+    steps = steps[within]
+    if len(steps) and not np.any(steps):
+        return [f"{name}: all scores of a topic are equal, so its rows are ranked by document id, not as they stand"]
+    if len(steps) and np.all(steps >= 0):
+        return [f"{name}: scores grow from row to row, so the last row of a topic is ranked first; are they distances?"]
+    return []
+
+
+def of_rows(name: str, run: Run, qrels: Qrels, places: NDArray[np.int64]) -> list[str]:
+    """If no row is judged, what the ids look like; `places` (int64[rows]) is -1 for a row without a judgment."""
+    if not len(places) or np.any(places >= 0):
+        return []
+    lengths = np.diff(run.offsets)
+    head = np.arange(len(places)) - np.repeat(run.offsets[:-1], lengths) < HEAD
+    rows = list(zip(np.repeat(run.query_ids, lengths)[head].tolist(), run.docs[head].strings(), strict=True))
+    judged = list(zip(np.repeat(qrels.query_ids, np.diff(qrels.offsets)).tolist(), qrels.docs.strings(), strict=True))
+    documents = {(topic, _document(doc)) for topic, doc in judged}
+    alike = sum((topic, _document(doc)) in documents for topic, doc in rows)
+    found = [f"{name}: no row is judged; its ids are such as {rows[0][1]!r}, those of the judgments {judged[0][1]!r}"]
+    if alike:
+        are, of = ("segments", "documents") if any("#" in doc for _, doc in rows) else ("documents", "segments")
+        share = f"{alike:,} of the first {len(rows):,} rows are of a judged document"
+        found.append(f"{name}: its rows are {are}, the judgments {of}: {share}")
+    return found
+
+
+def _plain(topic: str) -> str:
+    """A topic id without the zeros before it and without case."""
+    return topic.lstrip("0").casefold()
+
+
+def _document(doc_id: str) -> str:
+    """The document of a segment, which is called `DOCUMENT#PLACE`; a document is its own."""
+    return doc_id.partition("#")[0]

@@ -1,0 +1,172 @@
+"""Which composition of queries and which fusion: settings tried on judged topics and cross-validated over them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from fusion.methods import METHODS
+from fusion.rrf import fuse_systems
+from indexing.errors import UserError
+from indexing.io.files import digest
+from indexing.types import Progress, silent
+from retrieval.types import Query, Rankings
+from runs.config.read import read_config, shortened, value_of
+from runs.config.run_config import RunConfig
+from runs.evaluation.evaluate import Evaluation, evaluate
+from runs.evaluation.measures import Measure
+from runs.pipeline.artifacts import run_from
+from runs.pipeline.job import Job, open_job
+from runs.pipeline.model import asking
+from runs.pipeline.stages import texts_of
+from runs.pipeline.steps import narrative_rankings, rankings_of, understood
+from runs.trec.run_files import Qrels, read_qrels, without_own
+
+WHOLE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
+"""The baseline: the whole narrative as one query."""
+
+Setting = tuple[str, ...]
+"""Overrides of a configuration, each `key=value`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The configuration as it is, the whole narrative, all other settings, and those chosen for topics not seen."""
+
+    configured: Evaluation
+    whole: Evaluation
+    trials: dict[Setting, Evaluation]
+    """In the order of the grid, without settings that are those of the configuration."""
+    held_out: Evaluation
+
+    @property
+    def measure(self) -> str:
+        """The measure that chooses."""
+        return next(iter(self.configured.values))
+
+    @property
+    def beaten(self) -> bool:
+        """Whether settings chosen on other topics are better than the configuration as it is."""
+        return self.held_out.mean(self.measure) > self.configured.mean(self.measure)
+
+    @property
+    def recommended(self) -> Setting:
+        """The best setting on all topics; none, so the configuration as it is, unless that is beaten."""
+        candidates = {(): self.configured, **self.trials} if self.beaten else {(): self.configured}
+        return max(candidates, key=lambda setting: candidates[setting].mean(self.measure))
+
+
+def tune(
+    config: Path,
+    overrides: Sequence[str],
+    qrels: Path,
+    tries: Sequence[str] | None,
+    measures: Sequence[Measure],
+    folds: int = 5,
+    skip_own: bool = False,
+    threads: int = 1,
+    progress: Progress = silent,
+) -> Tuning:
+    """Try all combinations of `tries`, each `key=[value, ...]`, on the judged topics of a run's configuration.
+
+    `held_out` is an estimate for topics not seen: each fold is measured with the setting, or the configuration as it
+    is, whose mean of the first measure is best on the other folds. Nothing is written.
+    """
+    judged = read_qrels(qrels)
+    as_it_is = read_config(config, [*overrides, "track=none"])
+    score = _Scorer(judged, measures, skip_own, threads, progress)
+    settings = {
+        setting: read_config(config, [*overrides, "track=none", *setting])
+        for setting in product(*map(_values, grid_of(as_it_is) if tries is None else tries))
+    }
+    fold = _folds(len(judged.query_ids), folds)
+    whole = score(read_config(config, [*overrides, "track=none", *WHOLE]))
+    configured = score(as_it_is)
+    if np.isnan(configured.mean(str(measures[0]))):
+        raise UserError(f"{qrels}: no judged topic has a relevant document for {measures[0]}, which is to choose")
+    trials = {setting: score(tried) for setting, tried in settings.items() if tried != as_it_is}
+    return Tuning(configured, whole, trials, _cross_validated([configured, *trials.values()], fold))
+
+
+def grid_of(config: RunConfig) -> list[str]:
+    """What is tried where nothing else is named: values of those settings that the configuration reads."""
+    if config.queries.method == "narrative":
+        raise UserError(
+            "queries.method: found 'narrative', one query a topic, for which nothing is to be tuned; "
+            "expected rules or model, or settings named with --try"
+        )
+    fusion = METHODS[config.fusion.method]
+    by_rules = ["queries.facets=[sentences, clauses]", "queries.topic=[lead, none]"]
+    return [
+        *(by_rules if config.queries.method == "rules" else []),
+        f"queries.narrative_weight={[1, 2, 4] if fusion.weighted else [0, 1]}",
+        *(["fusion.k_narrative=[10, 20, 60]"] if "k" in fusion.parameters else []),
+    ]
+
+
+class _Scorer:
+    """Measures configurations; one that differs from the last only behind the searches does not search again."""
+
+    def __init__(
+        self, qrels: Qrels, measures: Sequence[Measure], skip_own: bool, threads: int, progress: Progress
+    ) -> None:
+        self._rest = (qrels, measures, skip_own)
+        self._open: Callable[[RunConfig], Job] = lambda config: open_job(config, threads, progress)
+        self._key, self._queries, self._systems = "", list[Query](), dict[str, Rankings]()
+
+    def __call__(self, config: RunConfig) -> Evaluation:
+        qrels, measures, skip_own = self._rest
+        job = self._open(config)
+        asked = {topic.id for topic in job.topics}
+        if not asked & set(qrels.query_ids):
+            raise UserError(f"{config.topics}: none of its topics is judged")
+        behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight"}}
+        key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])
+        if key != self._key:
+            with asking(config, None) as ask:
+                self._queries = [query for one in ask(lambda model: understood(job, model)) for query in one.queries]
+                self._systems, self._key = rankings_of(job, self._queries, texts_of(job, ask)), key
+        hybrid = fuse_systems(list(self._systems.values()), config.fusion.k, config.retrieval.depth)
+        run = run_from(job, narrative_rankings(job, self._queries, hybrid))
+        return evaluate(config.run_id, without_own(run) if skip_own else run, qrels, measures)
+
+
+def _values(attempt: str) -> Iterator[str]:
+    key, equals, text = attempt.partition("=")
+    try:
+        values = value_of(text)
+    except ValueError:
+        values = None
+    if not (key and equals and isinstance(values, list) and values):
+        raise UserError(f"--try {shortened(attempt)}: expected KEY=[VALUE, ...], such as fusion.k_narrative=[10, 60]")
+    for value in values:
+        yield f"{key}={yaml.safe_dump(value, default_flow_style=True).removesuffix('...' + chr(10)).strip()}"
+
+
+def _folds(topics: int, folds: int) -> NDArray[np.int64]:
+    """The fold of each topic, drawn by chance, always the same: int64[topics]."""
+    if topics < folds:
+        raise UserError(f"--folds {folds}: more than the {topics} judged topics")
+    return np.random.default_rng(0).permutation(topics) % folds
+
+
+def _cross_validated(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
+    """For each topic the values of the trial that is best, by the first measure, on the topics of other folds.
+
+    Of equally good trials the earlier one is taken.
+    """
+    first, folds = trials[0], int(fold.max()) + 1
+    chosen = np.empty(len(fold), dtype=np.int64)
+    table: NDArray[np.float64] = np.array([next(iter(trial.values.values())) for trial in trials])
+    for number in range(folds):
+        chosen[fold == number] = int(np.argmax(table[:, fold != number].mean(axis=1)))
+    values = {
+        measure: np.array([trials[trial].values[measure][i] for i, trial in enumerate(chosen.tolist())])
+        for measure in first.values
+    }
+    return Evaluation(f"chosen on the other {folds - 1} of {folds} folds", first.topics, values)

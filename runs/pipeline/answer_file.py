@@ -1,0 +1,167 @@
+"""The file that answers are appended to, and the note beside it that says from what they were made."""
+
+import fcntl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from indexing.errors import NotWritten, UserError
+from indexing.io.files import append, digest, reason_of
+from retrieval.types import Topic
+from runs.pipeline.job import Job
+from runs.pipeline.manifest import asked
+from runs.tracks.answer_files import metadata_of
+
+BEGINNING = (b'{"metadata"', b'{"run_id"')
+"""How the first line of an answer file of ours begins."""
+GO_ON = "name another file with --out, or remove this one to make all its answers anew"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFile:
+    """Answers that are appended one by one, each on disk before the next; or standard output.
+
+    Beside a file `NAME` stands `.NAME.made`: the settings in its first line, then each topic with the digest of its
+    narrative, which stands there before its answer does.
+    """
+
+    name: Path | None
+    content: IO[bytes]
+    note: IO[bytes] | None = None
+    done: dict[str, int] = field(default_factory=dict)
+    """The line of each topic that was answered before."""
+    narratives: dict[str, str] = field(default_factory=dict)
+    """The digests of the narratives of these, as far as they are known."""
+
+    def answers(self, topic: Topic) -> bool:
+        """Whether the file answers the topic. `UserError` if it answers another narrative of the same id."""
+        if topic.id not in self.done:
+            return False
+        if self.narratives.get(topic.id, digest(topic.narrative)) != digest(topic.narrative):
+            raise UserError(
+                f"{self.name}:{self.done[topic.id]}: answers topic {topic.id!r} with another narrative than "
+                f"{topic.place} has: {GO_ON}"
+            )
+        return True
+
+    def append(self, topic: Topic, record: dict[str, Any]) -> None:
+        """Add the answer to a topic."""
+        try:
+            if self.note is not None:
+                _append(self.note, [topic.id, digest(topic.narrative)])
+            _append(self.content, record)
+        except OSError as error:
+            raise NotWritten(self.name, reason_of(error)) if self.name else error from error
+
+
+@contextmanager
+def opened(out: Path | None, job: Job) -> Iterator[AnswerFile]:
+    """The answers of a job, in a file that no other process appends to, or on standard output.
+
+    Nothing of the file is changed before it is held alone, and known to hold answers of this run, its settings and its
+    index; then a last line that was cut off is removed. `UserError` with file and line otherwise.
+    """
+    if out is None:
+        yield AnswerFile(None, sys.stdout.buffer)
+        return
+    if out.suffix in (".gz", ".zst"):
+        raise UserError(f"{out}: answers are written as they come: expected a name without {out.suffix}")
+    if out.exists() and not out.is_file():
+        raise UserError(f"{out}: is no file, expected the name of one to write or to go on with")
+    with _open(out) as content:
+        try:
+            fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"{out}: another process is writing to it") from None
+        content.seek(0)
+        whole, cut = _lines(content.read())
+        answered = [_answered(out, number, line, job) for number, line in enumerate(whole, start=1)]
+        if cut and (not cut.startswith(b"{") or (not whole and not cut.startswith(BEGINNING))):
+            raise UserError(f"{out}:{len(whole) + 1}: found no answer of a run of ours, expected a new or an own file")
+        beside = out.with_name(f".{out.name}.made")
+        told = {topic: narrative for topic, narrative in answered if narrative is not None}
+        with _open(beside) as note:
+            note.seek(0)
+            noted, half = _lines(note.read())
+            if whole and noted:
+                told |= _compared(out, beside, noted, made_from(job))
+                note.truncate(note.tell() - len(half))
+            else:
+                note.truncate(0)
+                try:
+                    _append(note, made_from(job))
+                except OSError as error:
+                    raise NotWritten(beside, reason_of(error)) from error
+            content.truncate(content.tell() - len(cut))
+            done = {topic: number for number, (topic, _) in enumerate(answered, start=1)}
+            yield AnswerFile(out, content, note, done, told)
+
+
+def made_from(job: Job) -> dict[str, Any]:
+    """By name, what answers depend on besides their narratives, as JSON has it."""
+    config = job.config
+    sections = config.model_dump(mode="json", include={"queries", "retrieval", "fusion", "grading", "answer"})
+    settings = {f"{section}.{key}": value for section, own in sections.items() for key, value in own.items()}
+    made = {
+        "index": job.index.key,
+        "model": asked(config, bool(config.asks())),
+        **config.model_dump(mode="json", include={"track", "team_id", "run_id", "run_desc"}),
+        **settings,
+    }
+    return dict(orjson.loads(orjson.dumps(made)))
+
+
+def _compared(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -> dict[str, str]:
+    """The digests of narratives that a note holds. `UserError` where it names other settings."""
+    try:
+        before: dict[str, Any] = orjson.loads(noted[0])
+        other = sorted(name for name in before.keys() & made if before[name] != made[name])
+        narratives = dict(map(orjson.loads, noted[1:]))
+    except (ValueError, TypeError, AttributeError):
+        raise UserError(f"{note}: damaged: remove it, and {out} is gone on with as it is") from None
+    if other:
+        changes = "; ".join(_change(name, before[name], made[name]) for name in other)
+        raise UserError(f"{out}: its answers were made with {changes}: {GO_ON}")
+    return narratives
+
+
+def _change(name: str, before: Any, now: Any) -> str:
+    return f"another {name}" if name in ("index", "model") else f"{name} {before!r}, found {now!r} now"
+
+
+def _answered(path: Path, number: int, line: bytes, job: Job) -> tuple[str, str | None]:
+    """The topic of a line of an answer file of this run, and the digest of its narrative where it tells that."""
+    track, author = job.track, job.author
+    try:
+        metadata = metadata_of(orjson.loads(line), track)
+        told = {key.holds: metadata[key.name] for key in track.keys}
+        if (told["run"], told.get("team", author.team_id)) != (author.run_id, author.team_id):
+            raise ValueError
+        return str(told["topic"]), digest(told["narrative"]) if "narrative" in told else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(
+            f"{path}:{number}: found no answer of run {author.run_id!r} for {track.name}, expected a new or an own file"
+        ) from None
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return path.open("a+b", buffering=0)
+    except OSError as error:
+        raise NotWritten(path, reason_of(error)) from error
+
+
+def _append(file: IO[bytes], record: Any) -> None:
+    append(file, orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+    file.flush()
+
+
+def _lines(content: bytes) -> tuple[list[bytes], bytes]:
+    """The lines of a file that are whole, and what follows them."""
+    end = content.rfind(b"\n") + 1
+    return content[:end].splitlines(), content[end:]

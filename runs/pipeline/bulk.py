@@ -1,0 +1,219 @@
+"""Batch answering: any number of narratives over an index, each answer written as soon as it is made."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Semaphore, Thread
+from typing import Any
+
+import orjson
+
+from fusion.rrf import fuse_systems
+from generation.llm.model import Model, Waits, together
+from generation.types import Fallback
+from indexing.errors import UserError
+from indexing.io.files import STDIN
+from indexing.stores import open_store
+from indexing.types import Document, Progress, silent
+from indexing.vectors.of_documents import contents
+from retrieval.types import Query, Rankings, Topic
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.pipeline.answer_file import AnswerFile, opened
+from runs.pipeline.answer_topic import answer_topic
+from runs.pipeline.grade_topic import grade_topic
+from runs.pipeline.job import Job, open_job
+from runs.pipeline.model import Ask, asking
+from runs.pipeline.steps import narrative_rankings, part, rankings_of, summaries_of, understood
+from runs.tracks.answer_files import rag_record, submitted
+from runs.tracks.rules import with_limits
+from runs.trec.topics import arriving_topics, read_topics
+
+NAME = "keystone"
+"""The run id of answers where nothing else is said."""
+AT_ONCE = 64
+"""Topics under way at one time where a model is asked, which can answer many."""
+
+
+def settings(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
+    """The configuration of a run that answers these topics over this index; `-` is standard input."""
+    topics = STDIN if topics == Path("-") else topics
+    fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
+    return read_config(config, [f"run_id={NAME}"] * (config is None and preset is None) + overrides + fixed, preset)
+
+
+def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent) -> list[Fallback]:
+    """Answer the configuration's topics to a file, from where an earlier try left it, or to standard output.
+
+    Topics that come through a pipe are answered as they come; those of a file are all read first. Returns where the
+    model gave nothing.
+    """
+    if config.track == "none" or config.answer.method == "none":
+        raise UserError("found track: none or answer.method: none, expected answers to be asked for")
+    piped = config.topics.exists() and not (config.topics.is_file() or config.topics.is_dir())
+    topics = None if piped else read_topics(config.topics)
+    job = open_job(config, threads, progress, topics or [])
+    missed: list[Fallback] = []
+    with opened(out, job) as file, asking(config, config.out) as ask:
+
+        def write(topic: Topic, record: dict[str, Any], fallbacks: list[Fallback]) -> None:
+            file.append(topic, record)
+            missed.extend(fallbacks)
+
+        if topics is None:
+            answer_topics(job, _left(arriving_topics(config.topics), file), None, ask, write)
+        else:
+            left = list(_left(topics, file))
+            answer_topics(job, left, len(left), ask, write)
+    return missed
+
+
+def _left(topics: Iterable[Topic], file: AnswerFile) -> Iterator[Topic]:
+    return (topic for topic in topics if not file.answers(topic))
+
+
+def answer_topics(
+    job: Job,
+    topics: Iterable[Topic],
+    number: int | None,
+    ask: Ask,
+    write: Callable[[Topic, dict[str, Any], list[Fallback]], None],
+) -> None:
+    """Answer topics as they come, in any order; `number` is how many there are, where that is known.
+
+    `write` is given each one with its record of the track's answer file when it is done, and where the model gave
+    nothing. An error of `topics` is raised when those before it have been answered.
+    """
+    at_once = AT_ONCE if job.config.model else job.threads
+
+    async def work(model: Model | None) -> None:
+        searches, arrived = Searches(job, model), Arriving(topics, at_once)
+        with job.progress("Answering", number) as tick:
+
+            async def some() -> None:
+                waits = None
+                while topic := await arrived.one():
+                    try:
+                        record, fallbacks = await answer_one(job, model, searches, topic)
+                    except Waits as error:  # what is asked for the others is to be in the same file
+                        waits = error
+                    else:
+                        write(topic, record, fallbacks)
+                        tick(1)
+                if waits:
+                    raise waits
+
+            await together([some] * at_once, at_once)
+            arrived.end()
+
+    ask(work)
+
+
+class Arriving:
+    """Topics read in a thread, which waits where so many are read ahead; it holds up no end of the process."""
+
+    def __init__(self, topics: Iterable[Topic], ahead: int) -> None:
+        self._topics: asyncio.Queue[Topic | None] = asyncio.Queue()
+        self._room = Semaphore(ahead)
+        self._error: Exception | None = None
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits for topics
+                try:
+                    for topic in topics:
+                        self._room.acquire()
+                        loop.call_soon_threadsafe(self._topics.put_nowait, topic)
+                except Exception as error:
+                    self._error = error
+                loop.call_soon_threadsafe(self._topics.put_nowait, None)
+
+        Thread(target=read, daemon=True).start()
+
+    async def one(self) -> Topic | None:
+        """The next topic; None when there is none any more."""
+        topic = await self._topics.get()
+        self._room.release()
+        if topic is None:
+            self._topics.put_nowait(None)
+        return topic
+
+    def end(self) -> None:
+        """Raise what ended the reading before its time."""
+        if self._error:
+            raise self._error
+
+
+async def answer_one(
+    job: Job, model: Model | None, searches: "Searches", topic: Topic
+) -> tuple[dict[str, Any], list[Fallback]]:
+    """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
+    one = replace(job, topics=[topic], track=with_limits(job.track, [topic]))
+    if job.index.pooled:  # a store of its own, whose rows stay as they are while other topics search
+        one = replace(one, store=await asyncio.to_thread(open_store, job.index))
+    async with searches.java if job.config.queries.method == "rules" else nullcontext():
+        (found,) = await understood(one, model)
+    fallbacks = list(found.fallbacks)
+    hybrid = await searches.hybrid(one, found.queries)
+    if model is not None and job.config.grading.method != "none":
+        graded = await grade_topic(one, model, topic, found.queries, hybrid)
+        fallbacks += graded.fallbacks
+        selected = [graded.rows[place] for place in graded.selected]
+    else:
+        selected = narrative_rankings(one, found.queries, hybrid).of(0).tolist()
+    answered = await answer_topic(one, model, topic, found.queries, hybrid, selected)
+    record = rag_record(topic, submitted(answered.answer, one.track), one.track, job.author)
+    return record, [*fallbacks, *answered.fallbacks]
+
+
+class Searches:
+    """Searches of topics that come one by one: all that wait are searched as one batch.
+
+    In a candidate pool each topic is searched by itself, with its own store, so that its answer does not depend on its
+    company.
+    """
+
+    def __init__(self, job: Job, model: Model | None) -> None:
+        self.java = asyncio.Lock()
+        """Held by who calls Java, which one thread at a time may do."""
+        self._job, self._model = job, model
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[tuple[Job, Sequence[Query], asyncio.Future[Rankings]]] = []
+        self._running: asyncio.Task[None] | None = None
+
+    async def hybrid(self, job: Job, queries: Sequence[Query]) -> Rankings:
+        """The hybrid ranking of each query of a topic's job."""
+        found: asyncio.Future[Rankings] = self._loop.create_future()
+        self._waiting.append((job, queries, found))
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._search())
+        return await found
+
+    async def _search(self) -> None:
+        while self._waiting:
+            async with self.java:
+                count = 1 if self._job.index.pooled else len(self._waiting)
+                batch, self._waiting = self._waiting[:count], self._waiting[count:]
+                queries = [query for _, own, _ in batch for query in own]
+                try:
+                    hybrid = await asyncio.to_thread(self._rankings, batch[0][0], queries)
+                except Exception as error:
+                    for _, _, found in batch:
+                        found.set_exception(error)
+                    continue
+            place = 0
+            for _, own, found in batch:
+                found.set_result(part(hybrid, range(place, place + len(own))))
+                place += len(own)
+
+    def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
+        config = job.config
+        found = rankings_of(job, queries, self._texts_of if config.retrieval.summarise else contents)
+        return fuse_systems(list(found.values()), config.fusion.k, config.retrieval.depth)
+
+    def _texts_of(self, documents: Sequence[Document]) -> list[str]:
+        work = summaries_of(self._job, self._model, documents)
+        summaries, _ = asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return [summaries.get(document.id, document.contents) for document in documents]

@@ -1,0 +1,161 @@
+"""The language model that a configuration names: opened when first asked, closed when the run ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import orjson
+
+from generation.llm.client import ModelSettings, OpenModel, open_model
+from generation.llm.model import Model
+from generation.llm.usage import Prices, add, report
+from generation.types import Failure, Reply, Request, Usage
+from indexing.io.files import written
+from runs.config.run_config import RunConfig
+
+T = TypeVar("T")
+
+USAGE = "usage.json"
+REPLIES = "replies.sqlite"
+BATCH = "batch"
+PATIENCE = 1.0
+"""Seconds that closing a model may take after an error or an interrupt."""
+
+
+class Ask(Protocol):
+    """Runs what asks the model to its end; it is given None where the configuration has no model."""
+
+    def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
+        """The result of `work`."""
+        ...
+
+
+@contextmanager
+def asking(config: RunConfig, folder: Path | None) -> Iterator[Ask]:
+    """The model of a run; what its calls have cost is added to `usage.json` in the run's folder, if one is named.
+
+    Each reply is on disk before anybody sees it, and so is what has arrived when the run is interrupted.
+    """
+    model: OpenModel | None = None
+    stack = AsyncExitStack()
+
+    def ask(work: Callable[[Model | None], Awaitable[T]]) -> T:
+        async def asked() -> T:
+            nonlocal model
+            if model is None and config.model is not None:
+                model = await stack.enter_async_context(open_model(settings_of(config)))
+            thinking = config.model.thinking if config.model else 0
+            return await work(Thinking(model.name, model, thinking) if model and thinking else model)
+
+        return run(asked())
+
+    with loop() as run:
+        try:
+            yield ask
+        except BaseException as error:
+            _account(model, folder, config)
+            with suppress(TimeoutError):
+                run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), PATIENCE))
+            raise
+        _account(model, folder, config)
+        run(stack.aclose())
+
+
+class Run(Protocol):
+    """Runs a coroutine to its end."""
+
+    def __call__(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`."""
+        ...
+
+
+@contextmanager
+def loop() -> Iterator[Run]:
+    """An event loop in a thread of its own, since a loop may run in the caller's already, as in a notebook.
+
+    An interrupt of the caller ends the coroutine before it goes on.
+    """
+    runner, tasks = asyncio.Runner(), list[asyncio.Task[Any]]()
+
+    async def noted(work: Coroutine[Any, Any, T]) -> T:
+        tasks[:] = filter(None, [asyncio.current_task()])
+        return await work
+
+    def run(work: Coroutine[Any, Any, T]) -> T:
+        done = thread.submit(lambda: runner.run(noted(work)))
+        try:
+            return done.result()
+        except BaseException:
+            if not done.done():
+                runner.get_loop().call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+                wait([done])
+            raise
+
+    thread = ThreadPoolExecutor(1, "asking")
+    try:
+        yield run
+        thread.submit(runner.close).result()
+    finally:
+        thread.shutdown(wait=False)
+
+
+@dataclass(slots=True)
+class Thinking:
+    """A model that thinks before it says anything, and is allowed so many tokens more for that."""
+
+    name: str
+    model: Model
+    tokens: int
+
+    def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
+        """See `generation.llm.model.Model`."""
+        return self.model.complete(replace(one, max_tokens=one.max_tokens + self.tokens) for one in requests)
+
+
+def _account(model: OpenModel | None, folder: Path | None, config: RunConfig) -> None:
+    """Add what the calls have cost to the run's account, which begins anew with another model."""
+    if folder is None or model is None or not model.usage:
+        return
+    known: dict[str, Usage] = {}
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        told = orjson.loads((folder / USAGE).read_bytes())
+        rows = told["purposes"] if told["model"] == model.name else {}
+        rows.pop("total", None)
+        known = {name: Usage(**{field.name: row[field.name] for field in fields(Usage)}) for name, row in rows.items()}
+    for purpose, usage in model.usage.items():
+        known[purpose] = add(known.get(purpose, Usage()), usage)
+    prices = settings_of(config).prices
+    told = {"model": model.name, "purposes": report(known, prices), "notes": model.notes}
+    folder.mkdir(parents=True, exist_ok=True)
+    with written(folder / USAGE) as out:
+        out.write(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def settings_of(config: RunConfig) -> ModelSettings:
+    """The configuration's model, with its files beside the run directories."""
+    model = config.model
+    assert model is not None
+    prices, paid = model.prices, None
+    if prices is not None:
+        paid = Prices(prices.prompt, prices.completion, prices.prompt if prices.cached is None else prices.cached)
+    return ModelSettings(
+        name=model.name,
+        backend=model.backend,
+        urls=tuple(model.urls),
+        key_env=model.key_env if "key_env" in model.model_fields_set else None,
+        key_file=model.key_file,
+        concurrency=model.concurrency,
+        call_seconds=model.call_seconds,
+        run_seconds=model.run_seconds,
+        patience_seconds=model.patience_seconds,
+        cache=model.cache or config.out / REPLIES,
+        folder=config.out / BATCH,
+        recorded=model.replies,
+        extra=model.extra,
+        engine=model.engine,
+        prices=paid,
+    )

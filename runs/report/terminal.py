@@ -1,0 +1,131 @@
+"""What a person sees: progress bars on standard error, tables on standard output."""
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from indexing.types import Progress, Tick, silent
+from runs.report.wording import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runs.evaluation.evaluate import Evaluation
+    from runs.evaluation.tune import Tuning
+
+
+@contextmanager
+def progress_bars(quiet: bool) -> Iterator[Progress]:
+    """A `Progress` that shows a bar for each step on standard error, or nothing."""
+    if quiet:
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        ProgressColumn,
+        SpinnerColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.progress import Progress as Bars
+    from rich.text import Text
+
+    class RateColumn(ProgressColumn):
+        """Items a second: lately, and in all once the step is done."""
+
+        def render(self, task: Task) -> Text:
+            rate = task.finished_speed or task.speed
+            return Text(f"{rate:,.0f}/s" if rate else "", style="progress.data.speed")
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        RateColumn(),
+        TimeElapsedColumn(),
+    )
+    bars = Bars(*columns, console=Console(stderr=True))
+
+    @contextmanager
+    def step(description: str, total: int | None) -> Iterator[Tick]:
+        bars.start()  # with the first bar: where there is none, nothing is drawn
+        task = bars.add_task(description, total=total)
+        yield lambda items: bars.advance(task, items)
+        bars.update(task, total=bars.tasks[task].completed or 1, completed=bars.tasks[task].completed or 1)
+
+    try:
+        yield step
+    finally:
+        if bars.live.is_started:
+            bars.stop()
+
+
+def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True) -> None:
+    """One row a run, one column a measure; if asked, under each later run its p-values against the first."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from runs.evaluation.evaluate import paired_test
+
+    measures = list(evaluations[0].values)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("run", overflow="fold")
+    for measure in measures:
+        table.add_column(measure, justify="right")
+    for evaluation in evaluations:
+        means = (_mean_text(evaluation.mean(measure)) for measure in measures)
+        table.add_row(escape(plain(evaluation.name)), *means)
+        if compare and evaluation is not evaluations[0]:
+            p = paired_test(evaluations[0], evaluation)
+            table.add_row("  p (paired t-test)", *(p_text(p[measure]) for measure in measures), style="dim")
+    wide = None if sys.stdout.isatty() else 200
+    Console(width=wide).print(table)
+
+
+def p_text(p: float) -> str:
+    """A p-value for people; `-` for NaN."""
+    if math.isnan(p):
+        return "-"
+    return "< .001" if p < 0.001 else f"{p:.3f}"
+
+
+def _mean_text(mean: float) -> str:
+    return "-" if math.isnan(mean) else f"{mean:.4f}"
+
+
+def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> None:
+    """On standard error how much of each run is judged, unless `quiet`, and a warning for each caution."""
+    from runs.evaluation.evaluate import all_cautions
+
+    for evaluation in evaluations if not quiet else []:
+        print(f"{evaluation.name}: {evaluation.counts}", file=sys.stderr)
+    for caution in all_cautions(evaluations):
+        print(f"warning: {caution}", file=sys.stderr)
+
+
+def print_tuning(tuning: "Tuning") -> None:
+    """All settings, best first; then the choice for topics not seen beside the configuration; then the better one."""
+    from dataclasses import replace
+    from shlex import quote
+
+    from runs.evaluation.evaluate import paired_test
+
+    first = tuning.measure
+    configured = replace(tuning.configured, name="as configured")
+    trials = [replace(evaluation, name=" ".join(setting)) for setting, evaluation in tuning.trials.items()]
+    print_evaluations(sorted([configured, *trials], key=lambda trial: -trial.mean(first)), compare=False)
+    print()
+    print_evaluations([configured, tuning.held_out, replace(tuning.whole, name="whole narrative")])
+    settings = " ".join(f"--set {quote(part)}" for part in tuning.recommended) or "the settings as configured"
+    verdict = "are better" if tuning.beaten else "are not better"
+    numbers = f"{first} {tuning.held_out.mean(first):.4f} against {configured.mean(first):.4f}"
+    p = p_text(paired_test(configured, tuning.held_out)[first])
+    print(f"\nRecommended: {settings}")
+    print(f"On topics that had no part in the choice, chosen settings {verdict}: {numbers}, p {p}.")

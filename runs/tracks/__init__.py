@@ -1,0 +1,1 @@
+"""Rules of TREC tracks: answer files, validation and repair."""

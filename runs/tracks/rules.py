@@ -1,0 +1,218 @@
+"""The rules of the tracks, as data: names of files and keys, limits, the form of ids and of citations.
+
+Sources: guidelines of TREC RAG 2024 (v1.0), 2025 (v2.0) and 2026 (v0.6), and the form that the neighbouring tracks
+share (hltcoe/rag-run-validator).
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from indexing.corpora.segments import MS_MARCO_DOCUMENT, MS_MARCO_SEGMENT
+from indexing.errors import UserError
+from retrieval.types import Topic
+
+Holds = Literal["team", "run", "topic", "narrative", "type", "description"]
+"""What a key of an answer's metadata holds."""
+
+CitationForm = Literal["positions", "ids", "scores"]
+"""A list of 0-based positions in the references, a list of ids, or an object from id to score."""
+
+
+DEFAULT_TEAM = "keystone"
+"""The team of a run that names none; no team should submit under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of an answer's metadata; without one that is not required, an answer is still valid."""
+
+    name: str
+    holds: Holds
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long an answer may be, and how that is counted; `limit` None: as long as it likes."""
+
+    limit: int | None = None
+    unit: Literal["words", "characters"] = "words"
+    """Words are separated by white space; characters are those of the sentences joined by single spaces."""
+    nfkc: bool = True
+    """Whether the text is brought into Unicode's form NFKC before it is counted."""
+
+    def sizes(self, texts: Iterable[str]) -> list[int]:
+        """What each text adds to the length of the whole."""
+        plain = [unicodedata.normalize("NFKC", text) if self.nfkc else text for text in texts]
+        if self.unit == "words":
+            return [len(text.split()) for text in plain]
+        return [len(text) + (place > 0) for place, text in enumerate(plain)]
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What a submission may hold, and under which names. A limit of None is none."""
+
+    name: str
+    retrieval_file: str
+    answer_file: str
+    id_form: str | None
+    """The form of the corpus's ids, as a regular expression; None: any."""
+    segments: bool
+    """Whether rankings and references name segments; documents otherwise."""
+    metadata: str | None
+    """The key of the object that holds the metadata; None: they stand in the answer's own object."""
+    keys: tuple[Key, ...]
+    sentences: str
+    """The key of the list of sentences."""
+    citations: tuple[CitationForm, ...]
+    """The forms that citations may have; the first is the one that is written."""
+    length: Length
+    words: int
+    """The words that our own answers have at most, where the configuration does not say."""
+    rows: int | None = None
+    """Rows a topic of a retrieval run."""
+    references: int | None = None
+    """References of an answer."""
+    cited: int | None = None
+    """Citations of a sentence."""
+    mixed: bool = True
+    """Whether one file may hold both positions and ids."""
+    uncited: bool = True
+    """Whether references may hold what no sentence cites."""
+    length_key: str | None = None
+    """The key under which an answer reports its own length."""
+    topic_limit: str | None = None
+    """The key under which the topics file gives the length limit of a topic."""
+    document_form: str | None = None
+    """The form of the ids of the corpus's documents, where `id_form` is that of their segments."""
+    topic_form: str | None = None
+    """The form of the ids of its topics, as a regular expression, where it tells the track from others."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """The length limits of single topics, by id; `with_limits` fills them in."""
+
+    def owns(self, name: str) -> bool:
+        """Whether an id can be one of the track's corpus."""
+        return self.id_form is None or bool(re.fullmatch(self.id_form, name))
+
+    def misses(self, name: str) -> bool:
+        """Whether an id names a document of the corpus, or a piece of one, but none of its segments."""
+        pieces = self.document_form and re.fullmatch(rf"{self.document_form}(#.*)?", name)
+        return bool(pieces) and not self.owns(name)
+
+    def unnamed(self, team_id: str) -> bool:
+        """Whether answers of this team would not say whose they are: they name a team, and it is the default."""
+        return team_id == DEFAULT_TEAM and any(key.holds == "team" for key in self.keys)
+
+    def limit(self, topic_id: str) -> int | None:
+        """The length that the answer to a topic may have."""
+        return self.limits.get(topic_id, self.length.limit)
+
+
+_RAG24 = Track(
+    name="rag24",
+    retrieval_file="r_output_trec_rag_2024.tsv",
+    answer_file="rag_output_trec_rag_2024.jsonl",
+    id_form=MS_MARCO_SEGMENT,
+    segments=True,
+    metadata=None,
+    keys=(Key("run_id", "run"), Key("topic_id", "topic"), Key("topic", "narrative")),
+    sentences="answer",
+    citations=("positions",),
+    length=Length(400),
+    words=399,
+    rows=100,
+    references=20,
+    length_key="response_length",
+    document_form=MS_MARCO_DOCUMENT,
+    topic_form=r"2024-\d+",
+)
+_RAG25 = Track(
+    name="rag25",
+    retrieval_file="r_output_trec_rag_2025.tsv",
+    answer_file="rag_output_trec_rag_2025.jsonl",
+    id_form=MS_MARCO_SEGMENT,
+    segments=True,
+    metadata="metadata",
+    keys=(
+        Key("team_id", "team"),
+        Key("run_id", "run"),
+        Key("type", "type", required=False),
+        Key("narrative_id", "topic"),
+        Key("narrative", "narrative", required=False),
+    ),
+    sentences="answer",
+    citations=("positions", "ids"),
+    length=Length(400),
+    words=399,
+    rows=100,
+    references=100,
+    mixed=False,
+    document_form=MS_MARCO_DOCUMENT,
+)
+_RAG26 = Track(
+    name="rag26",
+    retrieval_file="r_output_trec_rag_2026.tsv",
+    answer_file="rag_output_trec_rag_2026.jsonl",
+    id_form=r"shard_\d{5}_\d+",
+    segments=False,
+    metadata="metadata",
+    keys=(
+        Key("team_id", "team"),
+        Key("narrative_id", "topic"),
+        Key("narrative", "narrative"),
+        Key("run_id", "run"),
+        Key("run_desc", "description"),
+    ),
+    sentences="answer",
+    citations=("positions", "ids"),
+    length=Length(1024, nfkc=False),
+    words=1024,
+    cited=3,
+    topic_form=r"rag2026-\d+",
+)
+_RESPONSES = Track(
+    name="responses",
+    retrieval_file="retrieval.tsv",
+    answer_file="responses.jsonl",
+    id_form=None,
+    segments=False,
+    metadata="metadata",
+    keys=(Key("team_id", "team"), Key("run_id", "run"), Key("topic_id", "topic")),
+    sentences="responses",
+    citations=("ids", "scores"),
+    length=Length(),
+    words=400,
+)
+
+TRACKS = {
+    track.name: track
+    for track in (
+        _RAG24,
+        _RAG25,
+        _RAG26,
+        _RESPONSES,
+        replace(_RESPONSES, name="ragtime", length=Length(unit="characters"), words=300, topic_limit="limit"),
+        replace(_RESPONSES, name="biogen", length=Length(250, nfkc=False), words=250, cited=3, uncited=False),
+    )
+}
+"""The tracks by name. `responses` is the form that RAGTIME, DRAGUN, BioGen and others share, without limits."""
+
+
+def with_limits(track: Track, topics: Iterable[Topic]) -> Track:
+    """The track with the length limits that its topics give, where the track has such.
+
+    `UserError` with file and line for a limit that is not a whole number above 0.
+    """
+    limits = {}
+    for topic in topics:
+        limit = topic.record.get(track.topic_limit) if track.topic_limit else None
+        if limit is None:
+            continue
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise UserError(f"{topic.place}: {track.topic_limit}: expected a number above 0, found {limit!r}")
+        limits[topic.id] = limit
+    return replace(track, limits=limits) if limits else track

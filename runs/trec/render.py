@@ -1,0 +1,232 @@
+"""Writing the rows of run files: scores with as few digits as float32 needs, straight into bytes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runs.trec.doc_ids import Names, names_of, word
+from runs.trec.kernels import kernel
+
+MIDDLE = 60
+POWERS = np.array([float(f"1e{power}") for power in range(-MIDDLE, MIDDLE + 1)])
+"""Powers of ten around 1, each rounded to float64 once."""
+LEAST = -149
+HALVES = np.array([2.0 ** (max(exponent, -126) - 24) for exponent in range(LEAST, 128)])
+"""Half the distance between neighbours, for every exponent of float32 from the least."""
+SPACE, ZERO, POINT, MINUS, PLUS, E = b" 0.-+e"
+ROW = 64
+"""More bytes than a row needs beside its ids and its tag."""
+
+
+def strictly_decreasing(
+    scores: Sequence[float] | NDArray[np.floating[Any]], offsets: NDArray[np.int64] | None = None
+) -> NDArray[np.float32]:
+    """Scores (not increasing, finite) as float32, each below the one before by as little as float32 can hold.
+
+    With `offsets` they decrease within each query, which owns the scores `offsets[i]:offsets[i + 1]`.
+    `ValueError` for a score that float32 cannot hold.
+    """
+    with np.errstate(over="ignore"):
+        values = np.asarray(scores, dtype=np.float64).astype(np.float32)
+    finite = bool(np.isfinite(values).all())
+    _decrease(values.view(np.int32), np.array([0, len(values)]) if offsets is None else offsets)
+    if not finite or not np.isfinite(values).all():
+        raise ValueError("a score is not finite in float32")
+    return values
+
+
+def render(
+    query_ids: tuple[str, ...],
+    offsets: NDArray[np.int64],
+    docs: Names,
+    scores: NDArray[np.float32],
+    tag: str,
+    room: NDArray[np.uint8] | None = None,
+) -> memoryview:
+    """The rows of a run file, ranks from 1; query i owns the rows `offsets[i]:offsets[i + 1]` of `docs` and `scores`.
+
+    A score is written with as few of 7, 8 or 9 digits as are read as the same float32, be it read as float32 or as
+    float64 first, and without zeros at their end. Scores are finite. The bytes lie in `room` where it is
+    large enough.
+    """
+    ending = f" {tag}\n"
+    joints = names_of([f"{ending}{query_id} Q0 " for query_id in query_ids])
+    lengths = joints.ends - joints.starts
+    size = int(lengths.sum() + lengths @ np.diff(offsets) + (docs.ends - docs.starts).sum()) + ROW * (len(docs) + 1)
+    out = room if room is not None and len(room) >= size else np.empty(size, np.uint8)
+    columns = (joints.data, joints.starts, joints.ends, offsets, docs.data, docs.starts, docs.ends)
+    wide = scores.astype(np.float64)
+    decimals = np.empty(len(scores), np.int64)
+    _round(wide, wide.view(np.int64), POWERS, HALVES, decimals)
+    used = _render(*columns, wide, decimals, len(ending.encode()), out)
+    return out[:used].data
+
+
+@kernel
+def _decrease(bits: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
+    """Make float32 decrease strictly, in place; a step is the number of float32 between a value and zero."""
+    for q in range(len(offsets) - 1):
+        before = 1 << 32
+        for i in range(offsets[q], offsets[q + 1]):
+            step = int(np.int64(bits[i]))
+            step = min(step if step >= 0 else -(step & 0x7FFFFFFF), before - 1)
+            bits[i] = step if step >= 0 else -step - 0x80000000
+            before = step
+
+
+@kernel
+def _render(
+    joints: NDArray[np.uint8],
+    joint_starts: NDArray[np.int64],
+    joint_ends: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    docs: NDArray[np.uint8],
+    doc_starts: NDArray[np.int64],
+    doc_ends: NDArray[np.int64],
+    scores: NDArray[np.float64],
+    decimals: NDArray[np.int64],
+    ending: int,
+    out: NDArray[np.uint8],
+) -> int:
+    """Put the rows; a joint is the `ending` bytes that end a row and those that begin the next one of its query."""
+    at = 0
+    for q in range(len(joint_starts)):
+        start, end = joint_starts[q], joint_ends[q]
+        at = _put(joints, start + ending, end, out, at)
+        for row in range(offsets[q], offsets[q + 1]):
+            at = _put(docs, doc_starts[row], doc_ends[row], out, at)
+            out[at] = SPACE
+            at = _put_integer(row - offsets[q] + 1, out, at + 1)
+            out[at] = SPACE
+            at += 1
+            if scores[row] < 0:
+                out[at] = MINUS
+                at += 1
+            if scores[row] == 0:
+                out[at] = ZERO
+                at += 1
+            else:
+                at = _put_decimal(decimals[row], out, at)
+            at = _put(joints, start, end, out, at)
+        at -= end - start - ending
+    return at
+
+
+@kernel
+def _put_eight(eight: np.uint64, out: NDArray[np.uint8], at: int) -> None:
+    """Eight bytes, the lowest first; the compiler makes one store of it."""
+    place = np.uint64(at)
+    for byte in range(8):
+        out[place + np.uint64(byte)] = np.uint8(eight >> np.uint64(8 * byte) & np.uint64(255))
+
+
+@kernel
+def _put(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], at: int) -> int:
+    """Copy a piece in words of eight bytes, the last of which may go beyond it: the next piece is put over that."""
+    after = at + end - start
+    while start < end and start + 8 <= len(data):
+        _put_eight(word(data, start), out, at)
+        start += 8
+        at += 8
+    while start < end:
+        out[at] = data[start]
+        start += 1
+        at += 1
+    return after
+
+
+@kernel
+def _put_integer(value: int, out: NDArray[np.uint8], at: int) -> int:
+    end, limit = at + 1, 10
+    while value >= limit:
+        limit *= 10
+        end += 1
+    rest, ten = np.uint64(value), np.uint64(10)
+    for i in range(end - 1, at - 1, -1):
+        tenth = rest // ten
+        out[i] = np.uint64(ZERO) + rest - ten * tenth
+        rest = tenth
+    return end
+
+
+@kernel
+def _round(
+    scores: NDArray[np.float64],
+    bits: NDArray[np.int64],
+    powers: NDArray[np.float64],
+    halves: NDArray[np.float64],
+    decimals: NDArray[np.int64],
+) -> None:
+    """Round float32, given as float64 and its bits, to nine digits, of which so many are needed, the first of which
+    counts 10 ** lead: nine digits << 16 | number << 8 | lead + MIDDLE.
+
+    Eight or seven digits are taken where they lie inside the interval of numbers
+    that round to the score, by a margin (1e-14 of its bounds) that is above the error of the products here (3e-16).
+    There are no branches, so that the processor does several scores at once.
+    """
+    for row in range(len(scores)):
+        score = abs(scores[row])
+        exponent = max((bits[row] >> 52 & 0x7FF) - 1023, LEAST)
+        half = halves[exponent - LEAST]
+        lowest = (score - (half if bits[row] & 0xFFFFFFFFFFFFF else half / 2)) * (1 + 1e-14)
+        highest = (score + half) * (1 - 1e-14)
+        lead = exponent * 1233 >> 12  # log10(2) is 1233 / 4096 and a little
+        lead += int(score >= powers[MIDDLE + lead + 1])
+        nine = int(score * powers[MIDDLE + 8 - lead] + 0.5)
+        eight = int(score * powers[MIDDLE + 7 - lead] + 0.5)
+        seven = int(score * powers[MIDDLE + 6 - lead] + 0.5)
+        near, nearer = seven * powers[MIDDLE + lead - 6], eight * powers[MIDDLE + lead - 7]
+        enough = (lowest < near) & (near < highest)
+        better = (lowest < nearer) & (nearer < highest)
+        value = 100 * seven if enough else (10 * eight if better else nine)
+        carried = value == 1_000_000_000
+        value = 100_000_000 if carried else value
+        digits = 7 if enough else (8 if better else 9)
+        decimals[row] = value << 16 | digits << 8 | lead + int(carried) + MIDDLE
+
+
+@kernel
+def _put_decimal(decimal: int, out: NDArray[np.uint8], at: int) -> int:
+    """A number as `_round` gives it, without zeros at its end; with an exponent where that is shorter.
+
+    All nine digits are put, and those that are not wanted are put over by what follows.
+    """
+    value, digits, lead = np.uint64(decimal >> 16), decimal >> 8 & 255, (decimal & 255) - MIDDLE
+    eight = value // np.uint64(10)
+    last = np.uint64(ZERO) + value - np.uint64(10) * eight
+    text = _text_of(eight)
+    while 1 < digits < 8 and text >> np.uint64(8 * digits - 8) & np.uint64(255) == np.uint64(ZERO):
+        digits -= 1
+    if -5 <= lead < 0:
+        _put_eight(np.uint64(0x303030303030_2E30), out, at)  # 0.000000
+        at += 1 - lead
+        _put_eight(text, out, at)
+        out[at + 8] = last
+        return at + digits
+    _put_eight(text, out, at)
+    if digits - 1 <= lead <= 9:
+        out[at + 8], out[at + 9] = last, ZERO
+        return at + lead + 1
+    point = lead + 1 if 0 <= lead < 9 else 1
+    out[at + point] = POINT
+    _put_eight(text >> np.uint64(8 * point & 63), out, at + point + 1)
+    out[at + 9] = last
+    if 0 <= lead < 9:
+        return at + digits + 1
+    at += digits + 1 if digits > 1 else 1
+    out[at], out[at + 1] = E, MINUS if lead < 0 else PLUS
+    return _put_integer(abs(lead), out, at + 2)
+
+
+@kernel
+def _text_of(value: np.uint64) -> np.uint64:
+    """Eight digits as text, the first one lowest: cut into fours, these into pairs, these into digits, side by side."""
+    high = value // np.uint64(10_000)
+    fours = high | (value - np.uint64(10_000) * high) << np.uint64(32)
+    tops = fours * np.uint64(10_486) >> np.uint64(20) & np.uint64(0x7F0000007F)
+    pairs = tops | (fours - np.uint64(100) * tops) << np.uint64(16)
+    tops = pairs * np.uint64(103) >> np.uint64(10) & np.uint64(0x000F000F000F000F)
+    digits = tops | (pairs - np.uint64(10) * tops) << np.uint64(8)
+    return digits | np.uint64(0x3030303030303030)

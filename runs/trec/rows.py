@@ -1,0 +1,180 @@
+"""The rows of run and qrels files, of any team and in bulk; the first broken line is named.
+
+Columns are separated by spaces and tabs. A line that is blank or whose first column begins with `#` is skipped, at
+any place (ids of MS MARCO segments hold `#`, so it opens a comment only there). Lines end with LF, or CRLF.
+"""
+
+import codecs
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.errors import UserError
+from indexing.io.files import read_bytes
+from retrieval.types import offsets_of
+from runs.trec.doc_ids import Names
+from runs.trec.kernels import THREADS, in_threads
+from runs.trec.scan import LF, POWERS, QRELS, RUN, scan
+
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
+"""What no line may hold."""
+PIECE = 1 << 20
+"""Bytes that are worth a thread; also more than a line has, as a rule."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The rows of a file by query: query i owns the rows `offsets[i]:offsets[i + 1]`, in the order of the file.
+
+    Queries are in the order of their first rows; `values` are scores or grades; `tag` is that of the first row.
+    """
+
+    query_ids: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    docs: Names
+    values: NDArray[np.float64]
+    tag: str
+
+    def line(self, row: int) -> int:
+        """The number of the line that a row stands on."""
+        return _line(self.docs.data, int(self.docs.starts[row]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """The rows of some lines; a block is the first row and the query id's place of rows that stand together."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    values: NDArray[np.float64]
+    blocks: NDArray[np.int64]
+    tag: NDArray[np.int64]
+    broken: int
+
+
+def read_rows(path: Path, columns: int) -> Rows:
+    """The rows of a run (`columns` is `RUN`, values are scores) or of judgments (`QRELS`, values are grades).
+
+    Raises `UserError` with file and line for a wrong number of columns, a score that is not a finite decimal
+    number, a grade that is not a whole number, a control character, a byte order mark inside the file, and bytes
+    that are not UTF-8.
+    """
+    data = read_bytes(path)
+    if data[:3].tobytes() == codecs.BOM_UTF8:
+        data = data[3:]
+    if data[-1:].tobytes() != b"\n":
+        data = np.append(data, np.uint8(LF))
+        data.flags.writeable = False
+    _check_utf8(path, data)
+    pieces = in_threads(lambda bounds: _read_piece(data, *bounds, columns), list(pairwise(_cuts(data))))
+    broken = next((piece.broken for piece in pieces if piece.broken >= 0), -1)
+    if broken >= 0:
+        raise UserError(f"{path}:{_line(data, broken)}: {_reason(_line_at(data, broken), columns)}")
+    rows = _joined(data, pieces)
+    for query_id, first in zip(rows.query_ids, rows.offsets.tolist(), strict=False):
+        if query_id.startswith("\ufeff"):
+            raise UserError(f"{path}:{rows.line(first)}: holds a byte order mark inside the file")
+    return rows
+
+
+def _cuts(data: NDArray[np.uint8]) -> list[int]:
+    """Where to cut the bytes, between lines."""
+    count = max(min(THREADS, len(data) // PIECE), 1)
+    cuts = [0]
+    for place in (len(data) * piece // count for piece in range(1, count)):
+        ends = np.flatnonzero(data[place : place + PIECE] == LF)
+        cuts += [place + int(ends[0]) + 1] if ends.size else []
+    return [*cuts, len(data)]
+
+
+def _read_piece(data: NDArray[np.uint8], first: int, last: int, columns: int) -> _Piece:
+    size = (last - first) // (2 * columns) + 1  # a column takes two bytes at least
+    starts, ends, values = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
+    numbers, blocks, tag = np.empty((size, 3), np.int64), np.empty((size, 3), np.int64), np.zeros(2, np.int64)
+    filled = (starts, ends, values, numbers, blocks, tag)
+    count, found, hard, broken = scan(data, first, last, columns, POWERS, *filled)
+    for row, start, end in numbers[:hard].tolist():
+        values[row] = float(data[start:end].tobytes())
+        if not np.isfinite(values[row]):
+            broken = start
+            break
+    return _Piece(starts[:count], ends[:count], values[:count], blocks[:found], tag, broken)
+
+
+def _joined(data: NDArray[np.uint8], pieces: list[_Piece]) -> Rows:
+    """The rows of all pieces, those of one query brought together."""
+    counts = offsets_of([len(piece.values) for piece in pieces])
+    places = np.concatenate([piece.blocks[:, 1:] for piece in pieces]).tolist()
+    names = [data[start:end].tobytes().decode() for start, end in places]
+    new = [i for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
+    firsts = np.concatenate([piece.blocks[:, 0] + count for piece, count in zip(pieces, counts, strict=False)])[new]
+    query_ids = [names[i] for i in new]
+    starts, ends, values = (pieces[0].starts, pieces[0].ends, pieces[0].values)
+    if len(pieces) > 1:
+        starts = np.concatenate([piece.starts for piece in pieces])
+        ends = np.concatenate([piece.ends for piece in pieces])
+        values = np.concatenate([piece.values for piece in pieces])
+    tag = next((piece.tag for piece in pieces if len(piece.values)), pieces[0].tag)
+    rows = Rows(
+        tuple(query_ids),
+        np.append(firsts, counts[-1]),
+        Names(data, starts, ends),
+        values,
+        data[tag[0] : tag[1]].tobytes().decode(),
+    )
+    return rows if len(set(query_ids)) == len(query_ids) else _regrouped(rows)
+
+
+def _regrouped(rows: Rows) -> Rows:
+    """Rows of one query brought together where other queries stand between them."""
+    number = {name: i for i, name in enumerate(dict.fromkeys(rows.query_ids))}
+    own = np.repeat([number[name] for name in rows.query_ids], np.diff(rows.offsets))
+    order = np.argsort(own, kind="stable")
+    offsets = offsets_of(np.bincount(own, minlength=len(number)))
+    return Rows(tuple(number), offsets, rows.docs[order], rows.values[order], rows.tag)
+
+
+def _check_utf8(path: Path, data: NDArray[np.uint8]) -> None:
+    if data.max() < 128:
+        return
+    content = data.tobytes()
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        place = error.start - content.rfind(b"\n", 0, error.start) - 1
+        reason = f"not UTF-8: {error.reason} at byte {place} of the line"
+        raise UserError(f"{path}:{_line(data, error.start)}: {reason}") from None
+
+
+def _line(data: NDArray[np.uint8], place: int) -> int:
+    return int(np.count_nonzero(data[:place] == LF)) + 1
+
+
+def _line_at(data: NDArray[np.uint8], place: int) -> str:
+    """The line around a place, without its end."""
+    content = data.tobytes()
+    line = content[content.rfind(b"\n", 0, place) + 1 : content.index(b"\n", place)]
+    return line.decode().rstrip("\r")
+
+
+def columns_of(line: str) -> list[str]:
+    """The columns of a line: what spaces and tabs part, and no other white space of Unicode."""
+    return re.findall(r"[^ \t]+", line)
+
+
+def _reason(line: str, columns: int) -> str:
+    """Why `scan` refused a line."""
+    if control := CONTROL.search(line):
+        return f"holds the control character {control[0]!r}"
+    fields = columns_of(line)
+    if columns == RUN:
+        if len(fields) < RUN:
+            return f"expected {RUN} columns, found {len(fields)}"
+        return f"score: expected a finite number, found {fields[4]!r}"
+    if len(fields) != QRELS:
+        return f"expected {QRELS} columns, found {len(fields)}"
+    return f"grade: expected a whole number, found {fields[3]!r}"

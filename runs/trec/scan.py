@@ -1,0 +1,219 @@
+"""The compiled loop that finds rows in bytes. Every line ends with LF; what it means is said in `runs/trec/rows.py`."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runs.trec.doc_ids import word
+from runs.trec.kernels import kernel
+
+RUN, QRELS = 6, 4
+"""The number of columns of a run (what follows the sixth belongs to the tag) and of qrels."""
+
+SPACE, TAB, LF, CR, HASH, PLUS, MINUS, POINT, ZERO = b" \t\n\r#+-.0"
+POWERS = np.array([float(10**power) for power in range(23)])
+"""The powers of ten that float64 holds exactly."""
+
+
+@kernel
+def _token_end(data: NDArray[np.uint8], at: int) -> int:
+    """Where the token at a place ends: at the first byte that is a space or below; there is always one."""
+    while data[at] > SPACE:
+        at += 1
+    return at
+
+
+@kernel
+def _gap_end(data: NDArray[np.uint8], at: int) -> int:
+    while data[at] == SPACE or data[at] == TAB:
+        at += 1
+    return at
+
+
+@kernel
+def _next_line(data: NDArray[np.uint8], at: int) -> int:
+    """Where the next line begins if this one ends at a place, else -1."""
+    while data[at] == CR:
+        at += 1
+    return at + 1 if data[at] == LF else -1
+
+
+@kernel
+def _number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64]) -> tuple[float, int, bool, bool]:
+    """A decimal number at a place: its value, its end, whether the value is exact, whether it is an integer.
+
+    The end is -1 where there is no number. A mantissa below 2**53 times or over an exact power of ten is rounded
+    once, hence correctly (Clinger, PLDI 1990); of other values those with no more than 19 digits over such a power
+    are exact too, nearly always, and the rest is left to the caller.
+    """
+    negative = bool(data[at] == MINUS)
+    if negative or data[at] == PLUS:
+        at += 1
+    mantissa, exponent, digits, kept = np.uint64(0), 0, 0, 0
+    point = -1
+    while True:
+        digit = np.uint64(data[at]) - np.uint64(ZERO)
+        if digit <= np.uint64(9):
+            digits += 1
+            if mantissa != np.uint64(0) or digit != np.uint64(0):
+                kept += 1
+            mantissa = mantissa * np.uint64(10) + digit
+        elif data[at] == POINT and point < 0:
+            point = digits
+        else:
+            break
+        at += 1
+    if digits == 0:
+        return 0.0, -1, False, False
+    if point >= 0:
+        exponent = point - digits
+    integer = point < 0
+    if data[at] == 69 or data[at] == 101:  # E, e
+        integer = False
+        at += 1
+        below = data[at] == MINUS
+        if below or data[at] == PLUS:
+            at += 1
+        start, power = at, 0
+        while ZERO <= data[at] <= ZERO + 9:
+            power = min(10 * power + int(np.int64(data[at])) - ZERO, 1_000_000)
+            at += 1
+        if at == start:
+            return 0.0, -1, False, False
+        exponent += -power if below else power
+    if kept == 0:
+        return -0.0 if negative else 0.0, at, True, integer
+    if kept > 19 or not -22 <= exponent <= 22:
+        return 0.0, at, False, integer
+    value, exact = float(mantissa), True
+    if mantissa <= np.uint64(1 << 53):
+        value = value * powers[exponent] if exponent >= 0 else value / powers[-exponent]
+    elif exponent < 0:
+        value, exact = _quotient(mantissa, powers[-exponent])
+    else:
+        exact = exponent == 0
+    return -value if negative else value, at, exact, integer
+
+
+@kernel
+def _quotient(mantissa: np.uint64, power: float) -> tuple[float, bool]:
+    """A long mantissa over a power of ten, and whether it is surely rounded correctly.
+
+    The quotient of the rounded mantissa is mended by what is left over, which is exact (the product by Dekker,
+    Numerische Mathematik 1971). The correction is good to 52 bits: where 40 bits say the same, they are enough.
+    """
+    high = float(mantissa)
+    low = float(np.int64(mantissa - np.uint64(high)))
+    quotient = high / power
+    product = quotient * power
+    split = 134217729.0 * quotient
+    q_high = split - (split - quotient)
+    q_low = quotient - q_high
+    split = 134217729.0 * power
+    p_high = split - (split - power)
+    p_low = power - p_high
+    error = q_low * p_low - (((product - q_high * p_high) - q_low * p_high) - q_high * p_low)
+    correction = ((high - product) - error + low) / power
+    value = quotient + correction
+    above, below = quotient + correction * (1 + 2.0**-40), quotient + correction * (1 - 2.0**-40)
+    return value, above == below
+
+
+@kernel
+def scan(
+    data: NDArray[np.uint8],
+    first: int,
+    last: int,
+    columns: int,
+    powers: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    values: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    blocks: NDArray[np.int64],
+    tag: NDArray[np.int64],
+) -> tuple[int, int, int, int]:
+    """Fill the columns from the lines of `data[first:last]`; returns counts, and the line of an error, else -1.
+
+    Counted are rows, blocks (first row and place of the query id, for rows of one query that stand together) and
+    numbers (row and place, for those that are not read exactly here).
+    """
+    row, block, hard = 0, 0, 0
+    query, query_end = 0, 0
+    at = first
+    while at < last:
+        line = at
+        at = _gap_end(data, at)
+        if data[at] == HASH:
+            while data[at] != LF:
+                at += 1
+        following = _next_line(data, at)
+        if following >= 0:
+            at = following
+            continue
+
+        end, i = at, query
+        while i < query_end and data[end] == data[i]:
+            end += 1
+            i += 1
+        same = i == query_end and data[end] <= SPACE and row > 0
+        if not same:
+            end = _token_end(data, end)
+        query, query_end, at = at, end, _gap_end(data, end)
+        if not same:
+            blocks[block, 0], blocks[block, 1], blocks[block, 2] = row, query, query_end
+            block += 1
+
+        end = _token_end(data, at)
+        second = end > at > query_end
+        at = _gap_end(data, end)
+
+        starts[row] = at
+        while at + 8 <= len(data):
+            eight = word(data, at)
+            low = (eight - np.uint64(0x2121212121212121)) & ~eight & np.uint64(0x8080808080808080)
+            if low != np.uint64(0):
+                break
+            at += 8
+        end = _token_end(data, at)
+        ends[row] = end
+        third = end > starts[row] > 0
+        at = _gap_end(data, end)
+        gap = at > end
+        if columns == RUN:
+            rank_end = _token_end(data, at)
+            third = third and gap and rank_end > at
+            at = _gap_end(data, rank_end)
+            gap = at > rank_end
+        if not (second and third and gap):
+            return row, block, hard, line
+
+        value, end, exact, integer = _number(data, at, powers)
+        if end < 0 or data[end] > SPACE:
+            return row, block, hard, line
+        values[row] = value
+        if columns == QRELS:
+            if not (exact and integer and abs(value) < 2.0**53):
+                return row, block, hard, line
+            at = _gap_end(data, end)
+        else:
+            if not exact:
+                numbers[hard, 0], numbers[hard, 1], numbers[hard, 2] = row, at, end
+                hard += 1
+            at = _gap_end(data, end)
+            start = at
+            end = _token_end(data, at)
+            if end == at:
+                return row, block, hard, line
+            at = end
+            while data[at] > SPACE or data[at] == SPACE or data[at] == TAB:
+                if data[at] > SPACE:
+                    end = at + 1
+                at += 1
+            if row == 0:
+                tag[0], tag[1] = start, end
+        following = _next_line(data, at)
+        if following < 0:
+            return row, block, hard, line
+        row += 1
+        at = following
+    return row, block, hard, -1
