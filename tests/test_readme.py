@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from runs.config.run_config import RunConfig
-from tests import programs
-from tests.conftest import write_corpus, write_topics
+from tests.support import programs
+from tests.support.small_corpus import write_corpus, write_topics
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -1,0 +1,315 @@
+"""Every method of fusion and every normalisation: equal to a plain twin, to ranx where it has no trap, and fair."""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import fmean, median, pstdev
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusion.fuse import fuse
+from fusion.methods import METHODS, impossible
+from fusion.norms import NORMS
+from retrieval.types import Rankings, ranked
+from tests.support.places import ROOT
+
+Scored = dict[int, float]
+"""A list: document -> score."""
+
+SCORES = st.sampled_from([-2.5, -1.0, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0, 7.0, 20.5])
+LISTS = st.lists(st.dictionaries(st.integers(0, 9), SCORES, max_size=7), min_size=1, max_size=5)
+WEIGHTS = st.lists(st.sampled_from([0, 0.1, 0.3, 1, 1.7, 2]), min_size=5, max_size=5)
+
+
+def rankings(lists: Sequence[Scored]) -> Rankings:
+    docs = [np.array(list(own), dtype=np.int32) for own in lists]
+    scores = [np.array(list(own.values()), dtype=np.float64) for own in lists]
+    return ranked([str(i) for i in range(len(lists))], docs, scores, 10**6)
+
+
+def fused(
+    lists: Sequence[Scored],
+    method: str,
+    weights: Sequence[float] | None = None,
+    norm: str | None = None,
+    depth: int = 99,
+) -> Rankings:
+    members = [[(0, i) for i in range(len(lists))]]
+    return fuse([rankings(lists)], members, ["t"], method, depth, None if weights is None else [weights], norm)
+
+
+def scores_of(found: Rankings) -> Scored:
+    return dict(zip(found.of(0).tolist(), found.scores_of(0).tolist(), strict=True))
+
+
+def in_order(own: Scored) -> list[int]:
+    return sorted(own, key=lambda doc: (-own[doc], doc))
+
+
+Norm = Callable[[list[float]], list[float]]
+
+PLAIN_NORMS: dict[str, Norm] = {
+    "none": lambda s: s,
+    "min-max": lambda s: [(x - min(s)) / (max(s) - min(s)) if max(s) > min(s) else 1 for x in s],
+    "min-max-inverted": lambda s: [(max(s) - x) / (max(s) - min(s)) if max(s) > min(s) else 1 for x in s],
+    "max": lambda s: [x / abs(max(s)) if max(s) else x for x in s],
+    "sum": lambda s: [(x - min(s)) / sum(y - min(s) for y in s) if max(s) > min(s) else 1 / len(s) for x in s],
+    "zmuv": lambda s: [(x - fmean(s)) / pstdev(s) if max(s) > min(s) else 0 for x in s],
+    "rank": lambda s: [1 - i / len(s) for i in range(len(s))],
+}
+
+
+def borda_points(lists: Sequence[Scored]) -> list[Scored]:
+    found = {doc for own in lists for doc in own}
+    points = [dict.fromkeys(found, (len(found) - len(own) + 1) / 2) for own in lists]
+    for own, scores in zip(lists, points, strict=True):
+        scores.update({doc: len(found) - place for place, doc in enumerate(in_order(own))})
+    return points
+
+
+def normalised(lists: Sequence[Scored], norm: str) -> list[Scored]:
+    if norm == "borda":
+        number = len({doc for own in lists for doc in own})
+        return [{doc: points / number for doc, points in own.items()} for own in borda_points(lists)]
+    return [
+        dict(zip(in_order(own), PLAIN_NORMS[norm]([own[doc] for doc in in_order(own)]), strict=True)) for own in lists
+    ]
+
+
+Row = tuple[float, int, float]
+"""Weight, rank and score of a document in one list."""
+
+PLAIN: dict[str, Callable[[list[Row]], float]] = {
+    "min": lambda rows: min(s for _, _, s in rows),
+    "med": lambda rows: median(s for _, _, s in rows),
+    "max": lambda rows: max(s for _, _, s in rows),
+    "sum": lambda rows: sum(s for _, _, s in rows),
+    "anz": lambda rows: fmean(s for _, _, s in rows),
+    "mnz": lambda rows: sum(s for _, _, s in rows) * len(rows),
+    "gmnz": lambda rows: sum(s for _, _, s in rows) * len(rows),
+    "wsum": lambda rows: sum(w * s for w, _, s in rows),
+    "wmnz": lambda rows: sum(s for _, _, s in rows) * sum(w for w, _, _ in rows),
+    "mixed": lambda rows: sum(w * s for w, _, s in rows) * math.sqrt(len(rows)),
+    "isr": lambda rows: len(rows) * sum(1 / r**2 for _, r, _ in rows),
+    "log_isr": lambda rows: math.log(len(rows)) * sum(1 / r**2 for _, r, _ in rows),
+    "logn_isr": lambda rows: math.log(len(rows) + 0.01) * sum(1 / r**2 for _, r, _ in rows),
+    "rrf": lambda rows: sum(w / (60 + r) for w, r, _ in rows),
+    "rbc": lambda rows: sum(0.2 * 0.8 ** (r - 1) for _, r, _ in rows),
+}
+
+
+def plain(lists: Sequence[Scored], method: str, weights: Sequence[float], norm: str) -> Scored:
+    kept = [(weight, own) for weight, own in zip(weights, lists, strict=True) if weight]
+    rows: dict[int, list[Row]] = {}
+    if method in ("bordafuse", "w_bordafuse"):
+        for (weight, _), points in zip(kept, borda_points([own for _, own in kept]), strict=True):
+            for doc, score in points.items():
+                rows.setdefault(doc, []).append((weight, 0, score))
+        return {doc: PLAIN["wsum"](own) for doc, own in rows.items()}
+    for (weight, own), values in zip(kept, normalised([own for _, own in kept], norm), strict=True):
+        places = {doc: place for place, doc in enumerate(in_order(own), start=1)}
+        for doc, score in values.items():
+            rows.setdefault(doc, []).append((weight, places.get(doc, len(own) + 1), score))
+    return {doc: PLAIN[method](own) for doc, own in rows.items()}
+
+
+def weights_for(method: str, heavy: Sequence[float], lists: Sequence[Scored]) -> list[float]:
+    return [w if METHODS[method].weighted else float(w > 0) for w in heavy[: len(lists)]]
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"condorcet", "w_condorcet", "frequency"}))
+@settings(max_examples=40)
+@given(lists=LISTS, heavy=WEIGHTS, norm=st.sampled_from(sorted(NORMS)))
+def test_a_method_equals_its_plain_twin(method: str, lists: list[Scored], heavy: list[float], norm: str) -> None:
+    weights = weights_for(method, heavy, lists)
+    of_scores = METHODS[method].of_scores
+    found = fused(lists, method, weights, norm if of_scores else None)
+    assert scores_of(found) == pytest.approx(plain(lists, method, weights, norm if of_scores else "none"), abs=1e-12)
+    assert found.of(0).tolist() == in_order(scores_of(found))
+
+
+@pytest.mark.parametrize("norm", sorted(NORMS))
+@settings(max_examples=60)
+@given(own=st.dictionaries(st.integers(0, 9), SCORES, max_size=4))
+def test_a_normalisation_equals_its_plain_twin(norm: str, own: Scored) -> None:
+    found = scores_of(fused([own, {}], "max", norm=norm))
+    expected = normalised([own, {}], norm)
+    assert found == pytest.approx({doc: max(x[doc] for x in expected if doc in x) for doc in own})
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@settings(max_examples=40)
+@given(lists=LISTS, heavy=WEIGHTS, order=st.permutations(range(5)), norm=st.sampled_from(sorted(NORMS)))
+def test_the_order_of_the_lists_changes_no_bit(
+    method: str, lists: list[Scored], heavy: list[float], order: list[int], norm: str
+) -> None:
+    weights, used = weights_for(method, heavy, lists), norm if METHODS[method].of_scores else None
+    order = [i for i in order if i < len(lists)]
+    one = fused(lists, method, weights, used)
+    other = fused([lists[i] for i in order], method, [weights[i] for i in order], used)
+    assert one.docs.tobytes() == other.docs.tobytes()
+    assert one.scores.tobytes() == other.scores.tobytes()
+    assert np.all(np.isfinite(one.scores))
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@settings(max_examples=20)
+@given(lists=LISTS, depth=st.integers(1, 9))
+def test_a_smaller_depth_cuts_each_group_by_itself(method: str, lists: list[Scored], depth: int) -> None:
+    members = [[(0, i) for i in range(len(lists))], [], [(0, 0)]]
+    deep, cut = (fuse([rankings(lists)], members, ["x", "y", "z"], method, d) for d in (99, depth))
+    assert cut.query_ids == ("x", "y", "z")
+    for i in range(3):
+        assert cut.of(i).tolist() == deep.of(i).tolist()[:depth]
+    assert deep.of(0).tolist() == fused(lists, method).of(0).tolist()
+    assert set(deep.of(2).tolist()) == set(lists[0])
+
+
+@settings(max_examples=40)
+@given(lists=LISTS, heavy=WEIGHTS, k=st.sampled_from([0, 10, 60]))
+def test_the_table_holds_rrf_in_its_plain_form(lists: list[Scored], heavy: list[float], k: float) -> None:
+    from fusion.hits import gather
+
+    weights, members = heavy[: len(lists)], [[(0, i) for i in range(len(lists))]]
+    hits = gather([rankings(lists)], members, [weights])
+    fast = fuse([rankings(lists)], members, ["t"], "rrf", 99, [weights], parameters={"k": k})
+    assert dict(zip(hits.docs.tolist(), METHODS["rrf"].score(hits, k).tolist(), strict=True)) == scores_of(fast)
+
+
+@settings(max_examples=60)
+@given(lists=LISTS, heavy=WEIGHTS)
+def test_condorcet_never_ranks_a_document_above_one_that_outvotes_it(lists: list[Scored], heavy: list[float]) -> None:
+    weights = heavy[: len(lists)]
+    places = [{doc: place for place, doc in enumerate(in_order(own))} for own in lists]
+
+    def votes(doc: int, other: int) -> float:
+        won = [w for w, own in zip(weights, places, strict=True) if own.get(doc, 99) < own.get(other, 99)]
+        return sum(sorted(won))
+
+    found = fused(lists, "w_condorcet", weights).of(0).tolist()
+    assert all(votes(doc, after) >= votes(after, doc) for doc, after in pairwise(found))
+
+
+def test_condorcet_keeps_the_order_of_borda_where_votes_are_drawn() -> None:
+    found = fused([{1: 5.0, 2: 4.0, 3: 3.0}, {3: 5.0, 1: 4.0, 2: 3.0}], "condorcet")
+    assert scores_of(found) == {1: 3, 3: 2, 2: 1}
+
+
+@settings(max_examples=60)
+@given(lists=LISTS, top=st.integers(1, 5))
+def test_frequency_counts_appearances_then_rrf_then_id(lists: list[Scored], top: int) -> None:
+    by_rrf = fused(lists, "rrf").of(0).tolist()
+    tops = [in_order(own)[:top] for own in lists]
+    members = [[(0, i) for i in range(len(lists))]]
+    found = fuse([rankings(lists)], members, ["t"], "frequency", parameters={"top": top})
+    count = {doc: sum(doc in own for own in tops) for doc in by_rrf}
+    assert found.of(0).tolist() == sorted(by_rrf, key=lambda doc: (-count[doc], by_rrf.index(doc)))
+    assert {doc: math.floor(score) for doc, score in scores_of(found).items()} == count
+
+
+@pytest.mark.parametrize("method", ["isr", "logn_isr", "rrf", "rbc", "bordafuse", "frequency"])
+@settings(max_examples=40)
+@given(lists=LISTS, data=st.data())
+def test_to_come_first_in_a_list_never_costs_a_place(method: str, lists: list[Scored], data: st.DataObject) -> None:
+    own = data.draw(st.sampled_from(lists))
+    if own:
+        doc = data.draw(st.sampled_from(sorted(own)))
+        raised = [{**other, doc: 99.0} if other is own else other for other in lists]
+        before, after = (fused(x, method).of(0).tolist().index(doc) for x in (lists, raised))
+        assert after <= before
+
+
+@pytest.mark.parametrize("method", ["min", "med", "max", "sum", "anz", "mnz", "gmnz", "wsum", "wmnz", "mixed"])
+@settings(max_examples=40)
+@given(lists=LISTS, data=st.data())
+def test_a_higher_score_in_a_list_never_costs_a_place(method: str, lists: list[Scored], data: st.DataObject) -> None:
+    own = data.draw(st.sampled_from(lists))
+    if own:
+        doc = data.draw(st.sampled_from(sorted(own)))
+        raised = [{**other, doc: own[doc] + 1.5} if other is own else other for other in lists]
+        before, after = (fused(x, method, norm="none").of(0).tolist().index(doc) for x in (lists, raised))
+        assert after <= before
+
+
+@pytest.mark.parametrize(
+    ("norm", "scores"),
+    [
+        pytest.param("min-max", [1, 1], id="min-max"),
+        pytest.param("min-max-inverted", [1, 1], id="min-max-inverted"),
+        pytest.param("max", [1, 1], id="max"),
+        pytest.param("sum", [0.5, 0.5], id="sum"),
+        pytest.param("zmuv", [0, 0], id="zmuv"),
+        pytest.param("rank", [1, 0.5], id="rank"),
+        pytest.param("borda", [1, 0.5], id="borda"),
+    ],
+)
+def test_equal_scores_are_normalised_to_a_number(norm: str, scores: list[float]) -> None:
+    assert list(scores_of(fused([{1: 0.1, 2: 0.1}], "sum", norm=norm)).values()) == scores
+
+
+@pytest.mark.parametrize(
+    ("method", "norm", "parameters", "uneven", "key", "why"),
+    [
+        pytest.param("mean", None, {}, False, "method", "found 'mean', expected one of min, med,", id="method"),
+        pytest.param("sum", "l2", {}, False, "norm", "found 'l2', expected one of none, min-max,", id="norm"),
+        pytest.param("isr", "max", {}, False, "norm", "looks at ranks", id="norm of ranks"),
+        pytest.param("sum", None, {}, True, "weights", "expected equal weights, or wsum, wmnz,", id="weights"),
+        pytest.param("rrf", None, {"phi": 0.5}, False, "phi", "expected one of k", id="parameter of another method"),
+        pytest.param("sum", None, {"k": 5}, False, "k", "expected none", id="parameter of a method without"),
+        pytest.param("rbc", None, {"phi": 1}, False, "phi", "found 1, expected 0.001 to 0.999", id="out of range"),
+        pytest.param("rrf", None, {"k": math.nan}, False, "k", "found nan, expected 0 to", id="not a number"),
+    ],
+)
+def test_what_cannot_be_is_named(
+    method: str, norm: str | None, parameters: dict[str, float], uneven: bool, key: str, why: str
+) -> None:
+    found = impossible(method, norm, parameters, uneven)
+    assert found is not None
+    assert found[0] == key
+    assert why in found[1]
+    with pytest.raises(ValueError, match=key):
+        fuse(
+            [rankings([{1: 1.0}, {2: 1.0}])], [[(0, 0), (0, 1)]], ["t"], method, 9, [[1, 1 + uneven]], norm, parameters
+        )
+
+
+def test_the_page_names_every_method_and_normalisation() -> None:
+    page = (ROOT / "docs" / "fusion.md").read_text()
+    assert [name for name in [*METHODS, *NORMS] if f"| `{name}` |" not in page] == []
+
+
+RANX: list[tuple[str, str | None]] = [(method, None) for method in METHODS if method != "frequency"]
+RANX += [("wsum", norm) for norm in NORMS if norm not in ("none", "borda")] + [("sum", "borda")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "norm"), RANX)
+def test_ranx_says_the_same_where_it_has_no_trap(method: str, norm: str | None) -> None:
+    """No ties, no empty list, the same topics everywhere, lists in order, no cycle of majorities."""
+    import ranx
+
+    warnings.simplefilter("ignore")
+    random = np.random.default_rng(3)
+    lists = [
+        {
+            int(doc): float(s)
+            for doc, s in zip(random.permutation(20)[:12], random.permutation(99)[:12] + 1, strict=True)
+        }
+        for _ in range(3)
+    ]
+    if "condorcet" in method:
+        lists = [{doc: 20.0 - (doc + shift) % 20 for doc in range(12)} for shift in (0, 0, 3)]
+    weights = [0.2, 0.5, 0.4] if METHODS[method].weighted and method != "rrf" else None
+    runs = [
+        ranx.Run({"t": {f"d{doc:02d}": score for doc, score in sorted(own.items(), key=lambda hit: -hit[1])}})
+        for own in lists
+    ]
+    parameters = {name: value for name, value in (("gamma", 1.0), ("phi", 0.8)) if name in METHODS[method].parameters}
+    given_norm = norm or ("min-max" if METHODS[method].of_scores else None)
+    theirs = ranx.fuse(runs, given_norm, method, {**parameters, **({"weights": weights} if weights else {})})
+    expected = {int(doc[1:]): score for doc, score in theirs.to_dict()["t"].items()}
+    assert scores_of(fused(lists, method, weights, norm)) == pytest.approx(expected)

@@ -1,0 +1,254 @@
+"""Servers that mean harm: what they send is bounded, stays readable, and nothing unusable of it is kept."""
+
+import json
+import logging
+import time
+import tracemalloc
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generation.answers.sentences import MOST_SENTENCES, told
+from generation.llm import endpoints
+from generation.llm.cache import Cache
+from generation.llm.chat import REPLY_LIMIT_BYTES, Asked, Faulty, read_answer, words
+from generation.llm.model import Unusable, read_json
+from generation.queries.understand import MOST_QUESTIONS, read_questions, read_topic
+from generation.types import Failure, Reply, Request
+from generation.umbrela import read_grades
+from indexing.build.index import Index
+from indexing.errors import UserError
+from indexing.io.keys import without_key
+from indexing.io.untrusted_json import NESTING, parse_json
+from runs.config.read import read_config
+from runs.pipeline.model import REPLIES
+from runs.pipeline.stages import run
+from runs.tracks.validate import track_of, validate
+from runs.trec.topics import read_topics
+from tests.support.model_runs import submitted
+from tests.support.models.client import complete, settings
+from tests.support.models.plain_model import say
+from tests.support.servers.chat import ESCAPES, HOSTILE, Fault, bomb, in_turn, serving, status
+from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
+
+SECRET = "sk-0123456789/secret"
+
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
+
+def kept(path: Path) -> str:
+    """All that a cache holds; each of its replies can be read and written."""
+    with closing(Cache(path)) as cache:
+        found = "".join(f"{key} {answered!r}" for key, answered in cache.items())
+    assert SECRET not in found
+    assert len(found) < 10**6
+    return found
+
+
+@pytest.mark.parametrize("fault", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_reply_costs_little_and_the_next_one_is_taken(
+    fault: Fault, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "generation")
+    asked = [Request("step", (("user", "hello"),), 1_024, top_logprobs=1)]
+    with serving(faults=[fault]) as server:
+        chosen = replace(settings(tmp_path, server.url, call_seconds=20), patience_seconds=0.5)
+        tracemalloc.start()
+        try:
+            outcomes, usage, _ = complete(chosen, asked)
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert server.sent <= 2 * REPLY_LIMIT_BYTES, "the rest is not read"
+    assert peak < 8 * REPLY_LIMIT_BYTES
+    outcome = outcomes[0]
+    shown = outcome.reason if isinstance(outcome, Failure) else ""
+    assert (shown + "".join(caplog.messages)).isprintable()
+    if isinstance(outcome, Reply):
+        assert SECRET not in outcome.text
+    assert 0 <= usage["step"].prompt_tokens <= 1_000
+    orjson.dumps(usage["step"])
+    kept(chosen.cache)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", HOSTILE.values(), ids=HOSTILE)
+def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: Index, tmp_path: Path) -> None:
+    topics = write_topics(tmp_path / "topics.jsonl")
+    with serving(model=say, always=in_turn(fault, None, None, None)) as server:
+        model = f"{{name: plain, urls: ['{server.url}'], window: 4096, patience_seconds: 2, call_seconds: 20}}"
+        where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", f"model={model}"]
+        directory = run(read_config(None, where, "uema21lab_B4"), threads=2)
+    for path in submitted(directory):
+        assert {v.kind for v in validate(path, track_of(path), read_topics(topics))} <= TRIAL_WARNINGS
+    for path in directory.iterdir():
+        content = path.read_bytes()
+        assert SECRET.encode() not in content
+        assert b"\x1b" not in content
+    kept(tmp_path / "out" / REPLIES)
+
+
+def test_a_server_that_sends_bombs_alone_ends_in_a_clear_failure(tmp_path: Path) -> None:
+    with serving(always=bomb()) as server:
+        outcomes, _, _ = complete(settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
+    failure = outcomes[0]
+    assert isinstance(failure, Failure)
+    assert "an answer of more than 16,777,216 bytes, 8 times" in failure.reason
+    assert kept(tmp_path / "replies.sqlite") == ""
+
+
+def test_a_busy_server_is_waited_for_whatever_it_says_with_that(tmp_path: Path) -> None:
+    with serving(faults=[bomb(503)] * 3) as server:
+        outcomes, _, _ = complete(settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
+    assert outcomes == {0: Reply("a")}
+
+
+@pytest.mark.parametrize("code", [400, 401, 500])
+def test_control_bytes_of_a_server_are_in_no_message(
+    code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "TRIES", 2)
+    with serving(always=status(code, {"error": {"message": ESCAPES}})) as server:
+        try:
+            shown = str(complete(settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])[0][0])
+        except UserError as error:
+            shown = str(error)
+    assert "owned" in shown
+    assert (shown + "".join(caplog.messages)).isprintable()
+
+
+@given(st.text() | st.binary())
+def test_words_of_a_server_can_be_shown(said: str | bytes) -> None:
+    assert words(said).isprintable()
+    assert len(words(said)) <= 304
+
+
+def test_a_pause_that_is_asked_for_is_tried_once_more_before_patience_ends(tmp_path: Path) -> None:
+    with serving(faults=[status(429, None, Retry_After="86400")]) as server:
+        chosen = replace(settings(tmp_path, server.url), patience_seconds=0.5)
+        outcomes, _, _ = complete(chosen, [Request("step", (("user", "a"),), 10)])
+    assert outcomes == {0: Reply("a")}
+
+
+FLOODS = [
+    "{ {",
+    "[0,",
+    "[",
+    '{"a":',
+    '["a",',
+    "[0] ",
+    '[{"a"',
+    '"[',
+    "[note] ",
+    "```a\n",
+    "[[],",
+    '{"',
+    "<think>",
+    "[ ",
+]
+
+
+@pytest.mark.parametrize("unit", FLOODS)
+@pytest.mark.parametrize("tail", ["", "0," * 250_000, "]" * 10_000])
+def test_json_is_looked_for_in_linear_time(unit: str, tail: str) -> None:
+    reply = Reply((unit * 10**6)[: 10**6 - len(tail)] + tail)
+    began = time.monotonic()
+    for read in (read_json, lambda reply: read_grades(reply, ["grade"])):
+        try:
+            read(reply)
+        except Unusable:
+            continue
+    assert time.monotonic() - began < 30, "it took minutes"
+
+
+@given(st.text(st.sampled_from('[]{}",:0a \\n`<')))
+def test_any_flood_is_json_that_can_be_written_or_unusable(unit: str) -> None:
+    for text in (unit, unit * 300):
+        try:
+            orjson.dumps(read_json(Reply(text)))
+        except Unusable:
+            continue
+
+
+@pytest.mark.parametrize("depth", [1, NESTING, NESTING + 1, 1_000, 1_100])
+def test_json_is_read_as_deep_as_it_can_be_written(depth: int) -> None:
+    text = "[" * depth + "]" * depth
+    if depth <= NESTING:
+        assert orjson.dumps(parse_json(text)) == text.encode()
+        assert read_json(Reply(text)) == json.loads(text)
+        return
+    with pytest.raises(ValueError, match=r"deep|depth"):
+        parse_json(text)
+    with pytest.raises(Unusable):
+        read_json(Reply(text))
+
+
+def test_lists_of_replies_are_bounded() -> None:
+    many = [f"How is number {number}?" for number in range(MOST_QUESTIONS + 1)]
+    assert len(read_questions(Reply(json.dumps({"questions": many[:-1]})))) == MOST_QUESTIONS
+    with pytest.raises(Unusable, match="101 questions"):
+        read_questions(Reply(json.dumps({"questions": many})))
+    with pytest.raises(Unusable, match="257 sentences"):
+        told((f"Sentence {number}.", ()) for number in range(MOST_SENTENCES + 1))
+    with pytest.raises(Unusable, match="more than 8 words"):
+        read_topic(Reply(json.dumps({"topic": "bees " * 10**5})), "I ask about bees.")
+
+
+@pytest.mark.parametrize(
+    ("asked", "choice"),
+    [
+        pytest.param(Asked(10), {"message": {"content": "x" * 10_000}}, id="text"),
+        pytest.param(
+            Asked(10, 1),
+            {"message": {"content": "x"}, "logprobs": {"content": [{"top_logprobs": []}] * 1_000}},
+            id="tokens",
+        ),
+        pytest.param(
+            Asked(10, 1),
+            {
+                "message": {"content": "x"},
+                "logprobs": {"content": [{"top_logprobs": [{"token": str(n), "logprob": -n} for n in range(999)]}]},
+            },
+            id="alternatives",
+        ),
+    ],
+)
+def test_what_is_kept_of_a_reply_is_bounded_by_what_was_asked_for(asked: Asked, choice: dict[str, object]) -> None:
+    with pytest.raises(Faulty, match="10 tokens were asked for"):
+        read_answer({"choices": [choice]}, asked)
+
+
+def test_control_characters_of_replies_reach_no_query() -> None:
+    text = "How\x1b[2J\x00 do bees\u0085dance?\x07"
+    assert read_questions(Reply(json.dumps([text]))) == ("How [2J do bees dance?",)
+    assert read_topic(Reply(json.dumps({"topic": "\x1bbees\x07"})), "How do bees dance?") == ("bees", "")
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[str, str]:
+    """A key, and the same as some depth of JSON strings writes it."""
+    key = text = draw(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=20))
+    if draw(st.booleans()):
+        text = "".join(f"\\u{ord(one):04x}" if draw(st.booleans()) else json.dumps(one)[1:-1] for one in text)
+    for _ in range(draw(st.integers(0, 3))):
+        text = json.dumps(text)[1:-1]
+        if draw(st.booleans()):
+            text = text.replace("/", "\\/")
+    return key, text
+
+
+@given(written(), st.text(st.characters(codec="ascii")))
+def test_a_key_is_taken_out_however_often_json_has_escaped_it(case: tuple[str, str], before: str) -> None:
+    key, text = case
+    body = f'{{"text": {json.dumps(before)}, "key": "{text}"}}'.encode()
+    found = without_key(body, key)
+    assert b"[key]" in found
+    for _ in range(6):
+        assert key.encode() not in found
+        found = found.replace(b"\\\\", b"\\").replace(b'\\"', b'"').replace(b"\\/", b"/")

@@ -1,0 +1,317 @@
+"""The project's clients against a real vLLM on this machine's CPU: as a server, in batches, and in process."""
+
+import asyncio
+import json
+import pydoc_data.topics
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from generation.llm import endpoints
+from generation.llm.cache import Cache
+from generation.llm.chat import Answered, Asked, body_of, read_answer
+from generation.llm.client import ModelSettings, open_model
+from generation.llm.model import Unusable, Waits, key_of, read_json
+from generation.types import Failure, Reply, Request, Usage
+from indexing.build.index import Index
+from indexing.vectors.embed import Embedding, Vectors, embedder
+from indexing.vectors.endpoint import Endpoint
+from indexing.vectors.minilm import MiniLM
+from runs.config.read import read_config
+from runs.pipeline.stages import run as make
+from runs.tracks.rules import TRACKS
+from runs.tracks.validate import validate
+from runs.trec.topics import read_topics
+from tests.support.models.vllm_calls import (
+    DOCUMENTS,
+    QUERIES,
+    TOO_LONG,
+    UNKNOWN_KEYWORD,
+    decomposition,
+    mixed,
+    pointwise,
+    prose,
+)
+from tests.support.servers.vllm import CHAT, GOES, TINY, Server, run
+from tests.support.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+
+PAGES = list(pydoc_data.topics.topics.values())
+
+
+def cosines(a: Vectors, b: Vectors) -> Vectors:
+    found: Vectors = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    return found
+
+
+def test_vllm_embeds_as_the_local_model_does(minilm: Server) -> None:
+    texts = ["", *(text for _, text in CORPUS.values()), *(page[: 20 * i] for i, page in enumerate(PAGES[:25], 1))]
+    served = embedder(Embedding("minilm", minilm.url))
+    cut: list[int] = []
+    found = served.embed(texts, cut=cut.append)
+    assert not cut
+    assert not found[0].any()  # servers refuse a blank text: it is not asked for
+    assert cosines(found[1:], MiniLM().embed(texts)[1:]).min() > 1 - 1e-3
+    again = served.embed(texts[::-1])[::-1]
+    assert again.tobytes() == found.tobytes()
+
+
+def test_a_text_that_is_too_long_for_vllm_is_cut_and_said_and_harms_no_other(minilm: Server) -> None:
+    server = Endpoint("minilm", minilm.url)
+    assert server.window == 256
+    long = {7: max(PAGES, key=len), 20: "1 2 3 4 5 6 7 8 9 " * 50}  # more characters than a window; more tokens only
+    texts = [long.get(place, f"{place} bees and {PAGES[place][:300]}") for place in range(32)]
+    cut, cut_here = set[int](), set[int]()
+    found, local = server.embed(texts, cut=cut.add), MiniLM().embed(texts, cut=cut_here.add)
+    assert cut == cut_here == set(long)
+    same = cosines(found, local)
+    assert np.delete(same, list(long)).min() > 1 - 1e-3
+    assert same.min() > 0.9
+
+
+Outcomes = list[Reply | Failure]
+
+
+def asked(settings: ModelSettings, requests: Sequence[Request]) -> tuple[Outcomes, dict[str, Usage]]:
+    """What came of requests, in their order, and what was spent."""
+
+    async def ask_all() -> tuple[Outcomes, dict[str, Usage]]:
+        async with open_model(settings) as model:
+            found = {number: outcome async for number, outcome in model.complete(requests)}
+            return [found[number] for number in range(len(requests))], dict(model.usage)
+
+    return asyncio.run(ask_all())
+
+
+def served(server: Server, cache: Path, **settings: Any) -> ModelSettings:
+    return ModelSettings("tiny", urls=(server.url,), cache=cache, **settings)
+
+
+def refused(reasons: dict[int, str]) -> None:
+    """The requests that a server cannot take have failed, for the right reason, and no other."""
+    assert [mixed()[number] for number in reasons] == [TOO_LONG, UNKNOWN_KEYWORD]
+    too_long, unknown_keyword = reasons.values()
+    assert "maximum context length is 32768 tokens" in too_long
+    assert "uniqueItems" in unknown_keyword
+
+
+@pytest.fixture(scope="module")
+def replies(chat: Server, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """What the server has to say to a few requests of every kind."""
+    outcomes, spent = asked(served(chat, tmp_path_factory.mktemp("vllm") / "replies.sqlite"), mixed())
+    assert sum(usage.calls for usage in spent.values()) == len(outcomes)
+    assert not any(usage.retries or usage.cache_hits for usage in spent.values())
+    assert all(usage.prompt_tokens and usage.completion_tokens for usage in spent.values())
+    return outcomes
+
+
+def test_replies_follow_their_schema(replies: Outcomes) -> None:
+    kinds: dict[str, list[Any]] = {}
+    for request, outcome in zip(mixed(), replies, strict=True):
+        if request.schema and isinstance(outcome, Reply):
+            kinds.setdefault(str(request.schema.get("required", "grade")), []).append(read_json(outcome))
+    assert {kind: len(values) for kind, values in kinds.items()} == {
+        "['questions']": 3,
+        "['sentences']": 3,
+        "['grades']": 12,
+        "grade": 12,
+    }
+    assert all(1 <= len(found["questions"]) <= 4 for found in kinds["['questions']"])
+    assert all(len(found["grades"]) == 3 and {*found["grades"]} <= {0, 1, 2, 3} for found in kinds["['grades']"])
+    assert all({*kinds["grade"]} <= {0, 1, 2, 3} for found in kinds["grade"])
+    for found in kinds["['sentences']"]:
+        assert all(len(each["text"]) <= 40 and {*each["citations"]} <= {"d1", "d2"} for each in found["sentences"])
+
+
+def test_the_probabilities_of_grades_are_those_of_the_allowed_tokens(replies: Outcomes) -> None:
+    grades = [reply for request, reply in zip(mixed(), replies, strict=True) if request.top_logprobs]
+    for reply in grades:
+        assert isinstance(reply, Reply)
+        first = {token: np.exp(logprob) for token, logprob in reply.logprobs[0].items()}
+        assert {token for token, p in first.items() if p > 0} == {"0", "1", "2", "3"}
+        assert sum(first.values()) == pytest.approx(1, abs=1e-3)
+        assert max(first, key=lambda token: first[token]) == reply.text
+
+
+def test_the_same_requests_have_the_same_replies(chat: Server, replies: Outcomes, tmp_path: Path) -> None:
+    settings = served(chat, tmp_path / "replies.sqlite", concurrency=3)
+    again, _ = asked(settings, mixed()[::-1])
+    assert again[::-1] == replies
+    before = chat.metric("vllm:request_success_total")
+    known, spent = asked(settings, mixed()[:7])
+    assert known == replies[:7]
+    assert chat.metric("vllm:request_success_total") == before
+    assert all(usage == Usage(cache_hits=usage.cache_hits) for usage in spent.values())
+
+
+def test_what_a_server_cannot_take_is_a_failure_of_that_request_alone(replies: Outcomes) -> None:
+    refused({number: one.reason for number, one in enumerate(replies) if isinstance(one, Failure)})
+
+
+def test_a_reply_that_is_cut_says_so(chat: Server, tmp_path: Path) -> None:
+    cut = replace(decomposition(QUERIES[0]), max_tokens=5)
+    fills = replace(prose(1), max_tokens=40_000)  # more than the window: refused, or cut down without a word
+    (broken, *more), spent = asked(served(chat, tmp_path / "replies.sqlite"), [cut, prose(1, max_tokens=7)])
+    assert isinstance(broken, Reply)
+    assert broken.finish == "length"
+    with pytest.raises(Unusable, match="cut before its end"):
+        read_json(broken)
+    assert spent["summary"].completion_tokens == 7
+    assert isinstance(more[0], Reply)
+    assert more[0].finish == "length"
+    refused, _ = asked(served(chat, tmp_path / "replies.sqlite"), [fills])
+    assert isinstance(refused[0], Failure)
+    assert "max_tokens" in refused[0].reason
+
+
+def test_prompts_that_begin_with_the_document_share_it(chat: Server, tmp_path: Path) -> None:
+    """Every further query of a document finds the document's whole blocks of 128 tokens in the server's cache."""
+    document = "A document that no other request has. " + DOCUMENTS[0]
+    requests = [pointwise(document, f"{query} In other words?") for query in QUERIES]
+    hits = chat.metric("vllm:prefix_cache_hits_total")
+    _, spent = asked(served(chat, tmp_path / "replies.sqlite", concurrency=1), requests)
+    found = chat.metric("vllm:prefix_cache_hits_total") - hits
+    assert spent["grade"].cached_tokens == found
+    assert found > 0.6 * spent["grade"].prompt_tokens * (len(QUERIES) - 1) / len(QUERIES)
+    reverse = [Request("grade", (("user", f"{number} {document}"),), 2) for number in range(3)]
+    _, spent = asked(served(chat, tmp_path / "replies.sqlite", concurrency=1), reverse)
+    assert spent["grade"].cached_tokens == 0
+
+
+def test_a_whole_run_is_valid_whatever_a_real_model_says(chat: Server, index: Index, tmp_path: Path) -> None:
+    """The model is random, so its words mean nothing; that they have the asked form is the server's doing."""
+    topics = write_topics(tmp_path / "topics.jsonl")
+    model = f"model={{name: {chat.name}, urls: ['{chat.url}'], window: 8192}}"
+    where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path}"]
+    directory = make(read_config(None, [model, *where], "keystone"), threads=2)
+    spent = orjson.loads((directory / "usage.json").read_bytes())["purposes"]
+    assert {"decompose", "topic", "expand", "umbrela", "answer"} <= set(spent)
+    assert spent["umbrela"]["cached_tokens"] > 0, "the system prompt, at least, is shared"
+    graded = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
+    assert any(grade is not None for record in graded for row in record["grades"] for grade in row)
+    for path in directory.glob("*_output_trec_rag_2025.*"):
+        found = {violation.kind for violation in validate(path, TRACKS["rag25"], read_topics(topics))}
+        assert found <= TRIAL_WARNINGS
+
+
+IN_FLIGHT = 24
+ENDLESS_TOKENS = 32_000
+"""Minutes of work, within what the model can hold."""
+
+
+@pytest.mark.timeout(1200)  # it starts a server again
+@pytest.mark.parametrize("aborts", [True, False], ids=["engine first", "killed"])
+def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies that were there are not asked for again, those that broke off are, none is taken for whole.
+
+    The server ends while it works on as many replies as it is asked for at once: from the 31st on they have no end
+    until it has been started again.
+    """
+    requests = [prose(number) for number in range(120)]
+    settings = served(chat, tmp_path / "replies.sqlite", concurrency=IN_FLIGHT)
+    before = 0
+    answers: list[tuple[str, str]] = []
+    endless = {request.messages for request in requests[30:]}
+
+    def body(model: str, request: Request, *more: Any) -> dict[str, Any]:
+        longer = {"max_tokens": ENDLESS_TOKENS, "ignore_eos": True} if request.messages in endless else {}
+        return body_of(model, request, *more) | longer
+
+    def seen(body: Any, asked: Asked) -> Answered:
+        choice = body["choices"][0]
+        answers.append((choice["finish_reason"], choice["message"]["content"]))
+        return read_answer(body, asked)
+
+    monkeypatch.setattr(endpoints, "read_answer", seen)
+    monkeypatch.setattr(endpoints, "body_of", body)
+
+    def working() -> bool:
+        return sum(chat.metric(f"vllm:num_requests_{state}") for state in ("running", "waiting")) == IN_FLIGHT
+
+    def aborted() -> bool:
+        return any(finish == "abort" for finish, _ in answers)
+
+    def again() -> None:
+        nonlocal before
+        wait_until(working, f"{IN_FLIGHT} requests in flight")
+        if aborts:
+            chat.end_engine()
+            wait_until(aborted, "a reply that was broken off")
+        chat.stop(patience=GOES * aborts)
+        endless.clear()
+        with closing(Cache(settings.cache)) as cache:
+            before = sum(1 for _ in cache.items())
+        chat.launch()
+
+    async def interrupted() -> tuple[Outcomes, Usage]:
+        async with open_model(settings) as model, asyncio.TaskGroup() as restart:
+            found: dict[int, Reply | Failure] = {}
+            async for number, outcome in model.complete(requests):
+                found[number] = outcome
+                if len(found) == 30:
+                    restart.create_task(asyncio.to_thread(again))
+            return [found[number] for number in range(len(requests))], model.usage["summary"]
+
+    try:
+        outcomes, spent = asyncio.run(interrupted())
+    finally:
+        if chat.ended():
+            chat.launch()
+        chat.ready()
+    assert aborted() == aborts
+    assert before == 30
+    assert spent.calls == len(requests)
+    assert spent.retries >= IN_FLIGHT
+    assert chat.metric("vllm:request_success_total") == len(requests) - before
+    assert sorted(one.text for one in outcomes if isinstance(one, Reply)) == sorted(
+        text for finish, text in answers if finish != "abort"
+    )
+
+
+def test_run_batch_answers_the_files_of_a_run(replies: Outcomes, tmp_path: Path) -> None:
+    settings = ModelSettings("tiny", "batch", cache=tmp_path / "replies.sqlite", folder=tmp_path / "batch")
+    with pytest.raises(Waits, match=rf"{len(mixed())} requests wait"):
+        asked(settings, mixed())
+    (file,) = settings.folder.iterdir()
+    made = file.with_name(file.name.replace("requests", "replies"))
+    run(
+        "vllm",
+        "run-batch",
+        "-i",
+        file,
+        "-o",
+        made,
+        "--model",
+        TINY,
+        "--served-model-name",
+        "tiny",
+        *CHAT,
+        folder=tmp_path,
+    )
+    outcomes, _ = asked(settings, mixed())
+    refused({number: outcome.reason for number, outcome in enumerate(outcomes) if isinstance(outcome, Failure)})
+    assert [one for one in outcomes if isinstance(one, Reply)] == [one for one in replies if isinstance(one, Reply)]
+
+
+def test_the_engine_in_process_says_what_the_server_says(replies: Outcomes, tmp_path: Path) -> None:
+    cache, report = tmp_path / "replies.sqlite", tmp_path / "report.json"
+    run("python", "-m", "tests.support.models.vllm_calls", cache, TINY, report, folder=tmp_path)
+    said = json.loads(report.read_text())
+    refused({int(number): reason for number, reason in said["failed"].items()})
+    with closing(Cache(cache)) as kept:
+        found = {key: answered.outcome for key, answered in kept.items()}
+    assert found == {
+        key_of("tiny", request): reply
+        for request, reply in zip(mixed(), replies, strict=True)
+        if isinstance(reply, Reply)
+    }
+    assert said["outcomes"] == len(replies)
+    assert said["spent"]["summary"]["completion_tokens"] == 8 * 48

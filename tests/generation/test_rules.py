@@ -1,0 +1,226 @@
+"""Queries and answers by rule: contracts of the paper's steps, without a model."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generation.queries.compose import compose, is_whole, whole
+from generation.rules.answer import SAME, answer, closest_passage, gather, is_prose, likely, merge_same, utilities
+from generation.rules.queries import decompose, expand_topic, extract_topic
+from generation.rules.understand import TopicBy, understand
+from generation.rules.words import content_words, words
+from generation.types import Sentence, Understanding
+from indexing.build.index import Index
+from indexing.corpora.segments import segmented
+from indexing.stores import open_store
+from indexing.types import Document, Segment, Span
+from indexing.vectors.embed import MINILM, embedder, on_grid
+from retrieval.types import Query, Topic
+from tests.support.small_corpus import CORPUS, NARRATIVES
+
+COMMUNITY = (
+    "I want a thorough understanding of what makes up a community, including its definitions in various contexts like "
+    "science and what it means to be a 'civilized community.' I'm also interested in related terms like 'grassroots "
+    "organizations,' how communities set boundaries and priorities, and their roles in nation-building."
+)
+NARRATIVE = st.text(st.sampled_from("abc xyz,.;?'-éß\n") | st.characters(codec="utf-8"), max_size=200)
+
+
+@pytest.mark.parametrize(
+    ("narrative", "questions"),
+    [
+        pytest.param("How do bees dance?", ("How do bees dance?",), id="one question stays"),
+        pytest.param(
+            "I want to know how bees dance and how they find flowers.",
+            ("How bees dance?", "How they find flowers?"),
+            id="question words part a sentence",
+        ),
+        pytest.param(
+            "Please explain the causes of the war; also its lasting effects.",
+            ("What about the causes of the war?", "What about its lasting effects?"),
+            id="a semicolon parts it",
+        ),
+        pytest.param("Tell me about ice. TELL ME ABOUT ICE!", ("What about ice?",), id="the same in any case is one"),
+        pytest.param(
+            "I need to keep bees, and why.", ("How to keep bees, and why?",), id="a scrap stays with its clause"
+        ),
+        pytest.param("Well, so?", ("Well, so?",), id="nothing to ask gives the narrative itself"),
+        pytest.param(
+            COMMUNITY,
+            (
+                "What makes up a community?",
+                "What about its definitions in various contexts like science?",
+                "What it means to be a 'civilized community?",
+                "What about related terms like 'grassroots organizations?",
+                "How communities set boundaries and priorities?",
+                "What about their roles in nation-building?",
+            ),
+            id="the paper's example, one facet a question",
+        ),
+    ],
+)
+def test_decomposition(narrative: str, questions: tuple[str, ...]) -> None:
+    simplify = str.maketrans("", "", "'.,")
+    assert [q.translate(simplify) for q in decompose(narrative)] == [q.translate(simplify) for q in questions]
+
+
+@given(NARRATIVE)
+def test_decomposition_gives_distinct_questions_made_of_the_narrative(narrative: str) -> None:
+    questions = decompose(narrative)
+    assert questions
+    assert len({question.lower() for question in questions}) == len(questions)
+    added = {"what", "about", "how"}
+    assert {w.lower() for q in questions for w in words(q)} <= {w.lower() for w in words(narrative)} | added
+
+
+@pytest.mark.parametrize(
+    ("narrative", "facets"),
+    [
+        pytest.param("Why bees? Because. BECAUSE", ("Why bees?",), id="a sentence without content is none"),
+        pytest.param("Ice melts. Snow falls! ICE MELTS.", ("Ice melts.", "Snow falls!"), id="distinct in any case"),
+        pytest.param(
+            "I want to know how ice melts, and why", ("I want to know how ice melts, and why",), id="as it is"
+        ),
+        pytest.param("So what?", ("So what?",), id="no content gives the narrative"),
+    ],
+)
+def test_sentences_as_facets(narrative: str, facets: tuple[str, ...]) -> None:
+    assert decompose(narrative, "sentences") == facets
+
+
+@given(NARRATIVE)
+def test_a_topic_uses_only_words_of_the_narrative(narrative: str) -> None:
+    topic = extract_topic(narrative, lambda words: [len(word) % 3 for word in words], 10)
+    assert all(word in narrative for word in topic.split())
+
+
+@pytest.mark.parametrize(
+    ("narrative", "topic"),
+    [
+        pytest.param(COMMUNITY.replace("communities", "community"), "community", id="what is named most often"),
+        pytest.param("I want to know.", "", id="no content, no topic"),
+        pytest.param("The Pokémon café of Kurt Gödel", "Pokémon café", id="letters with accents"),
+    ],
+)
+def test_topic(narrative: str, topic: str) -> None:
+    assert extract_topic(narrative, lambda words: [1] * len(words), 1000) == topic
+
+
+def test_expansion_prefers_words_that_are_frequent_here_and_rare_elsewhere() -> None:
+    feedback = ["nectar pollen hive the honey", "nectar hive queen honey", "hive nectar system honey"]
+    frequency = {"nectar": 3, "hive": 3, "queen": 1, "pollen": 90, "system": 101}
+    found = expand_topic("honey bees", feedback, lambda words: [frequency[word] for word in words], 1000, 5)
+    assert found == ("hive", "nectar", "queen", "pollen"), "a word of more than a tenth of the corpus is left out"
+
+
+@given(st.lists(st.text(st.sampled_from("abcde "), max_size=60), max_size=4), st.integers(0, 5))
+def test_expansion_is_distinct_and_new(feedback: list[str], count: int) -> None:
+    found = expand_topic("abc dab", feedback, lambda words: [1] * len(words), 10, count)
+    assert len(set(found)) == len(found) <= count
+    assert not set(found) & set(content_words("abc dab"))
+
+
+def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
+    found = understand(
+        [Topic(i, text) for i, text in NARRATIVES.items()], index, open_store(index), "clauses", "phrase", variants=3
+    )
+    assert [len(u.questions) for u in found] == [4, 2]
+    assert [u.topic_id for u in found] == ["1", "2"]
+    assert all(len(u.variants) == 3 and u.topic for u in found)
+    assert "colonies" in found[0].variants or "workers" in found[0].variants or "nectar" in found[0].variants
+
+
+@pytest.mark.parametrize(("topic_by", "topic"), [("lead", "Ice melts."), ("phrase", "Ice melts"), ("none", "")])
+def test_what_stands_for_the_topic(topic_by: TopicBy, topic: str, index: Index) -> None:
+    (found,) = understand(
+        [Topic("7", "Well. Ice melts. Why?")], index, open_store(index), "sentences", topic_by, variants=0
+    )
+    assert (found.questions, found.topic, found.variants) == (("Ice melts.",), topic, ())
+
+
+def test_composition_of_queries() -> None:
+    made = compose(Understanding("7", ("How?", "Why ice?"), "ice", ("glacier", "snow")), question_weight=2)
+    assert made[1] == Query("7", "7#2", "Why ice?", "Why ice? Why ice? ice glacier snow", "Why ice? ice")
+    plain = compose(Understanding("7", ("Why ice?",)), dense_topic=False)
+    assert plain == [Query("7", "7#1", "Why ice?", "Why ice?", "Why ice?")]
+    assert [is_whole(query) for query in [whole(Topic("7", "Tell me.")), *made]] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "prose"),
+    [
+        ("A colony of bees has one queen.", True),
+        ("Too short a sentence.", False),
+        ("+-----+ | x | +----+ | y | .", False),
+        ("f(x) = g[y] * h{z} and so on.", False),
+        ("it ends without the sign that ends a sentence", False),
+    ],
+)
+def test_prose(sentence: str, prose: bool) -> None:
+    assert is_prose(sentence) == prose
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 20))
+def test_sentences_that_say_the_same_are_merged_once(seed: int, count: int) -> None:
+    vectors = on_grid(np.random.default_rng(seed).normal(size=(count, 3)))
+    groups = merge_same(vectors)
+    assert sorted(i for group in groups for i in group) == list(range(count))
+    heads = vectors[[group[0] for group in groups]]
+    assert np.all(np.triu(heads @ heads.T, 1) < SAME)
+
+
+def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it() -> None:
+    model = embedder(MINILM)
+    documents = [segmented(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
+    segments = [model.embed([d.segment_text(s) for s in d.segments]) for d in documents]
+    asked = ("How do bees find flowers?", "Who says words about sugar in the kitchen?", "How do glaciers move?")
+    queries = [Query("1", f"1-{n}", text, text, text) for n, text in enumerate(asked)]
+    vectors = model.embed(asked)
+    spans = gather(documents, segments, vectors)
+    text_of = {document.id: document.text for document in documents}
+    said = model.embed([text_of[span.doc_id][span.start : span.end] for span in spans])
+    made, evidence = answer("1", queries, vectors, documents, segments, spans, said, 60)
+    assert sum(len(sentence.text.split()) for sentence in made.sentences) <= 60
+    held = {s.id: " ".join(d.segment_text(s).split()) for d in documents for s in d.segments}
+    assert all(sentence.text in held[citation] for sentence in made.sentences for citation in sentence.citations)
+    cited = [sentence.citations for sentence in made.sentences]
+    assert ("twin-a#w0_0", "twin-b#w0_0") in cited, "both documents that say it"
+    assert any(c[0].startswith("glacier#") for c in cited)
+    assert any(c[0].startswith("bees#") for c in cited)
+    assert {e.query_id for e in evidence} == {query.id for query in queries}
+    assert utilities(vectors, said).shape == (3, len(spans))
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 6, 100])
+def test_the_likeliest_sentences_are_each_querys_best_in_turn(most: int) -> None:
+    documents = [segmented(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
+    segments = [np.zeros((len(document.segments), 2), np.float32) for document in documents]
+    asked = ("sugar in the kitchen", "the ash of an eruption")
+    queries = [Query("1", f"1-{n}", text, text, text) for n, text in enumerate(asked)]
+    vectors = np.zeros((2, 2), np.float32)
+    spans = gather(documents, segments, vectors)
+    text_of = {document.id: document.text for document in documents}
+    chosen = likely(queries, vectors, documents, segments, spans, most)
+    assert chosen == [span for span in spans if span in chosen]
+    assert len(chosen) == min(most, len(spans))
+    told = [text_of[span.doc_id][span.start : span.end].lower() for span in chosen]
+    assert most < 1 or any("kitchen" in text or "eruption" in text for text in told)
+    assert most < 3 or (any("kitchen" in text for text in told) and any("eruption" in text for text in told))
+
+
+def test_no_evidence_gives_an_empty_answer() -> None:
+    model = embedder(MINILM)
+    query = Query("1", "1-1", "Why?", "Why?", "Why?")
+    made, evidence = answer("1", [query], model.embed(["Why?"]), [], [], [], model.embed([]), 40)
+    assert (made.sentences, evidence) == ((), [])
+
+
+def test_where_nothing_reads_as_a_sentence_the_closest_passage_is_the_answer() -> None:
+    text = "a | b | c " * 20
+    cut = tuple(Segment(f"d#{n}", Span("d", 50 * n, 50 * n + 50)) for n in range(4))
+    document = Document("d", text=text, segments=cut)
+    vectors = np.eye(4, dtype=np.float32)
+    made = closest_passage("1", vectors[2:3], [document], [vectors], 7)
+    assert made.sentences == (Sentence("a | b | c a |", ("d#2",)),)
+    assert closest_passage("1", vectors[:1], [], [], 7).sentences == ()

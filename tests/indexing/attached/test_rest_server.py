@@ -1,0 +1,547 @@
+"""A REST server as a backend: Pyserini's own servers, whole runs over them, and every fault a server can have."""
+
+import json
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.attached import rest_server as rest
+from indexing.attached.rest_replies import candidates_of
+from indexing.attached.rest_server import Server, address, form_of
+from indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
+from indexing.build.index import Index, build_index
+from indexing.errors import BadRecord, UserError
+from indexing.io import server as asker
+from indexing.stores import open_store
+from indexing.types import Document, Segment, Span
+from indexing.vectors.embed import MINILM
+from retrieval.backends import open_sparse
+from retrieval.hybrid import search_all
+from retrieval.types import Query, Rankings
+from runs.trec.run_files import read_run
+from tests.support.command_line import keystone
+from tests.support.lucene_indexes import anserini_index
+from tests.support.servers.ports import free_port
+from tests.support.servers.rest import Fault, Handler, Scripted, anserini_server, pyserini_server, scripted_server
+from tests.support.small_corpus import CORPUS, write_topics
+
+RECORDS = [{"id": name, "contents": f"{title}\n{text}"} for name, (title, text) in CORPUS.items()]
+TITLED = [{"docid": n, "url": "u", "title": t, "headings": "", "body": x} for n, (t, x) in CORPUS.items()]
+TEXTS = ["honey bees in the kitchen", "ash of a volcano", "insects", "zzyzx", " "]
+NAMES = [str(number) for number in range(len(TEXTS))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lucene indexes of the small corpus: `bees`, and `titled` in MS MARCO's form."""
+    made = tmp_path_factory.mktemp("rest")
+    anserini_index(made, "bees", [RECORDS[::-2], RECORDS[-2::-2]], "-storeRaw")
+    anserini_index(made, "titled", [TITLED], "-storeRaw", collection="MsMarcoV2DocCollection")
+    return made
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    with anserini_server(folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """The same corpus as a pooled index of our own."""
+    made = tmp_path_factory.mktemp("local")
+    (made / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    return build_index(made / "c.jsonl", made / "index", faiss=None)[0]
+
+
+@pytest.fixture
+def remote(url: str, tmp_path: Path) -> Index:
+    return adopt_server(Path(f"rest:{url}/bees"), tmp_path / "remote", MINILM)[0]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asker, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(rest, "SECONDS", 5.0)
+
+
+def hits(index: Index, depth: int = 5, texts: list[str] = TEXTS) -> list[list[tuple[str, float]]]:
+    store = open_store(index)
+    found = open_sparse(index, store).search(NAMES[: len(texts)], texts, depth)
+    return named(store.ids, found)
+
+
+def named(ids: Any, found: Rankings) -> list[list[tuple[str, float]]]:
+    return [list(zip(ids(found.of(i)), found.scores_of(i).tolist(), strict=True)) for i in range(len(found))]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "expected"),
+    [
+        ("rest:http://h:8081/climbmix-400b", ("http://h:8081", "climbmix-400b")),
+        ("rest:https://h/pyserini/v1/a.b_c", ("https://h/pyserini", "a.b_c")),
+        ("rest:http://h:8081/a/", ("http://h:8081", "a")),
+        ("rest:http://[::1]:8081/a", ("http://[::1]:8081", "a")),
+        ("corpus.jsonl", None),
+        ("rest.jsonl", None),
+    ],
+)
+def test_an_address_is_a_url_and_the_name_of_an_index(corpus: str, expected: tuple[str, str] | None) -> None:
+    assert address(Path(corpus)) == expected
+
+
+@pytest.mark.parametrize("corpus", ["h:8081/a", "ftp://h/a", "http://h:8081", "http://u:p@h/a", "http://h/a?b=c", ""])
+def test_what_is_no_address_is_refused(corpus: str) -> None:
+    with pytest.raises(UserError, match="expected rest:http://HOST:PORT/INDEX"):
+        address(Path(f"rest:{corpus}"))
+
+
+OWN = (Segment("d#1_2", Span("d#1_2", 0, 4)),)
+
+
+@pytest.mark.parametrize(
+    ("payload", "name", "expected"),
+    [
+        pytest.param("Plain words.", "d", Document("d", "Plain words."), id="a string"),
+        pytest.param({"text": "T"}, "d", Document("d", "T"), id="an object"),
+        pytest.param('{"id": "x", "contents": "C"}', "d", Document("d", "C"), id="raw JSON"),
+        pytest.param(' {\n "contents": "C", "title": "N" }', "d", Document("d", "C", "N"), id="raw JSON, indented"),
+        pytest.param({"body": "B", "title": "N", "url": "u", "headings": "H"}, "d", Document("d", "B", "N", "u", "H"),
+                     id="MS MARCO"),
+        pytest.param({"segment": "Text", "start_char": "4"}, "d#1_2", Document("d#1_2", "Text", segments=OWN),
+                     id="a segment"),
+        pytest.param("Text", "d#1_2", Document("d#1_2", "Text", segments=OWN), id="the text of a segment"),
+        pytest.param("{a: 1}", "d", Document("d", "{a: 1}"), id="a string that looks like JSON"),
+        pytest.param("2024", "d", Document("d", "2024"), id="a string of digits"),
+        pytest.param("", "d", Document("d", ""), id="nothing"),
+        pytest.param(None, "d", "found NoneType", id="null"),
+        pytest.param([1], "d", "found list", id="a list"),
+        pytest.param({"title": "N"}, "d", "expected one of the keys text, contents, body", id="no text"),
+        pytest.param('{"contents": 7}', "d", "expected text, found int", id="raw JSON with a number for text"),
+    ],
+)  # fmt: skip
+def test_payloads_of_every_form(payload: Any, name: str, expected: Document | str) -> None:
+    if isinstance(expected, Document):
+        assert document_of_payload(payload, name, "here") == expected
+    else:
+        with pytest.raises(BadRecord, match=expected):
+            document_of_payload(payload, name, "here")
+
+
+@given(
+    st.one_of(
+        st.none(),
+        st.integers(),
+        st.text(),
+        st.recursive(
+            st.none() | st.text() | st.integers(),
+            lambda inner: (
+                st.lists(inner) | st.dictionaries(st.sampled_from(["candidates", "docid", "score", "doc"]), inner)
+            ),
+        ),
+    )
+)
+def test_a_reply_is_read_or_refused_whatever_it_is(reply: Any) -> None:  # fmt: skip
+    try:
+        found = candidates_of(reply)
+    except ValueError:
+        return
+    assert [(hit.id, hit.score) for hit in found] == [(c["docid"], c["score"]) for c in reply["candidates"]]
+
+
+def test_the_ranking_is_the_local_one(remote: Index, local: Index) -> None:
+    """The server rounds scores to four places."""
+    for depth in (1, 2, 5, 100):
+        ours, theirs = hits(local, depth), hits(remote, depth)
+        assert [[name for name, _ in own] for own in theirs] == [[name for name, _ in own] for own in ours]
+        for a, b in zip(ours, theirs, strict=True):
+            assert [score for _, score in b] == pytest.approx([score for _, score in a], abs=2e-4)
+    twins = [[name for name, _ in hits(remote, depth, ["twins in the kitchen"])[0]] for depth in (1, 2)]
+    assert twins == [["twin-a"], ["twin-a", "twin-b"]]
+
+
+def test_rows_are_ranks_of_what_was_found_and_documents_are_kept(remote: Index, local: Index) -> None:
+    store = open_store(remote)
+    assert (len(store), remote.documents, remote.pooled, list(store)) == (0, None, True, [])
+    first = open_sparse(remote, store).search(["1"], ["volcano"], 3)
+    before = store.ids(first.of(0))
+    assert store.ids(range(len(store))) == sorted(before)
+    other = open_store(remote)
+    open_sparse(remote, other).search(["1"], ["honey"], 3)
+    assert store.ids(first.of(0)) == before, "the rows of a store do not change by what another one finds"
+    assert len(other) > len(store)
+    own = {document.id: document for document in open_store(local)}
+    assert [own[document.id] for document in other] == list(other)
+    assert other.rows(["no such", *before]).tolist() == [-1, *map(other.ids(range(len(other))).index, before)]
+    with pytest.raises(UserError, match="lacks documents that the run has found"):
+        other.get([-1])
+
+
+def test_both_searches_of_a_pooled_index_are_the_local_ones(remote: Index, local: Index) -> None:
+    queries = [Query("1", name, text, text, text) for name, text in zip(NAMES[:4], TEXTS, strict=False)]
+    found = []
+    for index in (local, remote):
+        store = open_store(index)
+        both = search_all(index, store, queries, ["bm25", "dense"], 4)
+        found.append({system: named(store.ids, rankings) for system, rankings in both.items()})
+    assert found[0]["dense"] == found[1]["dense"]
+
+
+def test_what_a_server_does_not_tell_names_the_setting(remote: Index) -> None:
+    store = open_store(remote)
+    searcher = open_sparse(remote, store)
+    for refused in (searcher.stem_frequencies, searcher.document_frequencies):
+        with pytest.raises(UserError, match=r"retrieval.feedback: none, queries.topic: lead and queries.variants: 0"):
+            refused(["bees"])
+    with pytest.raises(UserError, match=r"takes no weighted words: set retrieval\.feedback: none"):
+        searcher.search(["1"], [{"bee": 1.0}], 3)
+    assert searcher.stems("The bees danced") == ["bee", "danc"]
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        pytest.param("{url}/nothing", "HTTP 400: Unable to open index: nothing", id="unknown index"),
+        pytest.param("http://127.0.0.1:{port}/bees", "asked 7 times: Connection refused", id="no server"),
+    ],
+)
+def test_an_index_that_is_not_there_is_known_when_it_is_adopted(
+    url: str, tmp_path: Path, address: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        adopt_server(Path("rest:" + address.format(url=url, port=free_port())), tmp_path / "index")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_index_is_adopted_once(remote: Index, url: str) -> None:
+    assert adopt_server(Path(f"rest:{url}/bees"), remote.folder, MINILM) == (remote, False)
+    with pytest.raises(UserError, match="holds an index of another corpus"):
+        adopt_server(Path(f"rest:{url}/titled"), remote.folder)
+
+
+@pytest.mark.slow
+def test_pyserinis_older_server_is_spoken_to_and_lends_documents_one_by_one(
+    folder: Path, local: Index, tmp_path: Path
+) -> None:
+    """It sends texts without titles, and of MS MARCO's documents nothing: those are asked for."""
+    with pyserini_server(folder) as found:
+        plain = adopt_server(Path(f"rest:{found}/bees"), tmp_path / "plain")[0]
+        assert plain.at["api"] == "v1/indexes"
+        assert [[n for n, _ in own] for own in hits(plain)] == [[n for n, _ in own] for own in hits(local)]
+        titled = adopt_server(Path(f"rest:{found}/titled"), tmp_path / "titled")[0]
+        hits(titled)
+        with pytest.raises(UserError, match="HTTP 404: Index nothing not currently supported"):
+            adopt_server(Path(f"rest:{found}/nothing"), tmp_path / "nothing")
+    known = list(open_store(titled))
+    assert known
+    assert [(d.title, d.text) for d in known] == [CORPUS[d.id] for d in known]
+
+
+RUN = """
+run_id: small
+index: {index}
+topics: {folder}/topics.jsonl
+out: {folder}/{out}
+retrieval: {{depth: 8}}
+fusion: {{depth: 6}}
+answer: {{documents: 5, words: 60}}
+"""
+SETTINGS = ["retrieval.depth=8", "fusion.depth=6", "answer.documents=5", "answer.words=60"]
+
+
+@pytest.mark.slow
+def test_runs_and_answers_over_a_server_are_those_of_a_local_index(url: str, local: Index, tmp_path: Path) -> None:
+    write_topics(tmp_path / "topics.jsonl")
+    shown = keystone("index", f"rest:{url}/bees", "--out", tmp_path / "remote")
+    assert (shown.returncode, shown.stdout) == (0, f"{tmp_path / 'remote'}: documents of a server\n")
+    for name, index in (("there", tmp_path / "remote"), ("here", local.folder)):
+        (tmp_path / f"{name}.yaml").write_text(RUN.format(index=index, folder=tmp_path, out=name))
+        shown = keystone("run", tmp_path / f"{name}.yaml", "-q")
+        assert (shown.returncode, shown.stderr) == (0, "")
+        answers = tmp_path / f"{name}.jsonl"
+        changes = [part for setting in SETTINGS for part in ("--set", setting)]
+        arguments: list[str | Path] = [
+            "--topics",
+            tmp_path / "topics.jsonl",
+            "--index",
+            index,
+            "--out",
+            answers,
+            "-q",
+            *changes,
+        ]
+        shown = keystone("answer", *arguments)
+        assert (shown.returncode, shown.stderr) == (0, "")
+    assert sorted((tmp_path / "there.jsonl").open()) == sorted((tmp_path / "here.jsonl").open())
+    for name in ("queries.jsonl", "dense.trec", "hybrid.trec", "narrative.trec", "evidence.jsonl", "answers.jsonl",
+                 "r_output_trec_rag_2025.tsv", "rag_output_trec_rag_2025.jsonl"):  # fmt: skip
+        assert (tmp_path / "there/small" / name).read_bytes() == (tmp_path / "here/small" / name).read_bytes(), name
+    here, there = (read_run(tmp_path / name / "small/bm25.trec").hits() for name in ("here", "there"))
+    assert {t: [d for d, _ in own] for t, own in here.items()} == {t: [d for d, _ in own] for t, own in there.items()}
+    assert len(json.loads((tmp_path / "there.jsonl").read_text().splitlines()[0])["answer"]) > 0
+    for setting in ("retrieval.feedback=rm3", "queries.variants=3", "queries.topic=phrase"):
+        shown = keystone("run", tmp_path / "there.yaml", "-q", "--set", setting, "--set", "run_id=other")
+        assert (shown.returncode, shown.stderr.count("\n")) == (1, 1)
+        assert "a REST server does not tell how many documents hold a word" in shown.stderr
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_without_the_server_once_it_has_searched(folder: Path, tmp_path: Path) -> None:
+    """And needs no Java here. It says what to do where the documents that it had found are gone."""
+    write_topics(tmp_path / "topics.jsonl")
+    with anserini_server(folder) as passing:
+        assert keystone("index", f"rest:{passing}/bees", "--out", tmp_path / "i", "-q").returncode == 0
+        (tmp_path / "r.yaml").write_text(RUN.format(index=tmp_path / "i", folder=tmp_path, out="out"))
+        shown = keystone("run", tmp_path / "r.yaml", "-q", "--set", "track=none", JAVA_HOME="/nowhere")
+        assert (shown.returncode, shown.stderr) == (0, "")
+    shown = keystone("run", tmp_path / "r.yaml", "-q")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    (tmp_path / "i" / FOUND).unlink()
+    shown = keystone("run", tmp_path / "r.yaml", "-q", "--set", "fusion.k=3")
+    assert (shown.returncode, shown.stderr.count("\n")) == (1, 1)
+    assert "found.sqlite: lacks documents that the run has found: make the run anew" in shown.stderr
+
+
+PAYLOADS = {name: {"text": f"{name} text"} for name in "cabde"}
+
+
+def status(code: int, body: bytes = b'{"error": "too busy"}', **headers: str) -> Fault:
+    def fault(handler: Handler) -> bool:
+        handler.send(body, code, {name.replace("_", "-"): value for name, value in headers.items()})
+        return True
+
+    return fault
+
+
+def cut(handler: Handler) -> bool:
+    body = json.dumps(handler.found()).encode()
+    handler.send(body[: len(body) // 2], length=len(body))
+    handler.close_connection = True
+    return True
+
+
+def hung_up(handler: Handler) -> bool:
+    handler.close_connection = True
+    handler.connection.close()
+    return True
+
+
+def slow(_handler: Handler) -> bool:
+    time.sleep(7)
+    return True
+
+
+def wrong(value: Any) -> Fault:
+    def fault(handler: Handler) -> bool:
+        handler.reply(value)
+        return True
+
+    return fault
+
+
+TORN = b'{"candidates": [{"docid": "a", "sc'
+FAULTS = {
+    "429": status(429),
+    "429 with a pause": status(429, Retry_After="0.01"),
+    "503": status(503, b"<html>Service Unavailable</html>"),
+    "500": status(500),
+    "half a reply": cut,
+    "half a reply as if it were whole": status(200, TORN),
+    "no reply": hung_up,
+    "a late reply": slow,
+    "no object": wrong([1]),
+    "no candidates": wrong({"hits": []}),
+    "no id": wrong({"candidates": [{"score": 1.0}]}),
+    "a score that is a text": wrong({"candidates": [{"docid": "a", "score": "1"}]}),
+    "scores that ascend": wrong({"candidates": [{"docid": "a", "score": 1}, {"docid": "b", "score": 2}]}),
+    "a document twice": wrong({"candidates": [{"docid": "a", "score": 1}, {"docid": "a", "score": 1}]}),
+}
+
+
+def over(server: Scripted, tmp_path: Path) -> tuple[Index, RestStore]:
+    index = adopt_server(Path(f"rest:{server.url}/x"), tmp_path / "index")[0]
+    server.requests.clear()
+    store = open_store(index)
+    assert isinstance(store, RestStore)
+    return index, store
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_that_passes_changes_nothing(fault: Fault, tmp_path: Path) -> None:
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, store = over(server, tmp_path)
+        server.faults += [fault] * 2
+        found = open_sparse(index, store).search(["1", "2"], ["x", "y"], 3)
+        assert [store.ids(found.of(i)) for i in (0, 1)] == [["c", "a", "b"]] * 2
+        assert [d.text for d in store] == [f"{name} text" for name in "abcde"]
+        assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        pytest.param(status(429), "asked 7 times: HTTP 429: too busy", id="busy for ever"),
+        pytest.param(status(503, b""), "asked 7 times: HTTP 503: no reason", id="without a word"),
+        pytest.param(status(200, TORN), "asked 7 times: a wrong reply: unexpected end of data", id="torn for ever"),
+        pytest.param(cut, "asked 7 times: IncompleteRead", id="cut for ever"),
+        pytest.param(wrong([1]), "asked 7 times: a wrong reply: found no list of candidates", id="wrong for ever"),
+        pytest.param(status(401), "HTTP 401: too busy$", id="no access"),
+        pytest.param(status(414, b"<h1>URI Too Long</h1>"), "HTTP 414: URI Too Long: a query of 1 ch", id="too long"),
+        pytest.param(
+            status(400, b'{"error": "hits must be <= 2"}'),
+            r"hits must be <= 2: 3 hits were asked for: lower retrieval\.depth",
+            id="too deep",
+        ),
+    ],
+)
+def test_a_fault_that_stays_is_one_error(fault: Fault, message: str, tmp_path: Path) -> None:
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, store = over(server, tmp_path)
+        server.always = fault
+        with pytest.raises(UserError, match=message) as raised:
+            open_sparse(index, store).search(["1"], ["x"], 3)
+        assert server.url in str(raised.value)
+        assert len(server.requests) <= asker.TRIES + 1
+
+
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [
+        pytest.param({"docid": 5, "score": 1}, "found the docid 5, expected", id="an id that is a number"),
+        pytest.param({"docid": "a b", "score": 1}, "found the docid a b, expected", id="an id with a space"),
+        pytest.param({"docid": "\x1b[2J", "score": 1}, r"found the docid \?\[2J, expected", id="control bytes"),
+        pytest.param({"docid": "x" * 10**6, "score": 1}, "found the docid xxx.*…", id="an id of a million letters"),
+        pytest.param({"docid": "a", "score": None}, "found the score", id="no score"),
+        pytest.param({"docid": "a", "score": "1"}, "found the score 1, expected", id="a score that is a text"),
+        pytest.param({"docid": "a", "score": True}, "found the score true, expected", id="a truth value"),
+        pytest.param({"docid": "a", "score": 1e39}, r"found the score 1e\+39, expected", id="beyond single precision"),
+        pytest.param({"docid": "a", "score": [[1]]}, "found the score", id="a score that is a list"),
+    ],
+)
+def test_a_candidate_that_cannot_be_is_never_ranked(candidate: Any, words: str, tmp_path: Path) -> None:
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, store = over(server, tmp_path)
+        server.always = wrong({"candidates": [candidate]})
+        with pytest.raises(UserError, match=f"{server.url}: .*{words}") as raised:
+            open_sparse(index, store).search(["1"], ["x"], 3)
+        assert str(raised.value).isprintable()
+        assert len(store) == 0
+
+
+@pytest.mark.parametrize("most", [3, 10, 11, 12])
+def test_a_limit_of_depth_is_respected_up_to_the_depth_itself(most: int, tmp_path: Path) -> None:
+    def limited(handler: Handler) -> bool:
+        return handler.hits() > most and status(400, b'{"error": "at most so many hits"}')(handler)
+
+    with scripted_server(payloads={f"d{n:02d}": "x" for n in range(60)}, always=limited) as server:
+        index, store = over(server, tmp_path)
+        found = open_sparse(index, store).search(["1", "2"], ["x", "y"], 3)
+        assert [store.ids(found.of(i)) for i in (0, 1)] == [["d00", "d01", "d02"]] * 2
+
+
+def test_ties_are_by_id_also_at_the_cut(tmp_path: Path) -> None:
+    def tied(handler: Handler) -> bool:
+        names = [f"d{n:02d}" for n in range(40, 0, -1)][: handler.hits()]
+        handler.reply({"candidates": [{"docid": name, "score": 0.5, "doc": "x"} for name in names]})
+        return True
+
+    with scripted_server(payloads={}, always=tied) as server:
+        index, store = over(server, tmp_path)
+        found = open_sparse(index, store).search(["1"], ["x"], 3)
+        assert store.ids(found.of(0)) == ["d01", "d02", "d03"]
+
+
+def test_documents_that_did_not_come_are_asked_for_once(tmp_path: Path) -> None:
+    payloads = {"a": None, "b": "", "c": {"title": "no text"}, "d": "Text.", "e": {"title": "N"}, "x#0_0": None}
+    documents = {name: {"body": f"body of {name}"} for name in ("a", "b", "c", "e", "x%230_0")}
+    with scripted_server(payloads=payloads, documents=documents) as server:
+        index, store = over(server, tmp_path)
+        for _ in range(2):
+            found = open_sparse(index, store).search(["1"], ["x"], 6)
+            assert [d.text for d in store.get(sorted(found.of(0).tolist()))] == [
+                "body of a", "body of b", "body of c", "Text.", "body of e", "body of x%230_0"
+            ]  # fmt: skip
+        assert sum("/doc/" in path for path in server.requests) == 5
+        assert next(iter(open_store(index))).text == "body of a"
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        pytest.param({"a": None}, "document a: expected a document, found NoneType", id="nothing"),
+        pytest.param({"a": {"title": "T"}}, "expected one of the keys text, contents, body", id="no text"),
+    ],
+)
+def test_a_document_without_text_is_an_error(documents: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with scripted_server(payloads={"a": None}, documents=documents) as server:
+        index, store = over(server, tmp_path)
+        with pytest.raises(UserError, match=message):
+            open_sparse(index, store).search(["1"], ["x"], 3)
+
+
+def test_no_more_requests_at_once_than_it_bears() -> None:
+    def unhurried(handler: Handler) -> bool:
+        time.sleep(0.02)
+        if handler.state.at_once > 4:
+            return status(429)(handler)
+        return False
+
+    with scripted_server(payloads=PAYLOADS, always=unhurried) as server:
+        found = Server(server.url, "x", "v1").search(["x"] * 100, 3)
+        assert {tuple(hit.id for hit in own) for own in found} == {("c", "a", "b")}
+        assert 4 <= server.most_at_once <= rest.AT_ONCE
+        assert len(server.requests) < 130
+
+
+def test_a_key_is_sent_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(rest.KEY, "secret-key")
+    with scripted_server(payloads=PAYLOADS) as server:
+        index, store = over(server, tmp_path)
+        assert server.keys == {"Bearer secret-key"}
+        server.always = status(401, b"Bearer secret-key is unknown")
+        with pytest.raises(UserError) as raised:
+            open_sparse(index, store).search(["1"], ["x"], 3)
+    assert "secret-key" not in str(raised.value)
+    with pytest.raises(UserError, match="PYSERINI_API_KEY is sent by https or within this machine only"):
+        Server("http://example.org", "x", "v1")
+    Server("https://example.org", "x", "v1")
+    assert not any(b"secret-key" in path.read_bytes() for path in index.folder.iterdir())
+
+
+def test_the_newer_form_is_found_where_a_prefix_leads_to_it() -> None:
+    with scripted_server(payloads=PAYLOADS) as server:
+        assert form_of(f"{server.url}/prefix", "a b") == "v1"
+        assert server.requests == ["/prefix/v1/a%20b/search?query=document&hits=1&parse=false"]
+
+
+def test_a_damaged_registry_is_one_error(remote: Index) -> None:
+    hits(remote)
+    (remote.folder / FOUND).write_bytes(b"not what it was" * 99)
+    with pytest.raises(UserError, match=r"found\.sqlite: cannot be used: file is not a database"):
+        open_store(remote)
+    (remote.folder / FOUND).unlink()
+    (remote.folder / FOUND).mkdir()
+    with pytest.raises(UserError, match=r"found\.sqlite: cannot be used: unable to open"):
+        open_store(remote)
+    shutil.rmtree(remote.folder)
+    with pytest.raises(UserError, match="was replaced or removed while it was in use"):
+        open_store(remote)
+
+
+def test_stores_may_keep_documents_at_the_same_time(remote: Index) -> None:
+    one, two = open_store(remote), open_store(remote)
+    assert isinstance(one, RestStore)
+    assert isinstance(two, RestStore)
+    one.keep([("a", "first"), ("b", "x")])
+    two.keep([("a", "second"), ("c", "x")])
+    one.renumber()
+    assert [(d.id, d.text) for d in one] == [("a", "first"), ("b", "x"), ("c", "x")]
+    with sqlite3.connect(remote.folder / FOUND) as registry:
+        assert registry.execute("SELECT count(*) FROM documents").fetchone() == (3,)

@@ -1,0 +1,178 @@
+"""An index build that is stopped, by an error or `kill -9`, goes on and ends with the same bytes."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexing.build.index import Index, build_index, open_index
+from indexing.errors import UserError
+from indexing.stores import open_store
+from indexing.vectors import shards as vectors
+from indexing.vectors.embed import Embedding, embedder
+from retrieval.hybrid import search_all
+from retrieval.types import Query
+from tests.support.index_folders import contents
+from tests.support.processes import killed
+from tests.support.servers.embeddings import Server, serving, status
+from tests.support.small_corpus import CORPUS, write_corpus
+
+
+def rankings(index: Index) -> list[Any]:
+    queries = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
+    return [
+        found.docs.tolist() for found in search_all(index, open_store(index), queries, ["bm25", "dense"], 5).values()
+    ]
+
+
+def sent(server: Server) -> list[str]:
+    return [text for request in server.requests for text in request if text != "dimension"]
+
+
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "SHARD", 2)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_shards_that_are_there_are_not_embedded_again(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with serving() as server:
+        embedding = Embedding("letters", server.url)
+        whole, _ = build_index(corpus, tmp_path / "whole", embedding=embedding)
+        server.requests.clear()
+        refuses = iter([False] * 3 + [True] * 9)
+        server.always = lambda handler, texts: next(refuses) and status(403, "closed")(handler, texts)
+        with pytest.raises(UserError, match="closed"):
+            build_index(corpus, tmp_path / "index", embedding=embedding)
+        assert not (tmp_path / "index").exists()
+        kept = sent(server)[:-2]
+        server.requests.clear()
+        server.always = None
+        index, built = build_index(corpus, tmp_path / "index", embedding=embedding)
+        assert built
+        assert len(kept) + len(sent(server)) == len(CORPUS)
+        assert not set(kept) & set(sent(server)) - {"Twin\n" + CORPUS["twin-a"][1]}
+    assert contents(index.folder) == contents(whole.folder)
+    assert rankings_bm25(index) == rankings_bm25(whole)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index", "whole"]
+
+
+def rankings_bm25(index: Index) -> list[Any]:
+    queries = [Query("1", "1-1", "", text, "") for text, _ in CORPUS.values()]
+    return list(search_all(index, open_store(index), queries, ["bm25"], 5)["bm25"].docs)
+
+
+def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        file = folder / "00000001.npy"
+        file.write_bytes(change(file.read_bytes()))
+
+    return damage
+
+
+@pytest.mark.usefixtures("small_shards")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(damaged(lambda raw: raw[:-4]), id="a short shard"),
+        pytest.param(damaged(lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])), id="a changed bit"),
+        pytest.param(damaged(lambda _: b""), id="an empty shard"),
+        pytest.param(lambda folder: (folder / "00000001.npy").unlink(), id="a missing shard"),
+        pytest.param(lambda folder: (folder / "00000001.json").unlink(), id="a missing note"),
+        pytest.param(lambda folder: (folder / "00000001.json").write_text("{"), id="half a note"),
+        pytest.param(lambda folder: (folder / ".00000002.npy.1.partial").write_text("x"), id="the rest of a write"),
+    ],
+)
+def test_a_torn_shard_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+) -> None:
+    from indexing.vectors import faiss_index as dense
+
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    whole, _ = build_index(corpus, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(dense, "build_dense", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build_index(corpus, tmp_path / "index")
+    damage(tmp_path / ".index.partial" / "vectors")
+    index, _ = build_index(corpus, tmp_path / "index")
+    assert contents(index.folder) == contents(whole.folder)
+    assert rankings(index) == rankings(whole)
+    assert sorted(path.name for path in index.folder.iterdir()) == ["dense.faiss", "index.json", "lucene", "store"]
+
+
+def stop(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_what_was_made_of_another_corpus_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from indexing.vectors import faiss_index as dense
+
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(dense, "build_dense", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build_index(corpus, tmp_path / "index")
+    corpus.write_text(corpus.read_text().replace("Honey", "Money"))
+    index, _ = build_index(corpus, tmp_path / "index")
+    whole, _ = build_index(corpus, tmp_path / "whole")
+    assert contents(index.folder) == contents(whole.folder)
+
+
+@pytest.mark.usefixtures("small_shards")
+def test_a_model_that_changed_between_two_tries_is_an_error(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with serving() as server:
+        embedding = Embedding("letters", server.url)
+        refuses = iter([False] * 3 + [True] * 9)
+        server.always = lambda handler, texts: next(refuses) and status(403)(handler, texts)
+        with pytest.raises(UserError):
+            build_index(corpus, tmp_path / "index", embedding=embedding)
+        server.always, server.model = None, lambda texts: np.ones((len(texts), 3), np.float32)
+        embedder.cache_clear()
+        with pytest.raises(UserError, match="found vectors of 3 numbers after 9: the model has changed"):
+            build_index(corpus, tmp_path / "index", embedding=embedding)
+
+
+def test_an_error_before_anything_is_done_leaves_nothing(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"id": "a", "text": "one"}\n{"id": "a"')
+    with pytest.raises(UserError):
+        build_index(corpus, tmp_path / "index", embedding=None)
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("factory", "times", "kills"), [("Flat", 30, 12), ("IVF8,PQ48x4", 10, 3)])
+def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_one(
+    tmp_path: Path, factory: str, times: int, kills: int
+) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    sentences = [s for _, text in CORPUS.values() for s in text.split(". ")]
+    choose = random.Random(7)
+    with corpus.open("w") as out:
+        for n in range(200):
+            out.write(
+                json.dumps({"id": f"d{n}", "text": ". ".join(choose.sample(sentences, choose.randint(1, 6)))}) + "\n"
+            )
+    whole, _ = build_index(corpus, tmp_path / "whole", faiss=factory)
+
+    def compare() -> None:
+        index = open_index(tmp_path / "index")
+        assert contents(index.folder) == contents(whole.folder)
+        assert rankings(index) == rankings(whole)
+        names = ["dense.faiss", "index.json", "lucene", "store"]
+        assert sorted(path.name for path in index.folder.iterdir()) == names
+        assert not list(tmp_path.glob(".*"))
+        shutil.rmtree(index.folder)
+
+    arguments = ["index", str(corpus), "--out", str(tmp_path / "index"), "--faiss", factory, "--quiet"]
+    small_shards = "from indexing.vectors import shards as vectors; vectors.SHARD = 20"
+    killed(*arguments, times=times, kills=kills, done=compare, code=small_shards)

@@ -1,0 +1,238 @@
+"""Disks that are full or read-only: one message with the name and the reason, and the same command goes on later.
+
+A limit on the size of files, which needs no rights, stands for a full disk in most tests: writing fails in the same
+places. The last test fills a real one.
+"""
+
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+
+from indexing.build.index import Index
+from indexing.errors import NotWritten
+from indexing.io.files import append, reserved, written
+from tests.support import programs
+from tests.support.command_line import keystone
+from tests.support.places import ROOT
+from tests.support.processes import start, wait
+from tests.support.small_corpus import write_corpus, write_topics
+from tests.support.waiting import LIMIT_S
+
+LIMITED = """
+def limit(size, resource=__import__("resource")):
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
+"""
+IN_STAGE = """
+from indexing.build import index as build
+def limited(folder, name, make, stage=build.stage, limit=limit):
+    limit({size} if name == {name!r} else None)
+    return stage(folder, name, make)
+build.stage = limited
+"""
+IN_VECTORS = """
+from indexing.build import index as build
+def limited(*arguments, embed_store=build.embed_store, limit=limit):
+    limit({size})
+    return embed_store(*arguments)
+build.embed_store = limited
+"""
+READ_ONLY = """
+import ctypes
+ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
+"""
+"""Root gives up its right to write where it may not."""
+
+FULL = "File too large"
+
+
+def command(code: str, *arguments: str | Path) -> tuple[int | None, str]:
+    """The exit code of a command before which this Python is run, and what it says on standard error."""
+    with TemporaryDirectory() as folder:
+        err = Path(folder, "err")
+        start(*arguments, err=str(err), code=code)
+        return wait(LIMIT_S), err.read_text()
+
+
+def one_message(shown: tuple[int | None, str], name: Path, reason: str = FULL) -> None:
+    code, said = shown
+    assert (code, said.count("\n")) == (1, 1), said
+    assert said.startswith(f"error: {name}"), said
+    assert ": cannot be written: " in said, said
+    assert reason in said, said
+    assert ".partial" not in said, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        pytest.param(IN_STAGE.format(name="store", size=300), "", id="documents"),
+        pytest.param(IN_STAGE.format(name="lucene", size=300), "lucene", id="Lucene"),
+        pytest.param(IN_VECTORS.format(size=1_000), "vectors/00000000.npy", id="vectors"),
+        pytest.param(IN_STAGE.format(name="dense.faiss", size=1_000), "dense.faiss", id="FAISS"),
+    ],
+)
+def test_a_disk_that_is_full_while_indexing_is_a_message_and_the_build_goes_on(
+    tmp_path: Path, index: Index, code: str, name: str
+) -> None:
+    corpus, out = write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index"
+    arguments = ["index", str(corpus), "--out", str(out), "-q"]
+    one_message(command(LIMITED + code, *arguments), out / name)
+    assert not out.exists()
+    assert command("", *arguments)[0] == 0
+    assert (out / "dense.faiss").read_bytes() == index.dense.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_in_a_run_is_a_message_and_the_run_goes_on(tmp_path: Path, index: Index) -> None:
+    topics = write_topics(tmp_path / "topics.jsonl")
+    config = tmp_path / "run.yaml"
+    config.write_text(f"run_id: small\nindex: {index.folder}\ntopics: {topics}\nout: {tmp_path / 'out'}\n")
+    for size in (300, 1_000, 2_000):
+        one_message(command(f"{LIMITED}\nlimit({size})", "run", config, "-q"), tmp_path / "out/small")
+    assert command("", "run", config, "-q")[0] == 0
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "out/small").iterdir()}
+    shutil.rmtree(tmp_path / "out/small")
+    assert command("", "run", config, "-q")[0] == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out/small").iterdir()} == whole
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_while_answering_is_a_message_and_answering_goes_on(tmp_path: Path, index: Index) -> None:
+    topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
+    arguments: list[str | Path] = ["answer", "--topics", topics, "--index", index.folder, "--out", out, "-q"]
+    assert command("", *arguments) == (0, "")
+    whole = sorted(out.read_bytes().splitlines())
+    cut = len(whole[0]) + 100
+    out.unlink()
+    one_message(command(f"{LIMITED}\nlimit({cut})", *arguments), out)
+    assert command("", *arguments) == (0, "")
+    assert sorted(out.read_bytes().splitlines()) == whole
+    shown = keystone("answer", "--topics", topics, "--index", index.folder, "-q", "--out", "/dev/full")
+    assert (shown.returncode, shown.stderr.count("\n")) == (1, 1), shown.stderr
+
+
+@pytest.mark.slow
+def test_a_command_whose_output_goes_to_a_full_disk_says_so(tmp_path: Path) -> None:
+    with (tmp_path / "err").open("wb") as err:
+        start("doctor", out="/dev/full", err=err.name)
+        assert wait(LIMIT_S) == 1
+    said = (tmp_path / "err").read_text()
+    assert "standard output" in said
+    assert "No space left on device" in said
+    assert said.count("\n") == 1
+
+
+def within(size: int, work: Callable[[], object]) -> None:
+    """Do something while no file can become larger."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        work()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", ["fused.trec", "fused.trec.gz", "fused.trec.zst"])
+def test_a_file_that_does_not_fit_leaves_what_was_there(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"before")
+
+    def write() -> None:
+        with written(tmp_path / name) as out:
+            out.write(np.random.default_rng(7).bytes(100_000))
+
+    with pytest.raises(NotWritten, match=f"{name}: cannot be written: {FULL}"):
+        within(10_000, write)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, b"before")]
+
+
+def test_bytes_are_appended_whole_or_with_an_error(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("ab", buffering=0) as file:
+        append(file, b"x" * 5_000)
+        with pytest.raises(OSError, match=FULL):
+            within(7_000, lambda: append(file, b"x" * 5_000))
+    assert (tmp_path / "file").stat().st_size == 7_000
+
+
+def test_the_space_of_an_array_on_disk_is_taken_before_it_is_used(tmp_path: Path) -> None:
+    array = reserved(tmp_path / "array.npy", np.int64, (100_000, 2))
+    found = (tmp_path / "array.npy").stat()
+    assert found.st_blocks * 512 >= array.nbytes
+    array[:] = 7
+    array.flush()
+    assert np.array_equal(np.load(tmp_path / "array.npy"), array)
+    with pytest.raises(NotWritten, match=rf"more.npy: cannot be written: {FULL}; it takes 1.6 MB"):
+        within(10_000, lambda: reserved(tmp_path / "more.npy", np.int64, (100_000, 2)))
+
+
+def test_a_system_without_the_call_for_it_takes_the_space_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "posix_fallocate")
+    test_the_space_of_an_array_on_disk_is_taken_before_it_is_used(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_finished_run_needs_no_right_to_write_and_an_unfinished_one_says_what_it_needs(
+    tmp_path: Path, index: Index
+) -> None:
+    shutil.copytree(index.folder, tmp_path / "index")
+    topics, config, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "run.yaml", tmp_path / "out"
+    config.write_text(f"run_id: small\nindex: {tmp_path / 'index'}\ntopics: {topics}\nout: {out}\n")
+    assert command("", "run", config, "-q")[0] == 0
+    before = {path.name: path.read_bytes() for path in (out / "small").iterdir()}
+    folders = [out / "small", out, tmp_path / "index"]
+    try:
+        for folder in folders:
+            folder.chmod(0o555)
+        code, said = command(READ_ONLY, "run", config)
+        assert (code, said.count("kept"), said.count("made")) == (0, 8, 0), said
+        assert {path.name: path.read_bytes() for path in (out / "small").iterdir()} == before
+        (out / "small").chmod(0o755)
+        (out / "small" / "answers.jsonl").unlink()
+        (out / "small").chmod(0o555)
+        one_message(command(READ_ONLY, "run", config, "-q"), out / "small/manifest.json", "Permission denied")
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert command("", "run", config, "-q")[0] == 0
+    assert {path.name: path.read_bytes() for path in (out / "small").iterdir()} == before
+
+
+@pytest.mark.slow
+def test_a_really_full_disk_is_a_message_at_every_size(tmp_path: Path) -> None:
+    """A file system in memory of some kilobytes, which only this test sees; not every kernel grants one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'
+    isolated = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    granted = programs.run([*isolated, "64k", str(disk), "true"], capture_output=True)
+    if granted.returncode:
+        pytest.skip(f"no file system of its own: {granted.stderr.decode().strip()}")
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(f'{{"id": "{"d" * 500}{n}", "text": "x"}}\n' for n in range(400)))
+    indexing = [
+        sys.executable,
+        "-m",
+        "runs.cli.main",
+        "index",
+        str(corpus),
+        "--out",
+        str(disk / "index"),
+        "--no-dense",
+        "-q",
+    ]
+    for size in ("300k", "700k", "900k", "1000k"):
+        shown = programs.run(
+            [*isolated, size, str(disk), *indexing],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+        )
+        one_message((shown.returncode, shown.stderr), disk / "index", "No space left on device")

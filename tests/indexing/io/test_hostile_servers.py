@@ -1,0 +1,289 @@
+"""Hostile servers against each client of them: one error that names the URL, in bounded memory and time.
+
+Keys go to the server that they are for, and to no other.
+"""
+
+import gzip
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.attached import rest_server as rest
+from indexing.attached.rest_server import Server
+from indexing.errors import UserError, printable
+from indexing.io import http as sender
+from indexing.io import keys as access
+from indexing.io import server as asker
+from indexing.io.http import TooLarge, read_body
+from indexing.opensearch import cluster as opensearch
+from indexing.opensearch.cluster import Request, connect
+from indexing.opensearch.requests import ask
+from indexing.vectors import endpoint as embedding_endpoint
+from indexing.vectors.endpoint import Endpoint
+from tests.support.servers.hostile_replies import (
+    DEEP,
+    NOT_JSON,
+    NOT_WHOLE,
+    REFUSED,
+    SLOW,
+    TOO_LARGE,
+    UNPACKED,
+    Hostile,
+    told,
+)
+
+TRIES, SECONDS = 2, 0.3
+"""Of a request, and of a reply that takes too long."""
+GENEROUS_SECONDS = 60.0
+MEMORY = UNPACKED * 3 // 4
+"""Bytes: twice the limit of a client, and less than a bomb unpacks to."""
+
+Client = Callable[[str], object]
+
+
+def embeds(url: str) -> object:
+    return Endpoint("letters", url).dimension
+
+
+def searches_rest(url: str) -> object:
+    return Server(url, "index", "v1").search(["words"], 3)
+
+
+def asks_opensearch(url: str) -> object:
+    nodes = connect([url], 1)
+    return ask(nodes, Request("GET", "/index", seconds=rest.SECONDS), patience=0.05).checked()
+
+
+CLIENTS = pytest.mark.parametrize("client", [embeds, searches_rest, asks_opensearch])
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asker, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(asker, "TRIES", TRIES)
+    for name in ("OPENAI_API_KEY", rest.KEY, opensearch.USER, opensearch.PASSWORD, opensearch.KEY):
+        monkeypatch.delenv(name, raising=False)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hostile: Hostile
+    seen: list[dict[str, str]]
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        type(self).seen.append({name.lower(): value for name, value in self.headers.items()})
+        if self.path == "/":  # the cluster says hello
+            told(b'{"version": {"number": "3.5.0"}}')(self)
+            return
+        type(self).hostile(self)
+
+    do_POST = do_GET  # noqa: N815
+
+
+@contextmanager
+def serving(hostile: Hostile) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """The URL of a server that answers so, and the headers of what it was asked."""
+    seen: list[dict[str, str]] = []
+    bound = type("Bound", (Handler,), {"hostile": staticmethod(hostile), "seen": seen})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
+    server.daemon_threads, server.block_on_close = True, False
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def refusal(client: Client, hostile: Hostile) -> str:
+    """The one line of the error that names the URL, which comes in time."""
+    with serving(hostile) as (url, _):
+        began = time.monotonic()
+        with pytest.raises(UserError) as raised:
+            client(url)
+        assert time.monotonic() - began < GENEROUS_SECONDS
+        said = str(raised.value)
+        assert said.startswith(url)
+        assert said.isprintable()
+        assert len(said) < 2000
+        return said
+
+
+@CLIENTS
+@pytest.mark.parametrize("kind", TOO_LARGE)
+def test_no_more_is_held_of_a_reply_than_it_can_have(client: Client, kind: str) -> None:
+    tracemalloc.start()
+    try:
+        assert "expected" in refusal(client, TOO_LARGE[kind])
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+
+
+@CLIENTS
+@pytest.mark.parametrize("kind", NOT_WHOLE)
+def test_a_reply_that_is_not_whole_is_one_error(client: Client, kind: str) -> None:
+    refusal(client, NOT_WHOLE[kind])
+
+
+@CLIENTS
+@pytest.mark.parametrize("kind", SLOW)
+def test_the_time_is_that_of_the_whole_reply(client: Client, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (rest, embedding_endpoint):
+        monkeypatch.setattr(module, "SECONDS", SECONDS)
+    assert f"no whole reply in {SECONDS:g} s" in refusal(client, SLOW[kind])
+
+
+@CLIENTS
+@pytest.mark.parametrize("kind", NOT_JSON)
+def test_a_reply_that_is_no_json_is_one_error(client: Client, kind: str) -> None:
+    refusal(client, NOT_JSON[kind])
+
+
+@CLIENTS
+@pytest.mark.parametrize("kind", REFUSED)
+def test_the_words_of_a_refusal_are_short_and_visible(client: Client, kind: str) -> None:
+    hostile, words = REFUSED[kind]
+    said = refusal(client, hostile)
+    assert "401" in said
+    assert pytest.raises(AssertionError, match=words).matches(AssertionError(said))
+
+
+@pytest.mark.parametrize("client", [embeds, searches_rest])
+@pytest.mark.parametrize("depth", [250, 300, 900])
+def test_deep_json_is_no_reply(client: Client, depth: int) -> None:
+    for body in (b"[" * depth + b"]" * depth, DEEP, b'{"data": [%b]}' % (b"[" * depth + b"]" * depth)):
+        refusal(client, told(body))
+
+
+@pytest.mark.parametrize("client", [embeds, searches_rest])
+@pytest.mark.parametrize("seconds", ["1e308", "9" * 400, "inf", "nan", "-1", "soon", "\u0661"])
+def test_an_absurd_pause_is_not_kept(client: Client, seconds: str) -> None:
+    assert "429" in refusal(client, told(b"{}", 429, Retry_After=seconds.encode("utf-8").decode("latin-1")))
+
+
+@pytest.mark.parametrize(
+    ("client", "secrets"),
+    [
+        pytest.param(embeds, {"OPENAI_API_KEY": "k-e-y"}, id="embeddings"),
+        pytest.param(searches_rest, {rest.KEY: "k-e-y"}, id="rest"),
+        pytest.param(asks_opensearch, {opensearch.KEY: "k-e-y"}, id="opensearch"),
+    ],
+)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed_and_says_where_it_leads(
+    client: Client, secrets: dict[str, str], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    with serving(told(b"{}")) as (other, seen):
+        said = refusal(client, told(b"", status, Location=f"{other}/index"))
+        assert f"leads to {other}/index" in said
+        assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("client", "name"), [(embeds, "OPENAI_API_KEY"), (searches_rest, rest.KEY), (asks_opensearch, opensearch.KEY)]
+)
+def test_a_key_that_a_server_repeats_is_not_told(client: Client, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "k-e-y/7")
+    with serving(told(b"{}")) as (url, seen), suppress(UserError):
+        client(url)
+    assert "k-e-y/7" in seen[-1]["authorization"]
+    for body in (b'{"error": "k-e-y/7 is unknown"}', rb'{"error": "\u006b-e-y\/7 is unknown"}', b"no k-e-y/7"):
+        said = refusal(client, told(body, 401))
+        assert "[key]" in said
+        assert "e-y/7" not in said
+
+
+@pytest.mark.parametrize(
+    ("named", "guarded", "sent"),
+    [
+        pytest.param(None, True, True, id="by default, where nobody can listen"),
+        pytest.param(None, False, False, id="by default, over plain http"),
+        pytest.param("MINE", True, True, id="named, where nobody can listen"),
+        pytest.param("MINE", False, True, id="named, over plain http"),
+    ],
+)
+def test_an_embedding_endpoint_is_sent_the_key_that_is_for_it(
+    named: str | None, guarded: bool, sent: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "general")
+    monkeypatch.setenv("MINE", "own")
+    monkeypatch.setattr(access, "is_guarded", lambda _: guarded)
+    with serving(told(b"{}")) as (url, seen):
+        with pytest.raises(UserError):
+            _ = Endpoint("letters", url, key_env=named).dimension
+        key = "own" if named else "general"
+        assert [one.get("authorization") for one in seen] == [f"Bearer {key}" if sent else None]
+        assert (f"{url}: is sent no key: OPENAI_API_KEY is not named for it" in caplog.text) == (not sent)
+
+
+def test_a_named_key_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MINE", raising=False)
+    with pytest.raises(UserError, match=r"MINE: holds no key for http://127\.0\.0\.1:1, expected one"):
+        Endpoint("letters", "http://127.0.0.1:1", key_env="MINE")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        pytest.param("http://user:pass@h/v1", "holds a user or a password", id="a password"),
+        pytest.param("http://h/v1?key=s", "not the URL of a server", id="a query"),
+        pytest.param("http://h/v1#s", "not the URL of a server", id="a fragment"),
+        pytest.param("ftp://h/v1", "not the URL of a server", id="another scheme"),
+        pytest.param("http://h:99999/v1", "not the URL of a server", id="a port that is none"),
+        pytest.param("\x1b[2J", r"not the URL of a server", id="control bytes"),
+    ],
+)
+def test_what_is_no_url_of_a_server_is_refused(url: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as raised:
+        Endpoint("letters", url)
+    assert "pass" not in str(raised.value).replace("a password", "")
+    assert str(raised.value).isprintable()
+
+
+@given(st.binary(max_size=300), st.integers(0, 300), st.sampled_from(["", "gzip", "deflate", "identity"]))
+def test_a_body_is_read_whole_or_refused(content: bytes, limit: int, encoding: str) -> None:
+    packed: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+    sent = packed.get(encoding, bytes)(content)
+    left = [sent]
+
+    def read(size: int) -> bytes:
+        part, left[0] = left[0][: min(size, 7)], left[0][min(size, 7) :]
+        return part
+
+    try:
+        found = read_body(read, {"Content-Encoding": encoding}, limit)
+    except TooLarge:
+        assert max(len(sent), len(content)) > limit
+    else:
+        assert found == content
+        assert max(len(sent), len(content)) <= limit
+
+
+@given(st.text(max_size=2000), st.integers(1, 600))
+def test_what_is_printable_is_one_short_line(text: str, most: int) -> None:
+    shown = printable(text, most)
+    assert shown.isprintable()
+    assert len(shown) <= most
+    if text.isprintable() and " ".join(text.split()) == text and len(text) <= most:
+        assert shown == text
+
+
+def test_words_that_say_nothing_are_named() -> None:
+    assert sender.said({"error": {}}) == '{"error":{}}'
+    assert sender.said(None) == sender.said("") == "no reason"

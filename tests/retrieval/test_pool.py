@@ -1,0 +1,130 @@
+"""Dense search in a candidate pool: what the whole index gives, restricted to what BM25 found."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.build.index import Index, build_index
+from indexing.errors import UserError
+from indexing.store import DocumentStore
+from indexing.stores import open_store
+from indexing.types import Document
+from indexing.vectors.embed import Embedding, on_grid
+from indexing.vectors.of_documents import contents, document_vectors
+from retrieval.hybrid import search_all, search_candidates, search_embeddings
+from retrieval.pool import pool_of, search_pool
+from retrieval.types import Query, Rankings, offsets_of
+from tests.support.command_line import keystone
+from tests.support.small_corpus import write_corpus, write_topics
+
+QUERIES = [
+    Query("1", f"1-{n}", text, text, text)
+    for n, text in enumerate(["honey in the kitchen", "ash of a volcano", "zzyzx"])
+]
+
+
+@pytest.fixture(scope="module")
+def pooled(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("pooled")
+    return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", faiss=None)[0]
+
+
+def restricted(whole: Rankings, pool: Sequence[int], depth: int) -> list[list[tuple[int, float]]]:
+    """The first hits of each query that are in the pool."""
+    hits = [zip(whole.of(i).tolist(), whole.scores_of(i).tolist(), strict=True) for i in range(len(whole))]
+    return [[(doc, score) for doc, score in own if doc in set(pool)][:depth] for own in hits]
+
+
+@pytest.mark.parametrize(("depth", "systems"), [(2, ["bm25", "dense"]), (3, ["dense", "bm25"]), (100, ["dense"])])
+def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
+    index: Index, pooled: Index, depth: int, systems: list[str]
+) -> None:
+    found = search_all(pooled, open_store(pooled), QUERIES, systems, depth)
+    assert list(found) == systems
+    bm25 = search_all(index, open_store(index), QUERIES, ["bm25"], depth)["bm25"]
+    expected = restricted(search_embeddings(index, QUERIES, 100), bm25.docs.tolist(), depth)
+    assert restricted(found["dense"], range(100), 100) == expected
+    assert 0 < len(pool_of(bm25)) < (index.documents or 0)
+    assert not pooled.dense.exists()
+
+
+@given(
+    st.lists(st.lists(st.integers(-2, 2), min_size=3, max_size=3).filter(any), max_size=12),
+    st.sets(st.integers(0, 11)),
+    st.integers(1, 5),
+)
+def test_exact_with_ties_by_row(vectors: list[list[int]], some: set[int], depth: int) -> None:
+    pool = np.array(sorted(row for row in some if row < len(vectors)), dtype=np.int32)
+    documents = on_grid(np.array([vectors[row] for row in pool.tolist()], dtype=np.float64).reshape(-1, 3))
+    queries = on_grid(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
+    found = search_pool(pool, documents, ["a", "b"], queries, depth)
+    for i in range(2):
+        scores = (documents @ queries[i]).tolist()
+        expected = sorted(zip(pool.tolist(), scores, strict=True), key=lambda hit: (-hit[1], hit[0]))[:depth]
+        assert list(zip(found.of(i).tolist(), found.scores_of(i).tolist(), strict=True)) == expected
+
+
+def test_vectors_are_made_once_for_a_text(pooled: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedded: list[str] = []
+    embed = document_vectors.__globals__["embed_passages"]
+
+    def counting(embedding: Embedding, texts: Sequence[str], *more: object) -> object:
+        embedded.extend(texts)
+        return embed(embedding, texts, *more)
+
+    monkeypatch.setattr("indexing.vectors.of_documents.embed_passages", counting)
+    (pooled.folder / "documents.sqlite").unlink(missing_ok=True)
+    first = document_vectors(pooled, open_store(pooled), [0, 3, 5])
+    again = document_vectors(pooled, open_store(pooled), [5, 1, 0])
+    assert embedded == contents(DocumentStore(pooled.store).get([0, 3, 5, 1]))
+    assert np.array_equal(first[[2, 0]], again[[0, 2]])
+
+    def short(documents: Sequence[Document]) -> list[str]:
+        return [document.title for document in documents]
+
+    assert not np.array_equal(document_vectors(pooled, open_store(pooled), [0], short), first[:1])
+    assert np.array_equal(document_vectors(pooled, open_store(pooled), [0]), first[:1])
+
+
+def test_another_text_can_stand_for_a_document(pooled: Index) -> None:
+    def honey(documents: Sequence[Document]) -> list[str]:
+        return ["honey in the kitchen" if document.id == "volcano" else "x" for document in documents]
+
+    dense = search_all(pooled, open_store(pooled), QUERIES, ["dense"], 5, texts_of=honey)["dense"]
+    assert DocumentStore(pooled.store).ids(dense.of(0))[0] == "volcano"
+
+
+def test_what_cannot_be_searched_is_an_error(tmp_path: Path, pooled: Index) -> None:
+    with pytest.raises(UserError, match=r"retrieval\.faiss: found 'nprobe=2', expected none"):
+        search_all(pooled, open_store(pooled), QUERIES, ["bm25", "dense"], 5, faiss="nprobe=2")
+    bare = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", embedding=None)[0]
+    nothing = Rankings((), offsets_of([]), np.empty(0, np.int32), np.empty(0, np.float32))
+    with pytest.raises(UserError, match="has no embeddings"):
+        search_candidates(bare, open_store(bare), [], nothing, 5)
+    with pytest.raises(UserError, match="expected all-MiniLM-L6-v2"):
+        build_index(tmp_path / "c.jsonl", tmp_path / "other", embedding=Embedding("unknown"), faiss=None)
+
+
+def test_a_run_over_a_pool(tmp_path: Path) -> None:
+    corpus, topics = write_corpus(tmp_path / "corpus.jsonl"), write_topics(tmp_path / "topics.jsonl")
+    for which in ("all", "pool"):
+        made = keystone("index", corpus, "--out", tmp_path / which, "--dense", which, "-q")
+        assert made.returncode == 0, made.stderr
+        config = tmp_path / f"{which}.yaml"
+        config.write_text(
+            f"run_id: a\nindex: {tmp_path / which}\ntopics: {topics}\nout: {tmp_path / 'out' / which}\ntrack: none\n"
+        )
+        done = keystone("run", config, "-q")
+        assert done.returncode == 0, done.stderr
+    bm25, whole, pool = (
+        [line.split() for line in (tmp_path / f"out/{name}.trec").read_text().splitlines()]
+        for name in ("all/a/bm25", "all/a/dense", "pool/a/dense")
+    )
+    found = {row[2] for row in bm25}
+    assert [(row[0], row[2]) for row in pool] == [(row[0], row[2]) for row in whole if row[2] in found]
+    assert keystone("index", corpus, "--out", tmp_path / "pool", "--no-dense", "-q").returncode == 1
+    assert keystone("index", corpus, "--out", tmp_path / "x", "--dense", "some").returncode == 2

@@ -1,0 +1,220 @@
+"""BM25 and dense search on a real Lucene and a real FAISS index."""
+
+import json
+import math
+import re
+import threading
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexing.build.index import Index, build_index
+from indexing.errors import UserError
+from indexing.io.files import locked
+from indexing.lucene.java import java_class
+from indexing.lucene.write import build_lucene
+from indexing.store import DocumentStore
+from indexing.stores import open_store
+from indexing.types import Document
+from indexing.vectors.embed import on_grid
+from indexing.vectors.faiss_index import faiss_module, load_dense
+from retrieval.faiss_search import search_dense
+from retrieval.feedback import Feedback, rm3, rocchio
+from retrieval.hybrid import search_all, search_bm25, search_embeddings
+from retrieval.lucene.search import K1, B, LuceneSearcher
+from retrieval.types import Query, Rankings, ranked
+from tests.support.small_corpus import CORPUS, write_corpus
+
+BOTH = ["bm25", "dense"]
+
+
+def query(text: str, number: int = 1) -> Query:
+    return Query("1", f"1-{number}", text, text, text)
+
+
+def found(index: Index, rankings: Rankings, i: int = 0) -> list[str]:
+    return DocumentStore(index.store).ids(rankings.of(i))
+
+
+def test_bm25_scores_follow_the_formula(index: Index) -> None:
+    """Unstemmed words of the small corpus, so that the analyzer only has to drop nothing that we count."""
+    tokens = {name: re.findall("[a-z]+", f"{title} {text}".lower()) for name, (title, text) in CORPUS.items()}
+    searcher = LuceneSearcher(index.lucene)
+    lengths = {name: np.count_nonzero(searcher.document_frequencies(words)) for name, words in tokens.items()}
+    average = sum(lengths.values()) / len(lengths)
+    holding = [name for name, words in tokens.items() if "ash" in words]
+    idf = math.log(1 + (len(tokens) - len(holding) + 0.5) / (len(holding) + 0.5))
+    rankings = search_bm25(index, open_store(index), [query("ash")], 10)
+    assert sorted(found(index, rankings)) == sorted(holding)
+    for name, score in zip(found(index, rankings), rankings.scores_of(0), strict=True):
+        tf = Counter(tokens[name])["ash"]
+        expected = idf * tf / (tf + K1 * (1 - B + B * lengths[name] / average))
+        assert score == pytest.approx(expected, rel=1e-3)
+
+
+def test_equal_scores_are_ordered_by_document_id(index: Index) -> None:
+    for system, rankings in search_all(index, open_store(index), [query("twins in the kitchen")], BOTH, 9).items():
+        ids = found(index, rankings)
+        assert ids.index("twin-a") + 1 == ids.index("twin-b"), system
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        pytest.param("how do bees dance", "bees", id="words of one document"),
+        pytest.param("volcanic eruptions", "volcano", id="other forms of its words"),
+    ],
+)
+def test_both_searches_find_the_obvious_document(index: Index, text: str, first: str) -> None:
+    for rankings in search_all(index, open_store(index), [query(text)], BOTH, 5).values():
+        assert found(index, rankings)[0] == first
+
+
+@pytest.mark.parametrize("text", ["", "the of and", "!?", "zzyzx"], ids=["empty", "stop words", "signs", "unknown"])
+def test_a_query_without_known_words_finds_nothing_by_bm25(index: Index, text: str) -> None:
+    rankings = search_bm25(index, open_store(index), [query("honey"), query(text, 2), query("ice", 3)], 5)
+    assert [len(rankings.of(i)) > 0 for i in range(3)] == [True, False, True]
+
+
+def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:
+    queries = [query(text, n) for n, (_, text) in enumerate(CORPUS.values())]
+    one, four = (search_all(index, open_store(index), queries, BOTH, 5, threads) for threads in (1, 4))
+    for system, rankings in one.items():
+        assert rankings.docs.tobytes() == four[system].docs.tobytes()
+        assert rankings.scores.tobytes() == four[system].scores.tobytes()
+
+
+def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once can be given each other's objects: another ranking, or an error of Java, one time in many."""
+    searcher, texts = LuceneSearcher(index.lucene), [text for _, text in CORPUS.values()]
+    expected = searcher.search(texts, texts, 5)
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail(f"{thread} was started"))
+    found = searcher.search(texts, texts, 5, threads=4)
+    assert found.docs.tolist() == expected.docs.tolist()
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 50), st.integers(1, 30))
+def test_dense_search_equals_scoring_every_document(seed: int, documents: int, depth: int, queries: int) -> None:
+    random = np.random.default_rng(seed)
+    vectors = on_grid(random.integers(-1, 2, size=(documents, 8)).astype(np.float64))  # many ties
+    asked = on_grid(random.integers(-1, 2, size=(queries, 8)).astype(np.float64))
+    index = faiss_module().IndexFlatIP(8)
+    index.add(vectors)
+    names = [str(i) for i in range(queries)]
+    plain = ranked(names, [np.arange(documents)] * queries, list(asked @ vectors.T), depth)
+    rankings = search_dense(index, names, asked, depth)
+    assert rankings.docs.tolist() == plain.docs.tolist()
+    assert rankings.scores.tolist() == plain.scores.tolist()
+
+
+def test_the_index_holds_a_vector_for_every_document(index: Index) -> None:
+    assert (load_dense(index.dense).ntotal, load_dense(index.dense).d) == (len(CORPUS), 384)
+
+
+def test_an_index_without_embeddings_says_so(tmp_path: Path) -> None:
+    made, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", embedding=None)
+    with pytest.raises(UserError, match="has no embeddings"):
+        search_embeddings(made, [query("bees")], 5)
+
+
+def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl")
+    with locked(tmp_path / ".index.partial"), pytest.raises(UserError, match="another process is writing here"):
+        build_index(corpus, tmp_path / "index", embedding=None)
+    assert build_index(corpus, tmp_path / "index", embedding=None)[1]
+
+
+def test_the_ranking_is_anserinis_rank_for_rank(tmp_path: Path) -> None:
+    """On few words and many equal scores, with documents in the order of their ids and some of them empty."""
+    random = np.random.default_rng(7)
+    words = ["bee", "hive", "honey", "queen", "worker", "wasp", "ice"]
+    documents = [Document(f"d{n:04d}", " ".join(random.choice(words, random.integers(0, 12)))) for n in range(600)]
+    build_lucene(documents, tmp_path / "lucene")
+    theirs = java_class("io.anserini.search.SimpleSearcher")(str(tmp_path / "lucene"))
+    theirs.set_bm25(K1, B)
+    texts = [" ".join(random.choice(words, random.integers(1, 5))) for _ in range(40)]
+    for depth in (1, 10, 1000):
+        ours = LuceneSearcher(tmp_path / "lucene").search(texts, texts, depth, threads=2)
+        for i, text in enumerate(texts):
+            assert [documents[row].id for row in ours.of(i)] == [hit.docid for hit in theirs.search(text, depth)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("honey " + "x" * 21_000_000, id="more than Anserini's JSON reader takes"),
+        pytest.param("honey \0 bees", id="NUL"),
+        pytest.param("\U0001f41d honey \U0001f36f", id="beyond the basic plane"),
+        pytest.param("h\u00f6ney honey", id="accent"),
+    ],
+)
+def test_any_text_is_indexed(text: str, tmp_path: Path) -> None:
+    build_lucene([Document("a", "wax"), Document("b", text)], tmp_path / "lucene")
+    searcher = LuceneSearcher(tmp_path / "lucene")
+    assert searcher.search(["q", "r"], ["honey", text.split()[0]], 5).docs.tolist()[0] == 1
+
+
+def test_a_query_may_have_thousands_of_words(index: Index) -> None:
+    rankings = search_bm25(index, open_store(index), [query(" ".join(f"w{n}" for n in range(5000)) + " honey")], 5)
+    assert len(rankings.of(0)) > 0
+
+
+def test_an_index_is_built_once_and_never_replaced(tmp_path: Path) -> None:
+    corpus, out = write_corpus(tmp_path / "c.jsonl"), tmp_path / "index"
+    assert build_index(corpus, out, embedding=None)[1]
+    assert not build_index(corpus, out, embedding=None)[1]
+    corpus.write_text(corpus.read_text().replace("Honey", "Money"))
+    with pytest.raises(UserError, match="another corpus or other settings"):
+        build_index(corpus, out, embedding=None)
+    assert not [path for path in tmp_path.iterdir() if "partial" in path.name]
+
+
+@pytest.mark.parametrize("feedback", ["rm3", "rocchio"])
+def test_feedback_finds_documents_that_share_words_only_with_the_first_ones(feedback: str, tmp_path: Path) -> None:
+    fillers = [{"id": f"f{n}", "text": f"filler {n} other"} for n in range(40)]
+    records = [
+        {"id": "near", "text": "drones mate"},
+        {"id": "start", "text": "queen drones drones"},
+        {"id": "far", "text": "mate"},
+    ]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in fillers + records))
+    made, _ = build_index(tmp_path / "c.jsonl", tmp_path / "index", embedding=None)
+    plain = search_bm25(made, open_store(made), [query("queen")], 5)
+    expanded = search_bm25(made, open_store(made), [query("queen"), query("", 2)], 5, feedback=feedback)
+    assert found(made, plain) == ["start"]
+    assert found(made, expanded) == ["start", "near"]
+    assert len(expanded.of(1)) == 0
+
+
+def test_rm3_is_half_the_query_and_half_the_relevance_model() -> None:
+    """By hand: documents of 4 stems each, weighted 3 to 1."""
+    documents = [{"hive": 3, "wax": 1}, {"wax": 4}]
+    assert rm3({"bee": 1, "hive": 1}, documents, [3.0, 1.0]) == pytest.approx(
+        {"bee": 0.25, "hive": 0.25 + 0.5 * 9 / 16, "wax": 0.5 * 7 / 16}
+    )
+
+
+def test_rocchio_adds_the_mean_of_unit_vectors() -> None:
+    documents = [{"hive": 3, "wax": 4}, {"wax": 2}]
+    assert rocchio({"bee": 3, "hive": 4}, documents, [9.0, 1.0]) == pytest.approx(
+        {"bee": 0.6, "hive": 0.8 + 0.75 * 0.3, "wax": 0.75 * 0.9}
+    )
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=2, max_size=3), st.integers(1, 9), max_size=5),
+    st.lists(st.dictionaries(st.text("abcd", min_size=2, max_size=3), st.integers(1, 9), max_size=30), max_size=4),
+    st.sampled_from([rm3, rocchio]),
+)
+def test_feedback_keeps_the_query_and_adds_at_most_ten_stems(
+    asked: dict[str, float], documents: list[dict[str, float]], method: Feedback
+) -> None:
+    vector = method(asked, documents, [1.0] * len(documents))
+    assert set(asked) <= set(vector)
+    assert len(set(vector) - set(asked)) <= 10
+    assert all(weight > 0 for weight in vector.values())

@@ -1,0 +1,183 @@
+"""The command `answer`: topics as they come, a file that answers are appended to, and runs where a loop runs."""
+
+import asyncio
+import fcntl
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from indexing.build.index import Index, build_index, open_index
+from indexing.errors import UserError
+from indexing.vectors import of_sentences as kept
+from indexing.vectors.embed import Embedding, Vectors, embed_passages
+from runs.config.read import read_config
+from runs.pipeline.bulk import answer_file, settings
+from runs.pipeline.stages import run
+from tests.support import programs
+from tests.support.models.plain_model import say
+from tests.support.servers.chat import serving
+from tests.support.small_corpus import CORPUS, NARRATIVES, write_topics
+
+DEADLINE_S = 240
+"""A process starts Java and reads a model, beside others that do the same."""
+
+LINES = [json.dumps({"id": name, "title": text}).encode() + b"\n" for name, text in NARRATIVES.items()]
+
+
+def answer(index: Index, topics: Path, out: Path, *changes: str) -> None:
+    answer_file(settings(None, list(changes), None, topics, index.folder), out, threads=2)
+
+
+def line_from(process: "subprocess.Popen[bytes]") -> bytes:
+    """The next line of a process's output; an error where none comes in time."""
+    assert process.stdout
+    ready, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
+    assert ready, f"waited {DEADLINE_S} s for the next answer"
+    return process.stdout.readline()
+
+
+def topic_of(line: bytes) -> str:
+    return str(orjson.loads(line)["metadata"]["narrative_id"])
+
+
+def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(index: Index) -> None:
+    command = [sys.executable, "-m", "runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
+    pipe = subprocess.PIPE
+    with programs.started(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin
+        for line, name in zip(LINES, NARRATIVES, strict=True):
+            process.stdin.write(line)
+            assert topic_of(line_from(process)) == name
+        process.stdin.write(LINES[0].replace(b'"1"', b'"3"') + LINES[0])
+        out, err = process.communicate(timeout=DEADLINE_S)
+    assert topic_of(out) == "3", "the topics before a bad line are answered"
+    assert err.decode() == "error: /dev/stdin:4: topic '1' occurs more than once\n"
+    assert process.returncode == 1
+
+
+def test_a_pipe_without_topics_is_an_error(index: Index) -> None:
+    command = [sys.executable, "-m", "runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
+    shown = programs.run(command, input=b"", capture_output=True)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (1, b"", b"error: /dev/stdin: holds no topic\n")
+
+
+def test_a_run_refuses_topics_that_it_cannot_read_again(index: Index, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "topics")
+    config = read_config(None, ["run_id=x", f"index={index.folder}", f"topics={tmp_path / 'topics'}"])
+    with pytest.raises(UserError, match="topics: is a pipe or a device, expected a file of topics"):
+        run(config)
+
+
+@pytest.fixture(scope="module")
+def answered(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with topics and their answers."""
+    folder = tmp_path_factory.mktemp("answered")
+    answer(index, write_topics(folder / "topics.jsonl"), folder / "answers.jsonl", "track=rag26")
+    return folder
+
+
+@pytest.mark.parametrize("cut", [0, 40])
+def test_an_unchanged_command_goes_on(answered: Path, index: Index, tmp_path: Path, cut: int) -> None:
+    folder = Path(shutil.copytree(answered, tmp_path / "copy"))
+    out, note = folder / "answers.jsonl", folder / ".answers.jsonl.made"
+    whole = out.read_bytes()
+    out.write_bytes(whole[: len(whole) - cut])
+    note.write_bytes(note.read_bytes()[: len(note.read_bytes()) - cut])
+    answer(index, folder / "topics.jsonl", out, "track=rag26")
+    assert out.read_bytes() == whole
+    assert note.read_bytes() == (answered / note.name).read_bytes()
+
+
+def other_narrative(folder: Path, _index: Index) -> Path:
+    topics = folder / "topics.jsonl"
+    topics.write_bytes(topics.read_bytes().replace(b"honey bees", b"wasps"))
+    return _index.folder
+
+
+def other_index(folder: Path, _index: Index) -> Path:
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"_id": n, "text": text}) + "\n" for n, (_, text) in CORPUS.items()))
+    return build_index(corpus, folder / "index")[0].folder
+
+
+@pytest.mark.parametrize(
+    ("change", "settings_now", "told"),
+    [
+        pytest.param(None, ["answer.documents=7"], r"jsonl: .*answer\.documents 20, found 7 now", id="a setting"),
+        pytest.param(None, ["run_id=b"], r"answers\.jsonl:1: found no answer of run 'b'", id="the run"),
+        pytest.param(other_index, [], r"answers\.jsonl: its answers were made with another index", id="the index"),
+        pytest.param(
+            other_narrative, [], r"answers\.jsonl:\d: answers topic '1' with another narrative than .*jsonl:1 has",
+            id="a narrative",
+        ),
+    ],
+)  # fmt: skip
+def test_old_answers_are_not_mixed_with_new_ones(
+    answered: Path,
+    index: Index,
+    tmp_path: Path,
+    change: Callable[[Path, Index], Path] | None,
+    settings_now: Sequence[str],
+    told: str,
+) -> None:
+    folder = Path(shutil.copytree(answered, tmp_path / "copy"))
+    out = folder / "answers.jsonl"
+    where = change(folder, index) if change else index.folder
+    before = out.read_bytes()
+    with pytest.raises(UserError, match=told) as error:
+        answer(open_index(where), folder / "topics.jsonl", out, "track=rag26", *settings_now)
+    assert "expected a new" in str(error.value) or "with --out, or remove this one" in str(error.value)
+    assert out.read_bytes() == before
+
+
+def test_nothing_is_changed_while_another_process_writes(answered: Path, index: Index, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(answered, tmp_path / "copy"))
+    out = folder / "answers.jsonl"
+    out.write_bytes(out.read_bytes()[:-40])
+    before = out.read_bytes()
+    with out.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another process is writing to it"):
+            answer(index, folder / "topics.jsonl", out, "track=rag26")
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize("preset", [None, "keystone"])
+def test_a_run_is_made_where_an_event_loop_runs(index: Index, tmp_path: Path, preset: str | None) -> None:
+    topics = write_topics(tmp_path / "topics.jsonl")
+    with serving(model=say) as server:
+        model = [f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"] if preset else ["run_id=rules"]
+        config = read_config(None, [*model, f"index={index.folder}", f"topics={topics}", f"out={tmp_path}"], preset)
+
+        async def cell() -> Path:
+            return run(config, threads=2)
+
+        directory = asyncio.run(cell())
+    assert len((directory / "answers.jsonl").read_bytes().splitlines()) == len(NARRATIVES)
+
+
+def test_a_sentence_is_embedded_once(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = open_index(Path(shutil.copytree(index.folder, tmp_path / "index")))
+    embedded: list[str] = []
+
+    def counted(embedding: Embedding, texts: Sequence[str], *more: Any) -> Vectors:
+        embedded.extend(texts)
+        return embed_passages(embedding, texts, *more)
+
+    monkeypatch.setattr(kept, "embed_passages", counted)
+    texts = ["Bees dance.", "Ants walk.", "Bees dance."]
+    assert own.embedding
+    wanted = embed_passages(own.embedding, texts)
+    for part in (texts[:1], texts, texts[::-1]):
+        assert np.array_equal(kept.sentence_vectors(own, part), wanted[[texts.index(text) for text in part]])
+    assert sorted(embedded) == sorted(set(texts))

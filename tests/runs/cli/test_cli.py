@@ -1,0 +1,326 @@
+"""The command line: exit codes, one-line errors, examples in every help, nothing heavy until it is needed."""
+
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.build.index import Index
+from indexing.corpora import corpus as corpora
+from indexing.errors import BadRecord, UserError
+from runs.cli import main as cli
+from runs.config.read import read_config
+from runs.report.wording import plain, plural
+from tests.support import programs
+from tests.support.command_line import keystone
+from tests.support.small_corpus import write_corpus
+from tests.support.waiting import LIMIT_S
+
+COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "tune", "demo", "doctor")
+HEAVY = ("numpy", "torch", "transformers", "pydantic", "yaml", "ranx", "numba", "faiss", "scipy", "orjson", "jnius")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = f"import sys, runs.cli.main; print([name for name in {HEAVY} if name in sys.modules])"
+    shown = programs.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(command: str) -> None:
+    shown = keystone(command, "--help")
+    assert shown.returncode == 0
+    assert f"Example: keystone {command}" in shown.stdout
+
+
+def test_doctor_finds_what_a_run_needs() -> None:
+    shown = keystone("doctor")
+    assert shown.returncode == 0, shown.stdout
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["ok"] * len(shown.stdout.splitlines())
+    assert all(subject in shown.stdout for subject in ("Java", "FAISS", "embedding model", "memory"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param(["fly"], 2, "No such command", id="unknown command"),
+        pytest.param(["index", "corpus.jsonl"], 2, "--out", id="missing option"),
+        pytest.param(["index", "none.jsonl", "--out", "x"], 1, "error: none.jsonl: no such file", id="no corpus"),
+        pytest.param(["index", "broken.jsonl", "--out", "x", "--strict"], 1, "broken.jsonl:2: not JSON", id="strict"),
+        pytest.param(
+            ["index", "empty.jsonl", "--out", "x"], 1, "error: empty.jsonl: holds no document", id="no document"
+        ),
+        pytest.param(["index", "corpus.jsonl", "--out", "x", "--format", "pdf"], 1, "found 'pdf'", id="unknown format"),
+        pytest.param(["index", "corpus.jsonl", "--out", "topics.jsonl"], 1, "not an index", id="out is a file"),
+        pytest.param(["run", "none.yaml"], 1, "none.yaml: cannot be read", id="no configuration"),
+        pytest.param(
+            ["run", "run.yaml", "--set", "retrieval.depht=5"],
+            1,
+            "error: --set retrieval.depht: unknown key (value 5); "
+            "expected one of depth, faiss, feedback, statistics, summarise, systems",
+            id="typo",
+        ),
+        pytest.param(["run", "run.yaml", "--set", "index=topics.jsonl"], 1, "not an index", id="no index"),
+        pytest.param(
+            ["run", "run.yaml", "--set", "topics=qrels.txt"], 1, "qrels.txt:1: not a topic: expected", id="not topics"
+        ),
+        pytest.param(["run", "run.yaml", "--set", "out=corpus.jsonl"], 1, "cannot be written", id="out is a file"),
+        pytest.param(["run"], 1, "found no YAML file, no --preset and no --set", id="no run at all"),
+        pytest.param(
+            ["run", "--set", "run_id=r", "--set", "topics=topics.jsonl"],
+            1,
+            "error: no YAML file: index: missing; expected a value",
+            id="settings without an index",
+        ),
+        pytest.param(
+            ["run", "run.yaml", "--set", "index=none"], 1, "error: index: none: no such file or folder in /", id="paths"
+        ),
+        pytest.param(
+            ["run", "run.yaml", "--set", "topics=none.jsonl"],
+            1,
+            "from which the paths of a run go",
+            id="from where paths go",
+        ),
+        pytest.param(
+            ["tune", "run.yaml", "--qrels", "qrels.txt", "--try", f"fusion.k={'[' * 3000}"],
+            1,
+            "expected KEY=[VALUE, ...]",
+            id="a try without end",
+        ),
+        pytest.param(["fuse", "none.trec", "--out", "x"], 1, "none.trec: cannot be read", id="no run"),
+        pytest.param(
+            ["validate", "qrels.txt", "--topics", "topics.jsonl"],
+            1,
+            "error: qrels.txt: its form tells no track: say --track, one of rag24, rag25",
+            id="no submission",
+        ),
+        pytest.param(
+            ["validate", "qrels.txt", "--topics", "topics.jsonl", "--track", "rag25"],
+            1,
+            "qrels.txt:1: error: expected 6 columns",
+            id="no submission of a track",
+        ),
+        pytest.param(
+            ["validate", "qrels.txt", "--topics", "topics.jsonl", "--track", "rag25", "--fix", "qrels.txt"],
+            1,
+            "error: --fix qrels.txt: is qrels.txt, which the command reads; expected another place",
+            id="a repair over the file",
+        ),
+        pytest.param(
+            ["validate", "qrels.txt", "--topics", "topics.jsonl", "--track", "rag99"],
+            1,
+            "--track rag99: unknown; expected one of rag24, rag25, rag26",
+            id="unknown track",
+        ),
+        pytest.param(
+            ["evaluate", "topics.jsonl", "--qrels", "qrels.txt"],
+            1,
+            "topics.jsonl:1: score: expected a finite number",
+            id="not a run",
+        ),
+        pytest.param(["evaluate", "qrels.txt", "--qrels", "none.txt"], 1, "none.txt: cannot be read", id="no qrels"),
+    ],
+)
+def test_an_error_is_one_message_and_an_exit_code(
+    tmp_path: Path, topics: Path, index: Index, arguments: list[str], code: int, message: str
+) -> None:
+    assert topics.parent == tmp_path
+    write_corpus(tmp_path / "corpus.jsonl")
+    (tmp_path / "broken.jsonl").write_text('{"id": "a", "text": "b"}\n{"id": \n')
+    (tmp_path / "empty.jsonl").write_text('{"id": \n')
+    (tmp_path / "qrels.txt").write_text("1 0 bees 1\n")
+    (tmp_path / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\n")
+    before = sorted(tmp_path.iterdir())
+    shown = keystone(*arguments, cwd=tmp_path)
+    assert shown.returncode == code, shown.stderr
+    assert message in " ".join((shown.stdout + shown.stderr).split())
+    assert "Traceback" not in shown.stderr
+    assert [path for path in sorted(tmp_path.iterdir()) if path not in before] in ([], [tmp_path / "out"])
+
+
+@pytest.mark.parametrize(
+    ("home", "found"),
+    [
+        pytest.param("/nowhere", "found no Java runtime", id="a folder that is not there"),
+        pytest.param("{tmp}/old", "found Java 17", id="a runtime that is too old"),
+    ],
+)
+def test_a_wrong_java_home_is_one_line_that_says_what_to_set(tmp_path: Path, home: str, found: str) -> None:
+    for part in ("bin", "lib/server"):
+        (tmp_path / "old" / part).mkdir(parents=True)
+    (tmp_path / "old/bin/java").touch()
+    (tmp_path / "old/release").write_text('JAVA_VERSION="17.0.15"\n')
+    named = home.format(tmp=tmp_path)
+    shown = keystone("index", write_corpus(tmp_path / "c.jsonl"), "--out", tmp_path / "i", "-q", JAVA_HOME=named)
+    assert shown.returncode == 1
+    assert shown.stderr.count("\n") == 1
+    assert f"error: JAVA_HOME={named}: {found}, expected Java 21 or newer: set JAVA_HOME" in shown.stderr
+    assert not (tmp_path / "i").exists()
+
+
+def test_the_help_names_every_corpus_format() -> None:
+    *names, last = cli.FORMATS.rstrip(".").replace(" or ", ", ").split(", ")
+    assert [*names, last] == sorted(corpora.FORMATS)
+
+
+def test_bad_records_are_left_out_told_and_counted(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl")
+    with corpus.open("a") as file:
+        file.write('{"id": "bees", "text": "again"}\n{"id": "x y", "text": ""}\n' + "no\n" * 7)
+    made, again, strict = (
+        keystone("index", corpus, "--out", tmp_path / "i", "--no-dense", "-q", *more)
+        for more in ((), (), ("--strict",))
+    )
+    told = made.stderr.splitlines()
+    summary = f"{tmp_path / 'i'}: records left out of the corpus: 9 (1 bad id, 7 not JSON, 1 repeated id)"
+    assert made.stdout == f"{tmp_path / 'i'}: 9 documents\n"
+    assert told[0].startswith(f"left out: {corpus}:11: id: expected an id without space, found 'x y'")
+    assert len(told) == 6
+    assert told[-2].endswith("further ones are counted")
+    assert told[-1] == summary
+    assert (again.returncode, again.stdout, again.stderr) == (
+        0,
+        f"{tmp_path / 'i'}: 9 documents, already indexed\n",
+        f"{summary}\n",
+    )
+    assert (strict.returncode, strict.stderr) == (1, f"error: {summary}; --strict expects none\n")
+    assert orjson.loads((tmp_path / "i/index.json").read_bytes())["left_out"] == {
+        "bad id": 1,
+        "not JSON": 7,
+        "repeated id": 1,
+    }
+
+
+def test_progress_goes_to_standard_error_and_quiet_is_quiet(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl")
+    loud = keystone("index", corpus, "--out", tmp_path / "a")
+    quiet = keystone("index", corpus, "--out", tmp_path / "b", "--quiet")
+    assert loud.stdout == f"{tmp_path / 'a'}: 9 documents\n"
+    assert "Embedding documents" in loud.stderr
+    assert (quiet.stdout, quiet.stderr) == (f"{tmp_path / 'b'}: 9 documents\n", "")
+    assert keystone("index", corpus, "--out", tmp_path / "a", "-q").stdout.endswith("already indexed\n")
+
+
+def test_the_version_is_told() -> None:
+    shown = keystone("--version")
+    assert (shown.returncode, shown.stdout) == (0, f"keystone {version('keystone-rag')}\n")
+
+
+def test_settings_alone_describe_a_run(index: Index, topics: Path) -> None:
+    settings = ("run_id=r", f"index={index.folder}", "topics=topics.jsonl", "track=none", "retrieval.depth=100")
+    shown = keystone("run", "-q", *(part for one in settings for part in ("--set", one)), cwd=topics.parent)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, "out/r\n", "")
+    assert (topics.parent / "out/r/narrative.trec").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"),
+    [
+        pytest.param([], True, id="the default"),
+        pytest.param(["team_id=mine"], False, id="a name of one's own"),
+        pytest.param(["track=rag24"], False, id="a track without teams"),
+        pytest.param(["track=none"], False, id="no submission"),
+        pytest.param(["answer.method=none"], False, id="no answers"),
+    ],
+)
+def test_a_submission_of_the_default_team_draws_a_warning(settings: list[str], warned: bool) -> None:
+    minimal = ["run_id=r", "index=i", "topics=t"]
+    assert read_config(None, minimal + settings).unnamed is warned
+
+
+def test_a_run_of_the_default_team_is_told(index: Index, topics: Path) -> None:
+    (topics.parent / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\n")
+    shown = keystone("run", "run.yaml", cwd=topics.parent)
+    assert (shown.returncode, shown.stdout) == (0, "out/r\n")
+    assert "warning: team_id: 'keystone' is the default: set your team's before you submit\n" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "said"),
+    [
+        pytest.param("index", ["corpus", "--out", "x"], "the same command goes on from what is done", id="index"),
+        pytest.param("answer", ["--out", "x"], "with --out, the same command goes on", id="answer"),
+        pytest.param("tune", [], "no measurement is; the same command begins anew", id="tune"),
+        pytest.param("fuse", [], "nothing was written; the same command begins anew", id="fuse"),
+    ],
+)
+@pytest.mark.parametrize("body", ["raise KeyboardInterrupt", "signal.raise_signal(signal.SIGINT); time.sleep(60)"])
+def test_an_interrupted_command_says_once_what_the_same_command_does(
+    command: str, arguments: list[str], said: str, body: str
+) -> None:
+    code = f"""if True:
+        import signal, sys, time
+        from runs.cli import main as cli
+        sys.argv = ["keystone", {command!r}, *{arguments!r}]
+        def app():
+            try:
+                {body}
+            except KeyboardInterrupt:
+                raise SystemExit(130)
+        cli.app = app
+        cli.main()
+    """
+    shown = programs.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (shown.returncode, shown.stderr.count("\n")) == (130, 1), shown.stderr
+    assert shown.stderr.startswith("interrupted: ")
+    assert said in shown.stderr
+
+
+def test_an_interrupt_while_a_command_reads_is_one_line(index: Index) -> None:
+    arguments = ["answer", "--index", str(index.folder), "-q"]
+    with programs.started(
+        [sys.executable, "-m", "runs.cli.main", *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin
+        process.stdin.write(b"\n" * 2**20)  # more than a pipe holds: once this is written, the command reads
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=LIMIT_S)
+    line = b"interrupted: with --out, the same command goes on from what is done; without it, no answer is kept\n"
+    assert (process.returncode, said) == (130, line)
+
+
+def test_control_characters_of_others_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    name = "\x1b[2J\x07\u202e\x9b.trec"
+    shown = keystone("evaluate", name, "--qrels", name, cwd=tmp_path)
+    assert shown.returncode == 1
+    assert r"error: \x1b[2J\x07\u202e\x9b.trec: cannot be read" in shown.stderr
+    assert not {"\x1b", "\x07", "\u202e", "\x9b"} & set(shown.stderr)
+
+
+@given(st.text())
+def test_plain_text_is_what_was_said_without_what_steers(text: str) -> None:
+    shown = plain(text)
+    assert plain(shown) == shown
+    assert "".join(letter for letter in shown if letter in "\n\t") == "".join(x for x in text if x in "\n\t")
+    assert all(letter in "\n\t" or letter.isprintable() or letter.isspace() for letter in shown if letter < "\u0600")
+    shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0, "0 warnings"), (1, "1 warning"), (2, "2 warnings"), (10500, "10,500 warnings")],
+)
+def test_a_number_has_its_noun(number: int, words: str) -> None:
+    assert plural(number, "warning") == words
+    assert plural(number, "reply", "replies") == words.replace("warnings", "replies").replace("warning", "reply")
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (".index.partial/store: damaged", "index/store: damaged"),
+        ("a/b/.index.partial/vectors/.00000002.npy.123.partial: x", "a/b/index/vectors/00000002.npy: x"),
+        ("[Errno 28] No space: 'out/.x.trec.4711.partial'", "[Errno 28] No space: 'out/x.trec'"),
+        ("x.partial: stays, and so does ./a.partial.gz", "x.partial: stays, and so does ./a.partial.gz"),
+        ("/home/.cache/a: stays", "/home/.cache/a: stays"),
+    ],
+)
+def test_no_error_names_a_temporary_file(message: str, told: str) -> None:
+    assert str(UserError(message)) == told
+    assert str(BadRecord(message, "kind")) == told

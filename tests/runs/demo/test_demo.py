@@ -1,0 +1,19 @@
+"""The demo's corpus is the same wherever it is made."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import programs
+from tests.support.places import ROOT
+
+
+@pytest.mark.slow
+def test_no_page_names_the_place_of_this_python(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    programs.run([sys.executable, "-m", "runs.demo.corpus", corpus], check=True, cwd=ROOT)
+    found = corpus.read_text()
+    assert "module.platform" in found
+    assert sys.prefix not in found
+    assert " at 0x" not in found

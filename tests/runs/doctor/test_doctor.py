@@ -1,0 +1,121 @@
+"""The doctor on machines that lack something: distributions are real folders of metadata on the path."""
+
+from pathlib import Path
+
+import pytest
+
+from indexing.opensearch.index import SIMILARITY
+from runs.doctor.cluster import (
+    of_analyzer,
+    of_documents,
+    of_health,
+    of_heap,
+    of_plugins,
+    of_settings,
+    of_shards,
+    of_version,
+)
+from runs.doctor.machine import Finding
+from tests.support.command_line import keystone
+
+
+def distribution(folder: Path, name: str, version: str, record: str = "") -> None:
+    metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (metadata / "RECORD").write_text(record)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "record", "problem"),
+    [
+        pytest.param("orjson", "1.0", "", "keystone-rag needs orjson>=3.10, found 1.0: pip install", id="too old"),
+        pytest.param("other", "1.0", "runs/__init__.py,,\n", "other also ships a package 'runs'", id="our name"),
+        pytest.param("faiss-gpu", "1.15", "", "faiss-cpu and faiss-gpu are both installed", id="two FAISS"),
+    ],
+)
+def test_a_clash_of_packages_is_a_problem(name: str, version: str, record: str, problem: str, tmp_path: Path) -> None:
+    distribution(tmp_path, name, version, record)
+    shown = keystone("doctor", PYTHONPATH=str(tmp_path))
+    assert shown.returncode == 1
+    assert f"problem  {'FAISS' if 'faiss' in problem else 'packages'}: {problem}" in shown.stdout
+
+
+def test_a_missing_java_is_a_problem() -> None:
+    shown = keystone("doctor", JAVA_HOME="/nowhere")
+    assert shown.returncode == 1
+    assert "problem  Java: JAVA_HOME=/nowhere: found no Java runtime" in shown.stdout
+
+
+def test_a_gpu_that_faiss_cannot_use_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    shown = keystone("doctor", PATH=str(tmp_path))
+    assert "though the machine has one: uninstall it, pip install faiss-gpu" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("finding", "state", "words"),
+    [
+        pytest.param(of_version({"number": "3.5.0", "distribution": "opensearch"}, 3), "ok", "3.5.0", id="new"),
+        pytest.param(of_version({"number": "3.4.1", "distribution": "opensearch"}, 3), "note", "has 3", id="its RRF"),
+        pytest.param(of_version({"number": "1.3.20", "distribution": "opensearch"}, 1), "problem", "2.19", id="old"),
+        pytest.param(of_version({"number": "8.1.0"}, 1), "problem", "found elasticsearch 8.1.0", id="another"),
+        pytest.param(of_heap("a", 2**29, 2**35), "note", "-Xms and -Xmx to 16g", id="little heap"),
+        pytest.param(of_heap("a", 2**36, 2**37), "note", "-Xms and -Xmx to 31g", id="much heap"),
+        pytest.param(of_heap("a", 2**31, 2**33), "ok", "2.0 GiB of 8 GiB", id="fair heap"),
+        pytest.param(of_plugins(["opensearch-knn"]), "ok", "installed", id="k-NN"),
+        pytest.param(of_plugins(["analysis-icu"]), "note", "--dense pool", id="no k-NN"),
+        pytest.param(of_analyzer([(["bee"], ["bee"])]), "ok", "Anserini", id="same stems"),
+        pytest.param(of_analyzer([(["bees"], ["bee"])]), "problem", "found 'bees', expected 'bee'", id="other stems"),
+        pytest.param(of_analyzer([([], ["bee"])]), "problem", "found '', expected 'bee'", id="no stem"),
+        pytest.param(of_health("red", 2), "problem", "no copy left", id="red"),
+        pytest.param(of_health("yellow", 2), "note", "2 copies have no node", id="yellow"),
+        pytest.param(of_documents(finished=False, found=3, expected=9), "problem", "3 so far", id="not finished"),
+        pytest.param(of_documents(finished=True, found=3, expected=9), "problem", "expected 9", id="lost"),
+        pytest.param(of_documents(finished=True, found=9, expected=9), "ok", "9", id="whole"),
+    ],
+)
+def test_a_finding_says_what_to_change(finding: Finding, state: str, words: str) -> None:
+    assert finding.state == state
+    assert words in finding.message
+
+
+SETTINGS = {f"index.similarity.default.{name}": str(value) for name, value in SIMILARITY.items()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "expected"),
+    [
+        pytest.param({"index.number_of_replicas": "1"}, 3, [], id="well"),
+        pytest.param({"index.number_of_replicas": "0"}, 1, [], id="one node"),
+        pytest.param({"index.number_of_replicas": "0"}, 3, ["copies"], id="no copies"),
+        pytest.param({"index.number_of_replicas": "3"}, 3, ["copies"], id="more copies than nodes"),
+        pytest.param(
+            {"index.number_of_replicas": "1", "index.refresh_interval": "-1"}, 3, ["refresh"], id="no refresh"
+        ),
+        pytest.param(
+            {"index.number_of_replicas": "1", "index.similarity.default.k1": "1.2"}, 3, ["similarity"], id="other k1"
+        ),
+    ],
+)
+def test_settings_that_should_change_are_told(settings: dict[str, str], nodes: int, expected: list[str]) -> None:
+    found = of_settings({**SETTINGS, **settings}, nodes)
+    assert [finding.subject for finding in found if finding.state != "ok"] == expected
+
+
+@pytest.mark.parametrize(
+    ("shards", "gigabytes", "segments", "expected"),
+    [(1, 0.1, 1, []), (3, 0.1, 3, ["size"]), (3, 80.0, 3, []), (1, 5.0, 12, ["segments"])],
+)
+def test_shards_and_segments_beyond_need_are_told(
+    shards: int, gigabytes: float, segments: int, expected: list[str]
+) -> None:
+    found = of_shards(shards, gigabytes, segments)
+    assert [finding.subject for finding in found if finding.state != "ok"] == expected
+
+
+def test_a_cluster_that_is_not_there_is_a_problem() -> None:
+    shown = keystone("doctor", "--opensearch", "http://127.0.0.1:9")
+    assert shown.returncode == 1
+    assert "problem  OpenSearch: http://127.0.0.1:9: cannot be reached" in shown.stdout

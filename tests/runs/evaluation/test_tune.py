@@ -1,0 +1,168 @@
+"""Tuning: every setting is measured as a run of it would be, and the choice never sees the topics it is judged on."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.build.index import Index
+from indexing.errors import UserError
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.evaluation.evaluate import Evaluation, evaluate_files
+from runs.evaluation.measures import parse_measure
+from runs.evaluation.tune import Tuning, _cross_validated, _folds, _values, grid_of, tune
+from runs.pipeline.artifacts import NARRATIVE
+from runs.pipeline.stages import run
+from tests.support.command_line import keystone
+
+MEASURES = [parse_measure("nDCG@5"), parse_measure("R@5")]
+
+
+@pytest.fixture
+def config(index: Index, topics: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        f"run_id: r\nindex: {index.folder}\ntopics: {topics}\nout: {tmp_path}\ntrack: none\n"
+        "retrieval: {depth: 6}\nfusion: {depth: 5}\n"
+    )
+    (tmp_path / "qrels.txt").write_text("1 0 bees 2\n1 0 beekeeping 1\n1 0 flowers 1\n2 0 volcano 2\n2 0 weather 1\n")
+    return path
+
+
+def test_every_setting_is_measured_as_its_run_would_be(config: Path, tmp_path: Path) -> None:
+    qrels = tmp_path / "qrels.txt"
+    tries = ["queries.facets=[clauses, sentences]", "fusion.k_narrative=[1, 60]", "queries.narrative_weight=[0, 2]"]
+    found = tune(config, ["fusion.k=30"], qrels, tries, MEASURES, folds=2)
+    assert len(found.trials) == 8
+    own = [((), found.configured), (("queries.method=narrative",), found.whole)]
+    for setting, trial in [*own, *found.trials.items()]:
+        directory = run(read_config(config, ["fusion.k=30", *setting]))
+        (expected,) = evaluate_files([directory / NARRATIVE], qrels, MEASURES)
+        assert {name: values.tolist() for name, values in trial.values.items()} == {
+            name: values.tolist() for name, values in expected.values.items()
+        }, setting
+
+
+def test_other_topics_are_searched_for_anew(config: Path, topics: Path, tmp_path: Path) -> None:
+    swapped = tmp_path / "swapped.jsonl"
+    swapped.write_text(topics.read_text().replace('"id": "1"', '"id": "3"').replace('"id": "2"', '"id": "1"'))
+    found = tune(config, [], tmp_path / "qrels.txt", [f"topics=[{topics}, {swapped}]"], MEASURES, folds=2)
+    right, wrong = (trial.values["nDCG@5"].tolist() for trial in (found.configured, *found.trials.values()))
+    assert right[0] > wrong[0]
+
+
+@given(st.integers(1, 5), st.integers(2, 12), st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_a_fold_is_measured_with_what_is_best_on_the_others(trials: int, topics: int, folds: int, seed: int) -> None:
+    table = np.random.default_rng(seed).random((trials, topics))
+    names = tuple(map(str, range(topics)))
+    evaluations = [Evaluation(str(i), names, {"m": row, "n": -row}) for i, row in enumerate(table)]
+    if folds > topics:
+        with pytest.raises(UserError, match=f"--folds {folds}: more than the {topics} judged topics"):
+            _folds(topics, folds)
+        return
+    found = _cross_validated(evaluations, _folds(topics, folds))
+    assert (found.values["n"] == -found.values["m"]).all(), "all measures of a topic come from one trial"
+    best_elsewhere = {
+        tuple(np.flatnonzero(fold)): int(np.argmax(table[:, ~fold].mean(axis=1)))
+        for fold in (np.random.default_rng(0).permutation(topics) % folds == n for n in range(folds))
+    }
+    for fold, trial in best_elsewhere.items():
+        assert found.values["m"][list(fold)].tolist() == table[trial, list(fold)].tolist()
+
+
+@given(st.integers(0, 4), st.integers(2, 8), st.integers(0, 2**32 - 1))
+def test_the_configuration_is_recommended_unless_it_is_beaten_out_of_fold(trials: int, topics: int, seed: int) -> None:
+    table = np.random.default_rng(seed).integers(0, 4, (trials + 1, topics)) / 3
+    configured, *others = (Evaluation("", tuple(map(str, range(topics))), {"m": row}) for row in table)
+    held_out = _cross_validated([configured, *others], _folds(topics, 2))
+    found = Tuning(configured, configured, {(str(i),): trial for i, trial in enumerate(others)}, held_out)
+    if held_out.values["m"].mean() > table[0].mean():
+        best = max(range(trials), key=lambda i: table[i + 1].mean())
+        assert found.recommended == (() if table[0].mean() >= table[best + 1].mean() else (str(best),))
+    else:
+        assert found.recommended == ()
+
+
+def test_a_setting_that_is_the_configuration_s_is_no_second_candidate(config: Path, tmp_path: Path) -> None:
+    found = tune(config, [], tmp_path / "qrels.txt", ["queries.narrative_weight=[2]"], MEASURES, folds=2)
+    assert (found.trials, found.recommended) == ({}, ())
+    assert found.held_out.values["R@5"].tolist() == found.configured.values["R@5"].tolist()
+
+
+def test_the_command_shows_the_configuration_and_keeps_it_where_chance_alone_won(config: Path, tmp_path: Path) -> None:
+    """Each topic is best with settings of its own, so that what is chosen on the one loses on the other."""
+    done = keystone("tune", config, "--qrels", tmp_path / "qrels.txt", "--folds", "2", "--quiet")
+    rows = [line.split("  ")[0] for line in done.stdout.splitlines()]
+    assert rows.count("as configured") == 2
+    assert sum(row.startswith("queries.facets=") for row in rows) == 2 * 2 * 3 * 3 - 1
+    assert "Recommended: the settings as configured" in rows
+    assert "chosen settings are not better: nDCG@10" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "keys"),
+    [
+        pytest.param({}, "queries.facets queries.topic queries.narrative_weight fusion.k_narrative", id="rules"),
+        pytest.param(
+            {"queries": {"method": "model"}}, "queries.narrative_weight fusion.k_narrative", id="a language model"
+        ),
+        pytest.param(
+            {"fusion": {"method": "isr"}, "queries": {"narrative_weight": 1}},
+            "queries.facets queries.topic queries.narrative_weight",
+            id="a fusion without k and weights",
+        ),
+    ],
+)
+def test_the_grid_tries_what_the_configuration_reads(settings: dict[str, Any], keys: str) -> None:
+    model = {"name": "m", "backend": "replay", "replies": "replies.jsonl"}
+    config = RunConfig.model_validate(
+        {"run_id": "r", "index": Path("i"), "topics": Path("t"), "out": Path("o"), "track": "none", "model": model}
+        | settings
+    )
+    tries = grid_of(config)
+    assert [attempt.split("=")[0] for attempt in tries] == keys.split()
+    for attempt in tries:
+        for value in _values(attempt):
+            key, value = value.split("=")
+            part, name = key.split(".")
+            RunConfig.model_validate(
+                config.model_dump() | {part: config.model_dump()[part] | {name: yaml.safe_load(value)}}
+            )
+
+
+def test_one_query_a_topic_has_nothing_to_tune(config: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"queries\.method: found 'narrative'"):
+        tune(config, ["queries.method=narrative"], tmp_path / "qrels.txt", None, MEASURES, folds=2)
+
+
+def test_the_measure_that_chooses_must_be_measured(config: Path, tmp_path: Path) -> None:
+    measures = [parse_measure("R(rel=3)@5"), parse_measure("nDCG@5")]
+    with pytest.raises(UserError, match=r"no judged topic has a relevant document for R\(rel=3\)@5"):
+        tune(config, [], tmp_path / "qrels.txt", None, measures, folds=2)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        ("fusion.k_narrative", "expected KEY="),
+        ("fusion.k_narrative=10", "expected KEY="),
+        ("fusion.k_narrative=[]", "expected KEY="),
+        ("fusion.k_narrative=[1", "expected KEY="),
+        ("fusion.k_narrative=[x]", "fusion.k_narrative: found 'x'"),
+        ("fusion.deep=[1]", "fusion.deep: unknown key"),
+    ],
+)
+def test_an_impossible_attempt_is_named(attempt: str, message: str, config: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        tune(config, [], tmp_path / "qrels.txt", [attempt], MEASURES)
+
+
+def test_topics_must_be_judged(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("8 0 bees 1\n9 0 bees 1\n")
+    with pytest.raises(UserError, match="none of its topics is judged"):
+        tune(config, [], tmp_path / "other.txt", ["fusion.k=[1]"], MEASURES, folds=2)

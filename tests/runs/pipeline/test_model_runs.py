@@ -1,0 +1,286 @@
+"""Runs with a language model behind a real endpoint: every preset, from recorded replies too, faults and all."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from generation.context.tokens import tokens
+from generation.llm.replay import record
+from indexing.build.index import Index, build_index
+from runs.config.read import PRESETS, read_config
+from runs.pipeline.model import REPLIES, USAGE
+from runs.pipeline.stages import run
+from runs.tracks.rules import TRACKS
+from runs.tracks.validate import track_of, validate
+from runs.trec.run_files import read_qrels, read_run
+from runs.trec.topics import read_topics
+from tests.support import programs
+from tests.support.command_line import keystone
+from tests.support.model_runs import command, content, submitted
+from tests.support.models.plain_model import say
+from tests.support.servers.chat import Server, serving
+from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving(model=say) as found:
+        yield found
+
+
+def make(preset: str, index: Index, folder: Path, server: Server, *changes: str) -> Path:
+    """A run of a preset in a folder, in this process."""
+    topics = write_topics(folder / "topics.jsonl")
+    settings = [
+        f"index={index.folder}",
+        f"topics={topics}",
+        f"out={folder / 'out'}",
+        f"model={{name: plain, urls: ['{server.url}'], window: 4096}}",
+        *changes,
+    ]
+    return run(read_config(None, settings, preset), threads=2)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_is_valid_and_the_same_from_recorded_replies(
+    preset: str, index: Index, tmp_path: Path, server: Server
+) -> None:
+    directory = make(preset, index, tmp_path, server)
+    topics = read_topics(tmp_path / "topics.jsonl")
+    assert submitted(directory)
+    for path in submitted(directory):
+        assert {violation.kind for violation in validate(path, track_of(path), topics)} <= TRIAL_WARNINGS
+    replies = tmp_path / "replies.jsonl"
+    made = record(tmp_path / "out" / REPLIES, replies) if (tmp_path / "out" / REPLIES).exists() else 0
+    if made:
+        asked = len(server.requests)
+        (tmp_path / "again").mkdir()
+        again = make(preset, index, tmp_path / "again", server, "model.backend=replay", f"model.replies={replies}")
+        assert content(again) == content(directory)
+        assert len(server.requests) == asked
+
+
+def test_what_calls_cost_is_told_and_a_repeated_run_makes_none(index: Index, tmp_path: Path, server: Server) -> None:
+    prices = "model.prices={prompt: 500000, cached: 0, completion: 1000000}"
+    directory = make("uema21lab_B4", index, tmp_path, server, prices)
+    told = orjson.loads((directory / USAGE).read_bytes())
+    total = told["purposes"].pop("total")
+    assert set(told["purposes"]) == {"decompose", "topic", "expand", "umbrela", "answer"}
+    assert total["calls"] == sum(row["calls"] for row in told["purposes"].values())
+    assert total["cost"] == total["calls"] * (10 - 4 + 2 * 3) / 2
+    before, asked = (content(directory), (directory / USAGE).read_bytes()), len(server.requests)
+    assert make("uema21lab_B4", index, tmp_path, server, prices) == directory
+    assert (content(directory), (directory / USAGE).read_bytes()) == before
+    shutil.rmtree(directory)
+    make("uema21lab_B4", index, tmp_path, server, prices)
+    assert content(directory) == before[0]
+    assert len(server.requests) == asked
+
+
+def test_a_model_that_gives_nothing_is_told_in_the_manifest_and_the_run_is_valid(index: Index, tmp_path: Path) -> None:
+    with serving(model=lambda _body: "I would rather not.") as silent:
+        directory = make("uema21lab_B4", index, tmp_path, silent)
+        manifest = orjson.loads((directory / "manifest.json").read_bytes())
+        steps = [fallback["step"] for fallback in manifest["fallbacks"] if fallback["topic_id"] == "1"]
+        assert {"decompose", "topic", "expand", "umbrela", "answer"} <= set(steps)
+        assert b" " not in (directory / "grades.qrels").read_bytes(), "a failed grade is absent"
+    topics = read_topics(tmp_path / "topics.jsonl")
+    for path in submitted(directory):
+        assert {violation.kind for violation in validate(path, track_of(path), topics)} <= TRIAL_WARNINGS
+
+
+@pytest.mark.parametrize("select", ["parasol", "coverage"])
+@pytest.mark.parametrize("method", ["pointwise", "grid"])
+def test_bounds_and_grids_select_what_all_grades_would(
+    index: Index, tmp_path: Path, server: Server, method: str, select: str
+) -> None:
+    def graded(folder: str, *changes: str) -> dict[str, Any]:
+        (tmp_path / folder).mkdir()
+        settings = (f"grading.select={select}", "grading.documents=2", "answer.documents=2", *changes)
+        directory = make("uema21lab_B4", index, tmp_path / folder, server, *settings)
+        first: dict[str, Any] = orjson.loads((directory / "grades.jsonl").read_bytes().splitlines()[0])
+        return first
+
+    every = graded("all", "grading.bounds=false")
+    some = graded("some", f"grading.method={method}")
+    assert (some["selected"], some["scores"]) == (every["selected"], every["scores"])
+    assert every["asked"] == every["pairs"] >= some["asked"]
+
+
+def test_grades_are_qrels_for_queries_and_narratives(index: Index, tmp_path: Path, server: Server) -> None:
+    directory = make("uema21lab_B4", index, tmp_path, server, "grading.bounds=false")
+    qrels = read_qrels(directory / "grades.qrels")
+    grades = orjson.loads((directory / "grades.jsonl").read_bytes().splitlines()[0])
+    rows = [dict(zip(grades["documents"], map(int, row), strict=True)) for row in grades["grades"]]
+    found = qrels_of(directory / "grades.qrels")
+    assert [found[query] for query in grades["queries"]] == rows
+    assert found["1"] == {doc_id: max(row[doc_id] for row in rows) for doc_id in grades["documents"]}
+    assert set(qrels.query_ids) == set(found)
+
+
+def qrels_of(path: Path) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for line in path.read_text().splitlines():
+        query, graded_by, doc_id, grade = line.split(" ")
+        assert graded_by == "plain"
+        found.setdefault(query, {})[doc_id] = int(grade)
+    return found
+
+
+def test_answers_come_through_a_pipe_and_go_on_where_a_file_ends(index: Index, tmp_path: Path, server: Server) -> None:
+    topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
+    here = [*command(index, tmp_path, server), "--index", str(index.folder)]
+    piped = programs.run(
+        [sys.executable, "-m", "runs.cli.main", *here], input=topics.read_bytes(), capture_output=True, check=True
+    )
+    lines = sorted(piped.stdout.splitlines(keepends=True))
+    assert [orjson.loads(line)["metadata"]["narrative_id"] for line in lines] == ["1", "2"]
+    assert all(orjson.loads(line)["answer"] for line in lines)
+    out.write_bytes(lines[1] + lines[0][:99])
+    asked = len(server.requests)
+    shown = keystone(*here, "--topics", topics, "--out", out)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert out.read_bytes() == lines[1] + lines[0]
+    assert len(server.requests) == asked
+    assert {v.kind for v in validate(out, TRACKS["rag25"], read_topics(topics))} <= TRIAL_WARNINGS
+
+
+def test_a_batch_run_ends_with_code_3_until_its_replies_lie_there(index: Index, tmp_path: Path, server: Server) -> None:
+    """Whoever answers the files: here a loop over the lines, in the form of a batch service."""
+    write_topics(tmp_path / "topics.jsonl")
+    waits = [*command(index, tmp_path, server, "run"), "--set", "model.backend=batch"]
+    rounds = 0
+    while (shown := keystone(*waits)).returncode == 3:
+        rounds += 1
+        assert rounds < 10, shown.stderr
+        for requests in (tmp_path / "out/batch").glob("*.requests.jsonl"):
+            replies = requests.with_name(requests.name.replace(".requests.", ".replies."))
+            assert replies.name in shown.stderr or replies.exists()
+            if not replies.exists():
+                asked = map(orjson.loads, requests.read_bytes().splitlines())
+                replies.write_bytes(b"".join(map(answered, asked)))
+    assert shown.returncode == 0
+    assert re.fullmatch(r"\S+\.replies\.jsonl: 2 replies are taken\n", shown.stderr)
+    assert keystone(*waits).stderr == "", "they are told of once"
+    assert rounds == 4, "decomposition and topic, expansion, grades, answers"
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    assert content(tmp_path / "out/keystone") == content(make("keystone", index, plain, server))
+
+
+def answered(line: dict[str, Any]) -> bytes:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": say(line["body"])}}
+    body = {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    return orjson.dumps({"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}}) + b"\n"
+
+
+@pytest.mark.parametrize("preset", ["uema21lab_B4", "uema21lab_base", "keystone"])
+def test_a_narrative_that_finds_nothing_has_an_empty_answer(
+    preset: str, index: Index, tmp_path: Path, server: Server
+) -> None:
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text('{"id": "1", "title": "Zyzzyva qwxyz?"}\n{"id": "2", "title": "Tell me about bees and wasps."}\n')
+    model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+    where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", "retrieval.systems=[bm25]"]
+    directory = run(read_config(None, [model, *where, "queries.variants=0", "queries.topic=none"], preset))
+    answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
+    assert [bool(answer["sentences"]) for answer in answers] == [False, True]
+
+
+def test_a_track_without_fixed_depth_gets_the_covering_set_alone(index: Index, tmp_path: Path, server: Server) -> None:
+    directory = make("keystone", index, tmp_path, server, "track=rag26", "grading.cap=3")
+    grades = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
+    ranked = read_run(directory / TRACKS["rag26"].retrieval_file).hits()
+    assert {topic: [doc_id for doc_id, _ in hits] for topic, hits in ranked.items()} == {
+        record["topic_id"]: record["selected"] for record in grades
+    }
+    assert [len(hits) for hits in ranked.values()] == [2, 2], "as many as it takes to cover the queries"
+
+
+def test_a_person_is_told_what_was_spared_and_what_went_wrong(index: Index, tmp_path: Path, server: Server) -> None:
+    write_topics(tmp_path / "topics.jsonl")
+    arguments = [part for part in command(index, tmp_path, server, "run") if part != "--quiet"]
+    shown = keystone(*arguments, "--set", "grading.select=parasol", "--set", "grading.documents=2",
+                     "--set", "answer.documents=2", "--set", "queries.variants=30")  # fmt: skip
+    assert shown.returncode == 0
+    assert re.search(r"grades: \d+ of 27 pairs asked, \d+% saved\n", shown.stderr)
+    assert re.search(r"fallbacks: \d+ \(expand 2\), listed in .*/manifest.json\n", shown.stderr)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param(b'{"a": 1}', ":1: found no answer of a run of ours", id="JSON without an end"),
+        pytest.param(b'{"a": 1}\n', ":1: found no answer of run 'keystone' for rag25", id="JSON"),
+        pytest.param(b"my notes\nmore", ":1: found no answer of run", id="notes"),
+        pytest.param(b'{"metadata": {"run_id": "other"}}\n', ":1: found no answer of run", id="another run"),
+    ],
+)
+def test_a_file_that_is_not_ours_is_not_touched(
+    index: Index, tmp_path: Path, server: Server, content: bytes, told: str
+) -> None:
+    topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
+    out.write_bytes(content)
+    here = [*command(index, tmp_path, server), "--index", str(index.folder), "--topics", str(topics)]
+    shown = keystone(*here, "--out", out)
+    assert shown.returncode == 1
+    assert shown.stderr.startswith(f"error: {out}{told}")
+    assert out.read_bytes() == content
+    for where in (tmp_path / "none/a.jsonl", tmp_path, tmp_path / "a.jsonl.gz"):
+        assert re.match(rf"error: (--out )?{where}: ", keystone(*here, "--out", where).stderr)
+
+
+def test_what_is_shown_fits_half_of_the_window(tmp_path: Path, server: Server) -> None:
+    """Twenty documents of one long segment each, for a model that takes little."""
+    corpus = tmp_path / "corpus.jsonl"
+    text = " ".join(["The bees fly around the old garden wall again and again until the evening comes."] * 10)
+    corpus.write_text("".join(json.dumps({"id": f"d{n}", "text": f"{text} Number {n}."}) + "\n" for n in range(20)))
+    long = build_index(corpus, tmp_path / "long")[0]
+    directory = make("uema21lab_B4", long, tmp_path, server, "answer.words=60", "grading.documents=20")
+    shown = [orjson.loads(line) for line in (directory / "evidence.jsonl").read_bytes().splitlines()]
+    for topic in ("1", "2"):
+        own = [item["text"] for item in shown if item["query_id"].startswith(topic)]
+        assert len(own) == 20
+        assert 1000 < sum(map(tokens, own)) <= 4096 // 2
+
+
+def test_stages_that_do_not_ask_the_model_are_kept_when_it_changes(
+    index: Index, tmp_path: Path, server: Server
+) -> None:
+    write_topics(tmp_path / "topics.jsonl")
+    arguments = [part for part in command(index, tmp_path, server, "run") if part != "--quiet"]
+    rules = [*arguments, "--set", "queries.method=rules", "--set", "answer.method=rules"]
+    assert keystone(*rules).returncode == 0
+    shown = keystone(*rules, "--set", "model.extra={seed: 1}")
+    kept = [line.split(":")[0] for line in shown.stderr.splitlines() if ": kept" in line]
+    assert kept == ["queries", "search", "hybrid", "narrative"]
+
+
+def test_prices_need_none_for_cached_tokens(index: Index, tmp_path: Path, server: Server) -> None:
+    directory = make("uema21lab_base", index, tmp_path, server, "model.prices={prompt: 1000000, completion: 0}")
+    total = orjson.loads((directory / USAGE).read_bytes())["purposes"]["total"]
+    assert total["cost"] == 10 * total["calls"]
+
+
+def test_long_candidates_are_summarised_before_they_are_embedded(tmp_path: Path, server: Server) -> None:
+    """The paper's pool: the run embeds what BM25 finds, long documents by their summaries."""
+    corpus = tmp_path / "corpus.jsonl"
+    long = "Honey bees dance for flowers. " * 1_200
+    short = "A volcano erupts, and the weather of the planet changes."
+    corpus.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in (("bees", long), ("volcano", short))))
+    pooled = build_index(corpus, tmp_path / "pooled", faiss=None)[0]
+    directory = make("uema2lab_rrf", pooled, tmp_path, server)
+    (summary,) = map(orjson.loads, (directory / "summaries.jsonl").read_bytes().splitlines())
+    assert (summary["doc_id"], summary["fallbacks"]) == ("bees", [])
+    assert tokens(summary["summary"]) <= 8_000
+    assert {doc_id for hits in read_run(directory / "dense.trec").hits().values() for doc_id, _ in hits} == {
+        "bees",
+        "volcano",
+    }

@@ -1,0 +1,251 @@
+"""Artifacts that are removed, edited or remade, and indexes that are replaced: nothing that is stale is used."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from indexing.build.index import Index, build_index, open_index
+from indexing.errors import UserError
+from indexing.stores import open_store
+from indexing.vectors.embed import MINILM, Embedding
+from indexing.vectors.of_documents import document_vectors
+from indexing.vectors.of_segments import segment_vectors, text_key
+from retrieval.backends import open_dense, open_sparse
+from retrieval.hybrid import search_all
+from retrieval.types import Query
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.pipeline.directory import Stage, perform
+from runs.pipeline.job import open_job
+from runs.pipeline.model import asking
+from runs.pipeline.stages import run, stages
+from tests.support.small_corpus import write_corpus, write_topics
+
+ARTIFACTS = [
+    "config.yaml",
+    "queries.jsonl",
+    "bm25.trec",
+    "dense.trec",
+    "hybrid.trec",
+    "narrative.trec",
+    "r_output_trec_rag_2025.tsv",
+    "evidence.jsonl",
+    "answers.jsonl",
+    "rag_output_trec_rag_2025.jsonl",
+]
+
+
+def configured(index: Index, out: Path) -> RunConfig:
+    """The configuration of a small run to a folder."""
+    out.mkdir(exist_ok=True)
+    topics, config = write_topics(out / "topics.jsonl"), out / "run.yaml"
+    config.write_text(
+        f"run_id: small\nindex: {index.folder}\ntopics: {topics}\nout: {out}\n"
+        "retrieval: {depth: 8}\nfusion: {depth: 6}\nanswer: {documents: 5, words: 60}\n"
+    )
+    return read_config(config, [])
+
+
+@pytest.fixture(scope="module")
+def whole(index: Index, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    """What an undisturbed run was made by; its directory is `small`, and a copy of it `undisturbed`."""
+    config = configured(index, tmp_path_factory.mktemp("whole"))
+    shutil.copytree(run(config), config.out / "undisturbed")
+    return config
+
+
+@pytest.fixture
+def directory(whole: RunConfig) -> Path:
+    """The directory of the undisturbed run."""
+    shutil.rmtree(whole.out / "small")
+    return Path(shutil.copytree(whole.out / "undisturbed", whole.out / "small"))
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def remade(config: RunConfig) -> list[str]:
+    made: list[str] = []
+
+    def announce(stage: Stage, reused: bool) -> None:
+        made.extend(() if reused else stage.artifacts)
+
+    run(config, announce=announce)
+    return made
+
+
+def edit(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1] + b" \n")
+
+
+@pytest.mark.parametrize("change", [pytest.param(Path.unlink, id="removed"), pytest.param(edit, id="edited")])
+@pytest.mark.parametrize("name", ARTIFACTS)
+def test_an_artifact_is_made_again_with_the_same_bytes_and_what_follows_is_kept(
+    whole: RunConfig, directory: Path, name: str, change: Callable[[Path], None]
+) -> None:
+    before = contents(directory)
+    change(directory / name)
+    made = remade(whole)
+    assert name in made
+    assert len(made) <= 2, "made again with its stage, and nothing else"
+    assert contents(directory) == before
+
+
+@pytest.mark.parametrize("name", ARTIFACTS[1:-1])
+def test_what_follows_an_artifact_with_other_bytes_is_as_in_a_fresh_run(
+    index: Index, whole: RunConfig, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """An artifact that comes out otherwise stands for a model that says something else when it is asked again."""
+
+    def otherwise(folder: Path, found: list[Stage], *rest: object) -> None:
+        def make(stage: Stage) -> None:
+            stage.make()
+            shorten(folder / name)
+
+        changed = [
+            Stage(s.name, s.artifacts, s.inputs, s.settings, lambda s=s: make(s)) if name in s.artifacts else s  # type: ignore[misc]
+            for s in found
+        ]
+        perform(folder, changed, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("runs.pipeline.stages.perform", otherwise)
+    (directory / name).unlink()
+    run(whole)
+    fresh = contents(run(configured(index, tmp_path / "fresh")))
+    found = contents(directory)
+    assert found.keys() == fresh.keys()
+    assert [other for other in ARTIFACTS[1:] if found[other] != fresh[other]] == []
+
+
+def shorten(path: Path) -> None:
+    """Take the last row from a file, or from each topic the last query or sentence."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    part = {"queries.jsonl": "queries", "answers.jsonl": "sentences"}.get(path.name)
+    if part is None:
+        path.write_bytes(b"".join(lines[:-1]))
+        return
+    records = [orjson.loads(line) for line in lines]
+    path.write_bytes(b"".join(orjson.dumps({**one, part: one[part][:-1]}) + b"\n" for one in records))
+
+
+def test_a_stage_reads_no_artifact_but_its_inputs(index: Index, whole: RunConfig, tmp_path: Path) -> None:
+    for number, name in enumerate(ARTIFACTS):
+        config = configured(index, tmp_path / str(number))
+        job = open_job(config)
+        job.directory.mkdir(parents=True)
+        with asking(config, None) as ask:
+            (stage,) = (stage for stage in stages(job, ask) if name in stage.artifacts)
+            for needed in stage.inputs:
+                shutil.copy(whole.out / "undisturbed" / needed, job.directory / needed)
+            stage.make()
+        made, wanted = (folder / name for folder in (job.directory, whole.out / "undisturbed"))
+        assert name == "config.yaml" or made.read_bytes() == wanted.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two indexes of documents with the same ids; in the second they are longer, and say something else."""
+    folder = tmp_path_factory.mktemp("two")
+    corpus = write_corpus(folder / "corpus.jsonl")
+    build_index(corpus, folder / "one")
+    corpus.write_text(
+        corpus.read_text().replace("colony", "colony of ants").replace('."}', ". " + "More. " * 400 + '"}')
+    )
+    build_index(corpus, folder / "two")
+    return folder / "one", folder / "two"
+
+
+@pytest.fixture
+def begun(indexes: tuple[Path, Path], tmp_path: Path) -> tuple[Index, Callable[[], None]]:
+    """An index that is open, and what puts another one in its place."""
+    shutil.copytree(indexes[0], tmp_path / "index")
+
+    def replace() -> None:
+        shutil.rmtree(tmp_path / "index")
+        shutil.copytree(indexes[1], tmp_path / "index")
+
+    return open_index(tmp_path / "index"), replace
+
+
+def search(index: Index) -> object:
+    query = Query("1", "1-1", "honey", "honey", "honey")
+    return search_all(index, open_store(index), [query], ["bm25", "dense"], 5)
+
+
+OPENED = [
+    pytest.param(open_store, id="the store"),
+    pytest.param(lambda index: open_sparse(index, open_store(index)), id="the postings"),
+    pytest.param(open_dense, id="the vectors"),
+    pytest.param(search, id="a search"),
+]
+
+
+@pytest.mark.parametrize("use", OPENED)
+def test_an_index_that_was_replaced_is_one_error(
+    begun: tuple[Index, Callable[[], None]], use: Callable[[Index], object]
+) -> None:
+    index, replace = begun
+    use(index)
+    replace()
+    with pytest.raises(UserError, match=f"{index.folder}: was replaced or removed while it was in use"):
+        use(index)
+    shutil.rmtree(index.folder)
+    with pytest.raises(UserError, match=f"{index.folder}: was replaced or removed while it was in use"):
+        use(index)
+
+
+def test_a_run_whose_index_is_replaced_mixes_nothing(
+    begun: tuple[Index, Callable[[], None]], indexes: tuple[Path, Path], tmp_path: Path
+) -> None:
+    index, replace = begun
+    config = configured(index, tmp_path / "out")
+
+    def announce(stage: Stage, _reused: bool) -> None:
+        if stage.name == "search":
+            replace()
+
+    with pytest.raises(UserError, match="was replaced or removed"):
+        run(config, announce=announce)
+    run(config)
+    fresh = run(configured(open_index(indexes[1]), tmp_path / "fresh"))
+    names = ["bm25.trec", "dense.trec", "r_output_trec_rag_2025.tsv", "answers.jsonl"]
+    assert [(config.out / "small" / name).read_bytes() for name in names] == [
+        (fresh / name).read_bytes() for name in names
+    ]
+
+
+def test_vectors_are_kept_by_text_whatever_index_they_come_to_lie_in(
+    begun: tuple[Index, Callable[[], None]], indexes: tuple[Path, Path]
+) -> None:
+    index, replace = begun
+    store = open_store(index)
+    replace()
+    segment_vectors(index, store, range(len(store)))  # of the old texts, kept beside the new index
+    document_vectors(index, store, range(len(store)))
+    now, other = open_index(index.folder), open_index(indexes[1])
+    found, wanted = (segment_vectors(one, open_store(one), range(len(store))) for one in (now, other))
+    assert {row: own.tolist() for row, own in found.items()} == {row: own.tolist() for row, own in wanted.items()}
+    whole = [document_vectors(one, open_store(one), range(len(store))).tolist() for one in (now, other)]
+    assert whole[0] == whole[1]
+
+
+def test_a_cache_of_an_earlier_version_is_not_looked_at(begun: tuple[Index, Callable[[], None]]) -> None:
+    import sqlite3
+
+    index, _ = begun
+    wanted = segment_vectors(index, open_store(index), [0])
+    (index.folder / "segments.sqlite").unlink()
+    with sqlite3.connect(index.folder / "segments.sqlite") as cache:
+        cache.execute("CREATE TABLE vectors (id TEXT PRIMARY KEY, vectors BLOB NOT NULL)")
+        cache.execute("INSERT INTO vectors VALUES (?, ?)", (open_store(index).ids([0])[0], b"\0" * wanted[0].nbytes))
+    assert segment_vectors(index, open_store(index), [0])[0].tolist() == wanted[0].tolist()
+
+
+def test_a_key_is_of_the_model_and_of_the_texts_one_by_one() -> None:
+    asked = [(MINILM, ["a", "bc"]), (MINILM, ["ab", "c"]), (MINILM, ["abc"]), (Embedding(passage_prefix="p"), ["abc"])]
+    assert len({text_key(*one) for one in asked}) == len(asked)
+    assert text_key(MINILM, ["\ud800"]) == text_key(Embedding(), ["\ud800"])

@@ -1,0 +1,190 @@
+"""Submission files of every track: golden lines, both forms of citations read, nothing written that is invalid."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generation.types import Answer, Sentence
+from indexing.errors import UserError
+from retrieval.types import Topic
+from runs.tracks.answer_files import Author, Submitted, rag_record, read_rag, write_rag
+from runs.tracks.rules import TRACKS, Track, with_limits
+from runs.tracks.validate import validate
+from runs.trec.run_files import run_of, write_run
+from runs.trec.topics import read_topics
+from tests.support.answer_files import tight
+from tests.support.places import SHARED
+
+MATERIAL = SHARED / "trec-rag-material"
+RAG25 = TRACKS["rag25"]
+FLOAT32 = float(np.finfo(np.float32).max)
+AUTHOR = Author("team", "run-1", "A test.")
+SMALL = replace(RAG25, rows=3, references=3, length=replace(RAG25.length, limit=8))
+TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
+SEGMENTS = st.sampled_from([f"msmarco_v2.1_doc_0_{n}#0_0" for n in range(6)])
+SENTENCES = st.lists(st.builds(Sentence, TEXT, st.lists(SEGMENTS, max_size=5).map(tuple)), max_size=8).map(tuple)
+TOPIC_IDS = st.lists(st.text(st.sampled_from("0a7-{}[]"), min_size=1, max_size=3), unique=True, min_size=1, max_size=4)
+TOPICS = TOPIC_IDS.flatmap(lambda ids: st.tuples(*(st.builds(Topic, st.just(i), TEXT.filter(str.strip)) for i in ids)))
+
+
+@given(st.sampled_from(list(TRACKS.values())).map(tight), TOPICS, st.data())
+def test_a_written_answer_file_is_valid_and_read_as_it_was_meant(
+    tmp_path_factory: pytest.TempPathFactory, track: Track, topics: tuple[Topic, ...], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("rag") / "rag.jsonl"
+    answers = {t.id: Answer(t.id, data.draw(SENTENCES)) for t in topics if data.draw(st.booleans())}
+    write_rag(path, topics, answers, track, AUTHOR)
+    errors = {violation.kind for violation in validate(path, track, topics) if violation.severity == "error"}
+    empty = not any(sentence.text.strip() for answer in answers.values() for sentence in answer.sentences)
+    assert errors == ({"no sentence"} if empty else set())
+    for topic, found in zip(topics, read_rag(path, track), strict=True):
+        given_ = answers.get(topic.id, Answer(topic.id, ())).sentences
+        texts = [sentence for sentence in given_ if sentence.text.strip()][: len(found.answer.sentences)]
+        assert [s.text for s in found.answer.sentences] == [s.text for s in texts]
+        assert all(set(f.citations) <= set(g.citations) for f, g in zip(found.answer.sentences, texts, strict=True))
+
+
+@given(TOPICS, st.data())
+def test_a_written_run_is_valid(
+    tmp_path_factory: pytest.TempPathFactory, topics: tuple[Topic, ...], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("run") / "run.tsv"
+    scores = st.lists(st.floats(-1e30, FLOAT32), max_size=SMALL.rows).map(lambda found: sorted(found, reverse=True))
+    hits = {t.id: [(f"msmarco_v2.1_doc_0_{n}#0_0", s) for n, s in enumerate(data.draw(scores))] for t in topics}
+    write_run(path, run_of("run", hits))
+    assert [v for v in validate(path, SMALL, topics) if v.line] == []
+
+
+def test_what_is_cut_is_cut_at_whole_sentences_and_whole_references() -> None:
+    said = (
+        Sentence("One two three.", ("a", "b")),
+        Sentence(" ", ("c",)),
+        Sentence("Four five.", ("c", "d", "a")),
+        Sentence("Six seven eight nine.", ("a",)),
+        Sentence("Ten.", ("a",)),
+    )
+    record = rag_record(Topic("1", "Why?"), Answer("1", said), SMALL, AUTHOR)
+    assert record["answer"] == [
+        {"text": "One two three.", "citations": [0, 1]},
+        {"text": "Four five.", "citations": [2, 0]},
+    ]
+    assert record["references"] == ["a", "b", "c"]
+
+
+ANSWER = '"answer":[{"text":"Bees dance.","citations":[0,1]},{"text":"Why?","citations":[]}]}\n'
+RESPONSES = (
+    '{"metadata":{"team_id":"team","run_id":"run-1","topic_id":"14"},"references":["d1","d0"],'
+    '"responses":[{"text":"Bees dance.","citations":["d1","d0"]},{"text":"Why?","citations":[]}]}\n'
+)
+GOLDEN = {
+    "rag24": '{"run_id":"run-1","topic_id":"14","topic":"Ünd?","references":["d1","d0"],"response_length":3,' + ANSWER,
+    "rag25": '{"metadata":{"team_id":"team","run_id":"run-1","type":"automatic","narrative_id":"14",'
+    '"narrative":"Ünd?"},"references":["d1","d0"],' + ANSWER,
+    "rag26": '{"metadata":{"team_id":"team","narrative_id":"14","narrative":"Ünd?","run_id":"run-1",'
+    '"run_desc":"A test."},"references":["d1","d0"],' + ANSWER,
+    "responses": RESPONSES,
+    "ragtime": RESPONSES,
+    "biogen": RESPONSES,
+}
+
+
+@pytest.mark.parametrize("name", TRACKS)
+def test_an_answer_file_golden(tmp_path: Path, name: str) -> None:
+    sentences = (Sentence("Bees dance.", ("d1", "d0")), Sentence("Why?", ()))
+    path, track = tmp_path / "rag.jsonl", TRACKS[name]
+    write_rag(path, [Topic("14", "Ünd?")], {"14": Answer("14", sentences)}, track, AUTHOR)
+    assert path.read_text() == GOLDEN[name]
+    assert read_rag(path, track) == [Submitted("run-1", ("d1", "d0"), Answer("14", sentences))]
+
+
+@pytest.mark.parametrize("track", TRACKS.values(), ids=lambda track: track.name)
+@pytest.mark.parametrize(
+    "citations",
+    [
+        pytest.param([1, 0], id="positions"),
+        pytest.param(["b", "a"], id="ids"),
+        pytest.param([1, "a"], id="both"),
+        pytest.param({"a": 0.5, "b": 3}, id="scores"),
+        pytest.param([1, 0, 1, "b"], id="repeated"),
+    ],
+)
+def test_every_form_of_citations_is_read_for_every_track(tmp_path: Path, track: Track, citations: Any) -> None:
+    path = tmp_path / "rag.jsonl"
+    record = rag_record(Topic("1", "Why?"), Answer("1", ()), track, AUTHOR)
+    path.write_text(
+        json.dumps(record | {"references": ["a", "b"], track.sentences: [{"text": "So.", "citations": citations}]})
+    )
+    assert read_rag(path, track)[0].answer.sentences == (Sentence("So.", ("b", "a")),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metadata": 7}, "metadata: expected an object"),
+        ({"references": None}, "references: expected a list of ids"),
+        ({"references": [True]}, "references: expected a list of ids"),
+        ({"answer": ["So."]}, "answer: expected a list of objects"),
+        ({"answer": [{"text": 1, "citations": []}]}, r"answer\[0\].text: expected text"),
+        ({"answer": [{"text": "So."}]}, r"answer\[0\].citations: expected a list"),
+        ({"answer": [{"text": "So.", "citations": [2]}]}, "one of them is not in references"),
+        ({"answer": [{"text": "So.", "citations": [-1]}]}, "one of them is not in references"),
+        ({"answer": [{"text": "So.", "citations": [True]}]}, "one of them is not in references"),
+        ({"answer": [{"text": "So.", "citations": [0.0]}]}, "one of them is not in references"),
+        ({"metadata": {"narrative_id": "1"}}, "run_id: expected an id"),
+    ],
+)
+def test_what_cannot_be_read_names_its_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    record = rag_record(Topic("1", "Why?"), Answer("1", ()), RAG25, AUTHOR) | {"references": ["a", "b"]}
+    (tmp_path / "rag.jsonl").write_text(f"{json.dumps(record)}\n{json.dumps(record | changes)}\n")
+    with pytest.raises(UserError, match=rf"rag\.jsonl:2: .*{message}"):
+        read_rag(tmp_path / "rag.jsonl", RAG25)
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "size"),
+    [
+        pytest.param("rag25", ["two\u00a0words and\u2003more "], 4, id="white space of every kind"),
+        pytest.param("rag24", ["a\ufdfab"], 4, id="one letter whose compatible form is four words"),
+        pytest.param("rag26", ["a\ufdfab"], 1, id="a track that counts the text as it is"),
+        pytest.param("ragtime", ["ab", "\ufb01"], 5, id="characters, of a text joined by spaces, a ligature as two"),
+    ],
+)
+def test_length_is_counted_as_the_track_counts_it(name: str, texts: list[str], size: int) -> None:
+    assert sum(TRACKS[name].length.sizes(texts)) == size
+
+
+def test_limits_of_topics_come_from_their_file(tmp_path: Path) -> None:
+    path = tmp_path / "topics.jsonl"
+    path.write_text('{"topic_id": 7, "title": "x", "limit": 2000}\n{"topic_id": "8", "title": "y"}\n')
+    track = with_limits(TRACKS["ragtime"], read_topics(path))
+    assert [track.limit(topic) for topic in ("7", "8")] == [2000, None]
+    assert with_limits(RAG25, read_topics(path)) is RAG25
+    (tmp_path / "topics.tsv").write_text("7\tx\n")
+    assert with_limits(TRACKS["ragtime"], read_topics(tmp_path / "topics.tsv")) is TRACKS["ragtime"]
+    path.write_text('{"topic_id": 7, "title": "x", "limit": "long"}\n')
+    with pytest.raises(UserError, match=r"topics\.jsonl:1: limit: expected a number above 0, found 'long'"):
+        with_limits(track, read_topics(path))
+
+
+def test_writing_fails_whole(tmp_path: Path) -> None:
+    path = tmp_path / "run.tsv"
+    write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", 0.5)]}))
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="not finite"):
+        write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", float("nan"))]}))
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
+
+
+@pytest.mark.skipif(not MATERIAL.exists(), reason="the answers of the TREC RAG track are not on this machine")
+def test_the_301_answers_of_a_team_are_read() -> None:
+    found = read_rag(MATERIAL / "answers.rag24.ragnarok-gpt-4o.jsonl.gz", TRACKS["rag24"])
+    assert (len(found), len({submitted.answer.topic_id for submitted in found})) == (301, 301)
+    assert sum(len(submitted.answer.sentences) for submitted in found) == 3975
+    assert sum(len(s.citations) for submitted in found for s in submitted.answer.sentences) == 4108
+    assert found[0].answer.sentences[1].citations[1] == "msmarco_v2.1_doc_11_1429319552#1_3022856821"

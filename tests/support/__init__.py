@@ -1,0 +1,1 @@
+"""What tests are built from: programs and waits, corpora, servers and models."""

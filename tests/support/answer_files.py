@@ -1,0 +1,99 @@
+"""Answer files of tracks: valid ones, and ones that are changed in one place."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from generation.types import Answer, Sentence
+from retrieval.types import Topic
+from runs.tracks.answer_files import Author, rag_record
+from runs.tracks.rules import TRACKS, Track
+
+
+def tight(track: Track) -> Track:
+    """The track with limits that small answers break."""
+    return replace(track, rows=3, references=3, cited=2, length=replace(track.length, limit=8))
+
+
+A, B = "msmarco_v2.1_doc_00_1#0_2", "msmarco_v2.1_doc_00_1#5_7"
+
+WHY, HOW = Topic("1", "Why?"), Topic("2", "How?")
+
+
+def valid(track: str, topic: Topic = WHY) -> dict[str, Any]:
+    """An answer with two references, both cited."""
+    ids = {"rag26": ("shard_00001_1", "shard_00001_2")}.get(track, (A, B))
+    answer = Answer(topic.id, (Sentence("Because.", ids),))
+    return rag_record(topic, answer, TRACKS[track], Author("t", "r", "A test."))
+
+
+def changed(track: str = "rag25", **parts: Any) -> str:
+    """The valid answer with values replaced; `a__b` is the key b in a, and None as a value takes the key away."""
+    record = valid(track)
+    for key, value in parts.items():
+        outer, _, inner = key.partition("__")
+        target, name = (record[outer], inner) if inner else (record, outer)
+        target[name] = value
+        if value is None:
+            del target[name]
+    return json.dumps(record)
+
+
+def said(**parts: Any) -> list[dict[str, Any]]:
+    return [{"text": "Because.", "citations": [0], **parts}]
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=3)
+    | st.sampled_from([A, 0]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2) | st.just(A), inner, max_size=3),
+    max_leaves=6,
+)
+"""Values of any type, NaN, infinities, numbers beyond 64 bits and lone surrogates among them."""
+
+KEYS = st.sampled_from(["metadata", "references", "answer", "responses", "topic_id", "run_id", "response_length"])
+
+BROKEN = st.builds(
+    lambda track, changes, inner, sentence: json.dumps(
+        valid(track)
+        | {"metadata": valid("rag25")["metadata"] | inner}
+        | {"answer": [{"text": "So.", "citations": [1, 1, 7]} | sentence]}
+        | changes
+    ).encode(),
+    st.sampled_from(list(TRACKS)),
+    st.dictionaries(KEYS, JSON, max_size=2),
+    st.dictionaries(st.sampled_from(["narrative_id", "narrative", "run_id", "type"]), JSON, max_size=2),
+    st.dictionaries(st.sampled_from(["text", "citations"]), JSON, max_size=2),
+)
+
+COLUMN = st.sampled_from(["1", "Q0", A, "0", "1e400", "nan", "-5", "9" * 5000, "\x00", "é", "\x1c", "#"])
+
+ROW = st.lists(COLUMN, min_size=5, max_size=7).map(lambda columns: " ".join(columns).encode())
+
+FILE = st.lists(BROKEN | ROW | st.binary(max_size=20) | st.just(b"[" * 2000), max_size=5).map(b"\n".join)
+"""Files of lines that are broken in every way."""
+
+
+REPAIRABLE = {
+    "blank line",
+    "citation form",
+    "citation of nothing",
+    "id as a number",
+    "mixed citations",
+    "no narrative",
+    "no topic",
+    "repeated citation",
+    "repeated reference",
+    "response_length",
+    "text",
+    "too long",
+    "too many citations",
+    "too many references",
+    "uncited reference",
+}

@@ -1,0 +1,14 @@
+"""Vectors around centres, as texts lie around subjects."""
+
+import numpy as np
+
+from indexing.vectors.embed import Vectors, on_grid
+
+COUNT, DIMENSION = 2_000, 32
+
+
+def clustered(count: int, seed: int) -> Vectors:
+    """Vectors around 40 centres, as texts lie around subjects."""
+    random = np.random.default_rng(seed)
+    centres = np.random.default_rng(0).normal(size=(40, DIMENSION))
+    return on_grid(centres[random.integers(0, 40, count)] + random.normal(size=(count, DIMENSION)) / 2)

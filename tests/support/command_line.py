@@ -1,0 +1,38 @@
+"""The command `keystone`, as tests run it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.support import programs
+from tests.support.processes import start, wait
+from tests.support.waiting import LIMIT_S
+
+
+def keystone(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own, which begins at the start where an environment is given.
+
+    One that hangs is ended, with the stacks of its threads on standard error.
+    """
+    if environment:
+        return programs.run(
+            [sys.executable, "-m", "runs.cli.main", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            cwd=cwd,
+            env={**os.environ, "NO_COLOR": "1", **environment},
+        )
+    with TemporaryDirectory() as folder:
+        streams = Path(folder, "out"), Path(folder, "err")
+        pid = start(*arguments, cwd=cwd, out=str(streams[0]), err=str(streams[1]))
+        code = wait(LIMIT_S)
+        if code is None:
+            os.kill(pid, signal.SIGABRT)
+            code = wait(LIMIT_S) or -signal.SIGABRT
+        out, err = (stream.read_text(errors="replace") for stream in streams)
+    return subprocess.CompletedProcess([*map(str, arguments)], code, out, err)

@@ -1,0 +1,29 @@
+"""Lucene indexes that Anserini's own indexer makes, as Pyserini runs it."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from indexing.lucene.java import anserini_jar, java_home
+from tests.support import programs
+
+Records = Sequence[dict[str, Any]]
+
+
+def anserini_index(
+    folder: Path, name: str, files: Sequence[Records], *options: str, collection: str = "JsonCollection"
+) -> Path:
+    """The index `folder/name` of these files of records; each of several threads writes Lucene segments of its own."""
+    texts = folder / f"{name}-texts"
+    texts.mkdir()
+    for number, records in enumerate(files):
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        with gzip.open(texts / f"{number}.json.gz", "wt") as file:
+            file.write(lines)
+    command = [str(java_home() / "bin" / "java"), "-Xmx512m", "-cp", str(anserini_jar())]
+    command += ["io.anserini.index.IndexCollection", "-generator", "DefaultLuceneDocumentGenerator"]
+    command += ["-collection", collection, "-threads", str(len(files)), "-input", str(texts)]
+    programs.run([*command, "-index", str(folder / name), *options], check=True, capture_output=True)
+    return folder / name

@@ -1,0 +1,1 @@
+"""Language models for tests, without a server."""

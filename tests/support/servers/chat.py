@@ -1,0 +1,351 @@
+"""A real HTTP server on a socket that speaks `/v1/chat/completions`, with faults by script; in a thread of its own."""
+
+import asyncio
+import json
+import zlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from threading import Thread
+from typing import Any
+
+from tests.support.servers.ports import free_port
+from tests.support.waiting import LIMIT_S, join
+
+Said = str | dict[str, Any]
+Fault = Callable[["Exchange"], Awaitable[bool]]
+"""Answers a request in its own way and says True, or lets the server answer."""
+
+
+def echo(body: dict[str, Any]) -> Said:
+    """A model without weights: it says what it was last told."""
+    return str(body["messages"][-1]["content"])
+
+
+@dataclass
+class Server:
+    """What the server does and has seen; `faults` are used up one a request, then it answers rightly."""
+
+    model: Callable[[dict[str, Any]], Said] = echo
+    faults: list[Fault] = field(default_factory=list)
+    always: Fault | None = None
+    latency: float = 0.0
+    port: int = field(default_factory=free_port)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    answered: list[dict[str, Any]] = field(default_factory=list)
+    keys: set[str | None] = field(default_factory=set)
+    at_once: int = 0
+    most_at_once: int = 0
+    url: str = ""
+    sent: int = 0
+    """Bytes of endless bodies that clients have taken."""
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    _server: asyncio.Server | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def start(self) -> None:
+        """Listen, at the same port as before."""
+        self._run(self._start())
+
+    def stop(self) -> None:
+        """Refuse connections and break off those that are open, as a server does that is killed."""
+        self._run(self._stop())
+
+    def _run(self, work: Any) -> None:
+        done: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        done.result(LIMIT_S)
+
+    async def _start(self) -> None:
+        self._server = await asyncio.start_server(self._talk, "127.0.0.1", self.port, backlog=1024)
+        self.url = f"http://127.0.0.1:{self.port}/v1"
+
+    async def _stop(self) -> None:
+        if self._server:
+            self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._server = None
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        self._tasks.add(task)
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                while await self._exchange(reader, writer):
+                    pass
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort() if task.cancelled() else writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
+        body = json.loads(await reader.readexactly(int(headers["content-length"])))
+        self.requests.append(body)
+        self.keys.add(headers.get("authorization"))
+        exchange = Exchange(self, writer, head[0].split()[1], body, headers)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            if self.latency:
+                await asyncio.sleep(self.latency)
+            fault = self.faults.pop(0) if self.faults else self.always
+            if not (fault and await fault(exchange)):
+                self.answered.append(body)
+                exchange.reply(exchange.completion())
+            await writer.drain()
+        finally:
+            self.at_once -= 1
+        return exchange.keep
+
+
+@dataclass
+class Exchange:
+    """One request and its answer."""
+
+    server: Server
+    writer: asyncio.StreamWriter
+    path: str
+    body: dict[str, Any]
+    headers: dict[str, str]
+    keep: bool = True
+
+    def completion(self) -> dict[str, Any]:
+        said = self.server.model(self.body)
+        choice = {"index": 0, "finish_reason": "stop"} | (
+            {"message": {"role": "assistant", "content": said}} if isinstance(said, str) else said
+        )
+        usage = {"prompt_tokens": 10, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}
+        return {"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage}
+
+    def reply(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.send(value if isinstance(value, bytes) else json.dumps(value).encode(), status, headers)
+
+    def send(
+        self, body: bytes, status: int = 200, headers: dict[str, str] | None = None, length: int | None = None
+    ) -> None:
+        named = {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body) if length is None else length),
+            **(headers or {}),
+        }
+        head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {v}" for name, v in named.items())]
+        self.writer.write("\r\n".join([*head, "", ""]).encode() + body)
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[Server]:
+    server = Server(**settings)
+    thread = Thread(target=server._loop.run_forever, daemon=True)
+    thread.start()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        server._loop.call_soon_threadsafe(server._loop.stop)
+        join(thread, "the server to end")
+        server._loop.close()
+
+
+def status(code: int, said: Any = None, **headers: str) -> Fault:
+    """An error, by default in OpenAI's form."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    async def fault(exchange: Exchange) -> bool:
+        exchange.reply({"error": {"message": "fault"}} if said is None else said, code, named)
+        return True
+
+    return fault
+
+
+def says(value: Any) -> Fault:
+    """Status 200 with any body."""
+
+    async def fault(exchange: Exchange) -> bool:
+        exchange.reply(value)
+        return True
+
+    return fault
+
+
+def changed(**changes: Any) -> Fault:
+    """The right answer with other fields in its choice."""
+
+    async def fault(exchange: Exchange) -> bool:
+        value = exchange.completion()
+        value["choices"][0] |= changes
+        exchange.reply(value)
+        return True
+
+    return fault
+
+
+async def hang(_: Exchange) -> bool:
+    """Takes much longer than anybody waits."""
+    await asyncio.sleep(30)
+    return False
+
+
+async def half(exchange: Exchange) -> bool:
+    """Promises a whole answer, sends half of it, and hangs up."""
+    body = json.dumps(exchange.completion()).encode()
+    exchange.send(body[: len(body) // 2], length=len(body))
+    exchange.keep = False
+    return True
+
+
+async def torn(exchange: Exchange) -> bool:
+    """Half of an answer as if it were whole."""
+    body = json.dumps(exchange.completion()).encode()
+    exchange.send(body[: len(body) // 2])
+    return True
+
+
+async def hangs_up(exchange: Exchange) -> bool:
+    """Says nothing and closes the connection."""
+    exchange.keep = False
+    return True
+
+
+async def trickle(exchange: Exchange) -> bool:
+    """The right answer, byte by byte."""
+    body = json.dumps(exchange.completion()).encode()
+    exchange.send(b"", length=len(body))
+    for byte in body:
+        exchange.writer.write(bytes([byte]))
+        await asyncio.sleep(0.0005)
+    exchange.server.answered.append(exchange.body)
+    return True
+
+
+async def endless_trickle(exchange: Exchange) -> bool:
+    """Blanks, one at a time, and never an answer."""
+    exchange.send(b"", length=10_000)
+    for _ in range(10_000):
+        exchange.writer.write(b" ")
+        await asyncio.sleep(0.01)
+    return True
+
+
+async def repeats_key(exchange: Exchange) -> bool:
+    """Shows the whole world what key it was sent."""
+    said = f"no access with {exchange.headers.get('authorization')}"
+    exchange.reply({"error": {"message": said}}, 401)
+    return True
+
+
+def in_turn(*faults: Fault | None) -> Fault:
+    """The faults one after another, again and again."""
+    return _turns(faults)
+
+
+def _turns(faults: Sequence[Fault | None]) -> Fault:
+    calls = iter(range(10**9))
+
+    async def fault(exchange: Exchange) -> bool:
+        chosen = faults[next(calls) % len(faults)]
+        return bool(chosen and await chosen(exchange))
+
+    return fault
+
+
+def says_text(text: str | Callable[[Exchange], str]) -> Fault:
+    """The right answer with another text in it."""
+
+    async def fault(exchange: Exchange) -> bool:
+        said = text if isinstance(text, str) else text(exchange)
+        return await changed(message={"role": "assistant", "content": said})(exchange)
+
+    return fault
+
+
+def tells_usage(tokens: Any) -> Fault:
+    """The right answer, with these numbers of tokens."""
+
+    async def fault(exchange: Exchange) -> bool:
+        usage = {
+            "prompt_tokens": tokens,
+            "completion_tokens": tokens,
+            "prompt_tokens_details": {"cached_tokens": tokens},
+        }
+        exchange.reply(exchange.completion() | {"usage": usage})
+        exchange.server.answered.append(exchange.body)
+        return True
+
+    return fault
+
+
+def pours(block: bytes, times: int, code: int = 200, **headers: str) -> Fault:
+    """A body of so many blocks, for as long as the client takes them."""
+
+    async def fault(exchange: Exchange) -> bool:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        exchange.keep = False
+        exchange.send(b"", code, named, length=len(block) * times)
+        for _ in range(times):
+            exchange.writer.write(block)
+            await exchange.writer.drain()
+            exchange.server.sent += len(block)
+        return True
+
+    return fault
+
+
+def bomb(code: int = 200) -> Fault:
+    """A gzip body of 2 MiB that unpacks to 2 GiB of blanks."""
+    packing = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    blanks = b" " * 2**24
+    first, further = (packing.compress(blanks) + packing.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+
+    async def fault(exchange: Exchange) -> bool:
+        exchange.send(first + 127 * further, code, {"Content-Encoding": "gzip"})
+        return True
+
+    return fault
+
+
+def escaped_key(exchange: Exchange) -> str:
+    """What any step may use, with the key in it as JSON may write each of its characters."""
+    key = (exchange.headers.get("authorization") or "").removeprefix("Bearer ")
+    written = "".join(f"\\u{ord(character):04x}" for character in key)
+    citing = f'[{{"id": 0, "text": "It is {written}.", "citations": [0]}}]'
+    return (
+        f'{{"questions": ["Who has {written}?"], "topic": "{written}", "variants": ["{written} kind"], '
+        f'"answer": {citing}, "sentences": {citing}}}'
+    )
+
+
+ESCAPES = "\x1b[2J\x1b]0;owned\x07\x08\x9b31m\u202e"
+NOT_FINITE = {"content": [{"token": "h", "logprob": "nan", "top_logprobs": [{"token": "h", "logprob": "nan"}]}]}
+HOSTILE: dict[str, Fault] = {
+    "gzip bomb": bomb(),
+    "gzip bomb in an error": bomb(503),
+    "endless body": pours(b" " * 2**16, 2**40),
+    "huge body": pours(b"[0,0,0,0]," * 6_554, 2**14),
+    "endless packed body": pours(b"\x1f\x8b\x08" + b"\0" * 2**16, 2**40, Content_Encoding="gzip"),
+    "no gzip": pours(b"no gzip", 1, Content_Encoding="gzip"),
+    "another encoding": pours(b"x", 1, Content_Encoding="br\x1b[2J"),
+    "a text beyond what was asked for": says_text("x" * 2**20),
+    "nested 300 deep": says({"choices": json.loads("[" * 300 + "]" * 300)}),
+    "nested 1,000 deep": says(b'{"error": ' + b"[" * 1_000 + b"]" * 1_000 + b"}"),
+    "an error nested 1,000 deep": status(500, b"[" * 1_000 + b"]" * 1_000),
+    "a text nested 300 deep": says_text("[" * 300 + "]" * 300),
+    "key doubly escaped": says_text(escaped_key),
+    "Retry-After in an absurd zone": status(429, None, Retry_After="Sat, 21 Nov 2026 10:00:30 +99999999999999"),
+    "Retry-After of ages": status(429, None, Retry_After="1e300"),
+    "log-probabilities that are no numbers": changed(logprobs=NOT_FINITE),
+    "usage near 2^64": tells_usage(2**64 - 1),
+    "usage below nothing": tells_usage(-(2**63)),
+    "control bytes": status(400, {"error": {"message": ESCAPES}}),
+    "control bytes without JSON": status(500, ESCAPES.encode()),
+    "a flood of braces": says_text("{ {" * 40_000),
+    "a flood of lists": says_text("[0," * 40_000),
+    "a flood of long lists": says_text("[0," * 900 + "0," * 50_000),
+    "a flood of fences": says_text("```a\n" * 20_000),
+}
+"""Faults of a server that means harm, or is broken beyond what others are."""

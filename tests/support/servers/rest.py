@@ -1,0 +1,157 @@
+"""Pyserini's own REST servers, real processes on this machine, and one that answers by script."""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from indexing.lucene.java import anserini_jar, java_home
+from tests.support.programs import started
+from tests.support.servers.ports import free_port
+from tests.support.waiting import wait_until
+
+# Pyserini 1.6 serves prebuilt indexes alone, loads a default one, and imports an optional package and a key of OpenAI.
+PYSERINI = """
+import sys, types
+from pathlib import Path
+from unittest.mock import MagicMock
+for name in ("", ".pyserini_integration", ".pyserini_integration.uniir_corpus_encoder"):
+    sys.modules["uniir_for_pyserini" + name] = MagicMock()
+for name in ("uniir_query_encoder", "mbeir_utils"):
+    sys.modules["uniir_for_pyserini.pyserini_integration." + name] = MagicMock()
+from pyserini.prebuilt_index_info import TF_INDEX_INFO
+from pyserini.search.lucene import LuceneSearcher
+folder = Path(sys.argv[1])
+def local(cls, name, *_, **__):
+    return LuceneSearcher(str(folder / name)) if (folder / name).is_dir() else None
+LuceneSearcher.from_prebuilt_index = classmethod(local)
+TF_INDEX_INFO.update({path.name: {} for path in folder.iterdir()})
+from pyserini.server.rest.app import app
+import uvicorn
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]))
+"""
+
+
+@contextmanager
+def anserini_server(folder: Path, port: int | None = None) -> Iterator[str]:
+    """The URL of the server in Pyserini's jar, which has the interface of 2026; indexes are folders in `folder`."""
+    port = port or free_port()
+    command = [str(java_home() / "bin" / "java"), "-Xmx512m", "-cp", str(anserini_jar()), "io.anserini.api.RestServer"]
+    with _running([*command, "--host", "127.0.0.1", "--port", str(port)], folder, port) as url:
+        yield url
+
+
+@contextmanager
+def pyserini_server(folder: Path) -> Iterator[str]:
+    """The URL of Pyserini's own server, which has the older interface; its prebuilt indexes are those in `folder`."""
+    port = free_port()
+    with _running([sys.executable, "-c", PYSERINI, str(folder), str(port)], folder, port) as url:
+        yield url
+
+
+@contextmanager
+def _running(command: list[str], folder: Path, port: int) -> Iterator[str]:
+    environment = {**os.environ, "OPENAI_API_KEY": "none", "JAVA_HOME": str(java_home())}
+    log = folder / f"server-{port}.log"
+
+    def listens() -> bool:
+        assert process.poll() is None, log.read_text(errors="replace")
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    with log.open("wb") as out, started(command, cwd=folder, stdout=out, stderr=out, env=environment) as process:
+        wait_until(listens, f"the server to listen at port {port}")
+        yield f"http://127.0.0.1:{port}"
+
+
+Fault = Callable[["Handler"], bool]
+"""Answers a request in its own way, or says False and lets the server answer."""
+
+
+@dataclass
+class Scripted:
+    """What the server does and has seen; `faults` are used up one a request, then it answers rightly."""
+
+    payloads: dict[str, Any]
+    """What is sent of each document, with searches; all are found, in this order, from score 1 downwards."""
+    documents: dict[str, Any] = field(default_factory=dict)
+    """What is sent of a document that is asked for."""
+    faults: list[Fault] = field(default_factory=list)
+    always: Fault | None = None
+    requests: list[str] = field(default_factory=list)
+    keys: set[str | None] = field(default_factory=set)
+    at_once: int = 0
+    most_at_once: int = 0
+    url: str = ""
+    lock: Any = field(default_factory=Lock)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state: Scripted
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        state = self.state
+        with state.lock:
+            state.requests.append(self.path)
+            state.keys.add(self.headers.get("Authorization"))
+            fault = state.faults.pop(0) if state.faults else state.always
+            state.at_once += 1
+            state.most_at_once = max(state.most_at_once, state.at_once)
+        try:
+            if not (fault and fault(self)):
+                self.reply(self.found())
+        finally:
+            with state.lock:
+                state.at_once -= 1
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.reply({"error": "Only GET is supported"}, 405)
+
+    def hits(self) -> int:
+        """How many a search asks for."""
+        return int(self.path.split("hits=")[1].split("&")[0])
+
+    def found(self) -> Any:
+        if "/doc/" in self.path:
+            doc_id = self.path.split("/doc/")[1].split("?")[0]
+            return {"docid": doc_id, "doc": self.state.documents.get(doc_id)}
+        hits = list(self.state.payloads.items())[: self.hits()]
+        return {"candidates": [{"docid": d, "score": 1 - n / 64, "doc": p} for n, (d, p) in enumerate(hits)]}
+
+    def reply(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.send(json.dumps(value).encode(), status, headers or {})
+
+    def send(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None, length: int = -1) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) if length < 0 else length))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextmanager
+def scripted_server(**settings: Any) -> Iterator[Scripted]:
+    state = Scripted(**settings)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"state": state}))
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    state.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,192 @@
+"""Real vLLM servers on a CPU, as tests need them: ready when they are given out, gone for certain afterwards."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.support import programs
+from tests.support.places import ROOT
+from tests.support.servers.ports import free_port
+from tests.support.waiting import wait_until
+
+ENVIRONMENT = ROOT / ".venv-vllm"
+PYTHON = ENVIRONMENT / "bin/python"
+TINY = ENVIRONMENT / "tiny"
+CONFINED = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "VLLM_CACHE_ROOT": str(ENVIRONMENT / "cache"),
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else every server runs on the first core
+    "OMP_NUM_THREADS": "1",
+}
+"""What keeps vLLM to this machine, and to one thread of it."""
+SMALL = ["--enforce-eager", "--kv-cache-memory-bytes", "64M"]
+STRUCTURED = '{"backend":"guidance","disable_any_whitespace":true}'
+CHAT = [
+    *("--dtype", "bfloat16", *SMALL, "--max-num-seqs", "32", "--enable-prompt-tokens-details"),
+    *("--structured-outputs-config", STRUCTURED),
+]
+EMBEDDING = ["--runner", "pooling", "--dtype", "float32", *SMALL, "--max-num-seqs", "64"]
+READY = 600.0
+"""Seconds: a start takes about 25 on a quiet machine, and has taken 120 on a busy one."""
+GOES = 10.0
+"""Seconds that a server has to end by itself."""
+
+
+def needs_vllm() -> None:
+    """Skip the test where vLLM is not set up; fail where it must be."""
+    if not (ENVIRONMENT / ".ready").exists():
+        missing = f"{ENVIRONMENT} is not set up: run `make test`"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+
+
+@dataclass
+class Server:
+    """A `vllm serve` on a port of its own, which it keeps when it is started again."""
+
+    name: str
+    model: Path
+    options: list[str]
+    port: int = field(default_factory=free_port)
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="vllm-")))
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The base URL for clients."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def launch(self) -> None:
+        """Start the server and do not wait."""
+        what = ["serve", str(self.model), "--served-model-name", self.name, *self.options]
+        with (self.folder / "log").open("ab") as log:
+            self.process = launch(
+                "vllm", *what, "--host", "127.0.0.1", "--port", str(self.port), folder=self.folder, log=log
+            )
+
+    def ready(self) -> None:
+        """Wait until the server answers."""
+        try:
+            wait_until(lambda: self.answers() or self.ended(), f"{self.name} of vLLM to answer", READY)
+            assert not self.ended(), f"{self.name} of vLLM has ended"
+        except AssertionError as error:
+            error.add_note(last_words(self.folder))
+            raise
+
+    def ended(self) -> bool:
+        """Whether there is no process that could answer."""
+        return self.process is None or self.process.poll() is not None
+
+    def answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as reply:
+                return bool(reply.status == 200)
+        except OSError:
+            return False
+
+    def metric(self, name: str) -> float:
+        """A counter of the server, summed over its labels."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as reply:
+            lines = reply.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
+
+    def stop(self, patience: float = GOES) -> None:
+        """End the server: ask it to, wait, then make an end of all its processes."""
+        if self.process:
+            end(self.process, patience)
+        self.process = None
+
+    def kill(self) -> None:
+        """End the server without a word."""
+        self.stop(patience=0)
+
+    def end_engine(self) -> None:
+        """End the engine, and so the server in a while: what it works on is answered with `abort`.
+
+        A server that is asked to end kills its engine at once, often before it can say so, and waits for replies.
+        """
+        for name in Path("/proc").glob("[0-9]*/comm"):
+            with contextlib.suppress(OSError):
+                process = int(name.parent.name)
+                if self.process and os.getpgid(process) == self.process.pid and "EngineCor" in name.read_text():
+                    os.kill(process, signal.SIGTERM)
+
+
+def launch(program: str, *arguments: str | Path, folder: Path, log: IO[bytes] | int) -> subprocess.Popen[bytes]:
+    """A program of vLLM's environment in a group of processes of its own; `folder` is for what it leaves in files."""
+    return programs.start(
+        [ENVIRONMENT / "bin" / program, *arguments],
+        env={**os.environ, **CONFINED, "PYTHONPATH": str(ENVIRONMENT.parent), "TMPDIR": str(folder)},
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def end(process: subprocess.Popen[bytes], patience: float) -> None:
+    """Ask a program to end, and after so many seconds end its group; what it has left in memory goes too."""
+    left = shared_memory(process.pid)
+    if patience and process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+    programs.kill(process)
+    for path in left:
+        path.unlink(missing_ok=True)
+
+
+def run(program: str, *arguments: str | Path, folder: Path) -> None:
+    """A program of vLLM's environment from its start to its good end."""
+    needs_vllm()
+    with (folder / "log").open("wb") as log, tempfile.TemporaryDirectory(prefix="vllm-") as left:
+        process = launch(program, *arguments, folder=Path(left), log=log)  # whose name is short, as those of sockets
+        try:
+            code = process.wait(2 * READY)
+        finally:
+            end(process, patience=0)
+    if code:
+        pytest.fail(f"{program} ended with {code}:\n{last_words(folder)}")
+
+
+def last_words(folder: Path) -> str:
+    """What a program in that folder has said at last."""
+    return (folder / "log").read_text(errors="replace")[-4000:]
+
+
+def shared_memory(group: int) -> set[Path]:
+    """The files in shared memory that processes of a group have open, under whichever name they are there now."""
+    nodes = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(maps.parent.name)) == group:
+                mapped = [line.split() for line in maps.read_text().splitlines() if "/dev/shm/" in line]
+                nodes |= {int(node) for _, _, _, _, node, *_ in mapped}
+    return {path for path in Path("/dev/shm").iterdir() if path.stat().st_ino in nodes}
+
+
+@contextlib.contextmanager
+def started(name: str, model: Path, options: list[str]) -> Iterator[Server]:
+    """A server from its first answer on, gone at the end."""
+    needs_vllm()
+    server = Server(name, model, options)
+    try:
+        server.launch()
+        server.ready()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(server.folder, ignore_errors=True)
