@@ -19,8 +19,9 @@ import orjson
 from benchmarks.peak import peak_memory
 from benchmarks.table import Row, faster
 from benchmarks.texts import passages
-from generation.llm.client import ModelSettings, open_model
+from generation.llm.client import open_model
 from generation.llm.model import every, together
+from generation.llm.settings import ModelSettings
 from generation.types import Reply, Request
 from indexing.errors import UserError
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from benchmarks.table import Row, faster, take_turns
 from benchmarks.texts import passages
-from indexing.vectors.embed import on_grid
 from indexing.vectors.faiss_index import faiss_module
 from indexing.vectors.minilm import MiniLM
+from indexing.vectors.types import on_grid
 from retrieval.faiss_search import search_dense
 
 VECTORS, DIMENSION, QUERIES, DEPTH = 200_000, 384, 500, 1000

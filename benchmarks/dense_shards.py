@@ -12,10 +12,11 @@ from threading import Event, Thread
 import numpy as np
 
 from benchmarks.table import Row, faster, take_turns
-from indexing.vectors.embed import Vectors, on_grid
-from indexing.vectors.faiss_files import build_dense_shards, load_dense_shards, shard_files
+from indexing.index import shard_files
+from indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
 from indexing.vectors.faiss_index import build_dense, faiss_module, load_dense
 from indexing.vectors.shards import SHARD, Shards
+from indexing.vectors.types import Vectors, on_grid
 from retrieval.faiss_search import search_dense
 
 FILES, DIMENSION, QUERIES, DEPTH, PARTS = 24, 384, 200, 1000, 8

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from benchmarks.table import Row, faster, take_turns
 from benchmarks.texts import passages, questions
 from fusion.rrf import fuse_systems
-from indexing.build.index import Index
+from indexing.index import Index
 from indexing.lucene.write import build_lucene
 from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import CONTENTS, VECTOR, Target
 from indexing.opensearch.load import load
 from indexing.store import DocumentStore, build_store
-from indexing.types import Document
-from indexing.vectors.embed import Embedding, Vectors, on_grid
+from indexing.types import Document, Embedding
 from indexing.vectors.shards import SHARD, Shards
+from indexing.vectors.types import Vectors, on_grid
 from retrieval.lucene.analyzer import stems_of
 from retrieval.lucene.search import LuceneSearcher
 from retrieval.opensearch import SCALE, OpenSearchDense, OpenSearchSparse

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.vectors.embed import Vectors
+from indexing.vectors.types import Vectors
 
 
 def closest(texts: Vectors, segments: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -1,7 +1,7 @@
 """The document store of an index, wherever its documents are."""
 
-from indexing.build.index import Index, of_one_index
 from indexing.errors import UserError
+from indexing.index import Index, of_one_index
 from indexing.store import DocumentStore
 from indexing.types import Store
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,6 +64,34 @@ class Document:
     def segment_text(self, segment: Segment) -> str:
         """The text of one of the document's segments."""
         return self.text[segment.span.start : segment.span.end]
+
+
+LOCAL = "all-MiniLM-L6-v2"
+"""The embedding model that comes with Keystone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """An embedding model: the local one, or one behind an OpenAI-compatible endpoint where `url` is given.
+
+    `window` is the endpoint's number of tokens, asked for where None; the prefixes are put before each text.
+    `key_env` names the environment variable that holds the endpoint's key.
+    """
+
+    model: str = LOCAL
+    url: str | None = None
+    window: int | None = None
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    key_env: str | None = None
+
+    @property
+    def made_by(self) -> dict[str, Any]:
+        """What its vectors depend on, as JSON: all but the name of the key."""
+        return {name: value for name, value in asdict(self).items() if name != "key_env"}
+
+
+MINILM = Embedding()
 
 
 class Store(Protocol):

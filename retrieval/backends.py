@@ -1,17 +1,14 @@
 """The searches of an index, by the engine that holds it; nothing above this module knows which one that is."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from indexing.attached.rest_store import RestStore
-from indexing.build.index import Index, of_one_index
 from indexing.errors import UserError
+from indexing.index import Index, of_one_index
 from indexing.types import Store, Tick
-from indexing.vectors.embed import Vectors
-from retrieval.types import Rankings
-
-Statistics = Literal["global", "local"]
-"""Whether a word's weight comes from all shards, which are then asked twice, or from the document's own alone."""
+from indexing.vectors.types import Vectors
+from retrieval.types import Rankings, Statistics
 
 
 class Sparse(Protocol):

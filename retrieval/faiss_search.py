@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from indexing.vectors.embed import Vectors
 from indexing.vectors.faiss_files import load_dense_shards, search_shards
 from indexing.vectors.faiss_index import faiss_module, load_dense, search_of
+from indexing.vectors.types import Vectors
 from retrieval.types import Rankings, ranked
 
 SPARE = 8

@@ -7,17 +7,17 @@ from functools import partial
 
 import numpy as np
 
-from indexing.build.index import Index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.lucene.java import detach_thread
 from indexing.types import Progress, Store, silent
 from indexing.vectors.embed import embed_queries
 from indexing.vectors.faiss_index import faiss_module
 from indexing.vectors.of_documents import Texts, contents, document_vectors
-from retrieval.backends import Sparse, Statistics, open_dense, open_sparse
+from retrieval.backends import Sparse, open_dense, open_sparse
 from retrieval.feedback import DOCUMENTS, METHODS, serves
 from retrieval.pool import pool_of, search_pool
-from retrieval.types import Query, Rankings
+from retrieval.types import Query, Rankings, Statistics
 
 
 def search_bm25(

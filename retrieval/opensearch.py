@@ -15,20 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.build.index import Index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.io.http import said
 from indexing.opensearch.cluster import Request, as_expected
 from indexing.opensearch.index import CONTENTS, ROW, VECTOR
 from indexing.opensearch.requests import ask
 from indexing.opensearch.search import Cluster, open_cluster, search_each, search_of
 from indexing.types import Tick
-from indexing.vectors.embed import Vectors
-from retrieval.backends import Statistics
+from indexing.vectors.types import Vectors
 from retrieval.lucene.analyzer import stems_of
 from retrieval.lucene.search import K1
 from retrieval.threshold import best_sums
-from retrieval.types import Rankings, ranked
+from retrieval.types import Rankings, Statistics, ranked
 
 SCALE = 2.0**23
 GRID = 2.0**24

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.vectors.embed import Vectors
 from indexing.vectors.faiss_index import new_index
+from indexing.vectors.types import Vectors
 from retrieval.faiss_search import search_dense
 from retrieval.types import Rankings, offsets_of
 

@@ -9,9 +9,8 @@ from indexing.attached.rest_store import RestStore
 from indexing.errors import UserError
 from indexing.types import Tick
 from retrieval.lucene.analyzer import stems_of
-from retrieval.lucene.top_docs import Columns
 from retrieval.ties import SPARE, search_whole
-from retrieval.types import Rankings, ranked
+from retrieval.types import Columns, Rankings, ranked
 
 
 class RestSearcher:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from retrieval.lucene.top_docs import Columns
+from retrieval.types import Columns
 
 SPARE = 8
 """Hits that are asked for beyond what is wanted."""

@@ -2,10 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+Statistics = Literal["global", "local"]
+"""Whether a word's weight comes from all shards, which are then asked twice, or from the document's own alone."""
+
+Columns = tuple[NDArray[np.int32], NDArray[np.float32]]
+"""The engine's own numbers of documents, and the scores of a query's hits, best first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from indexing.build.index import Index, build_index
+from indexing.build.index import build_index
+from indexing.index import Index
 from tests.support.servers.opensearch import OLDER, Cluster, cluster
 from tests.support.servers.vllm import CHAT, EMBEDDING, TINY, Server, started
 from tests.support.small_corpus import write_corpus, write_topics

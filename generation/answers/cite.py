@@ -10,7 +10,7 @@ from generation.answers.sentences import Passage, cited, is_place, items, listed
 from generation.llm.model import Model, every
 from generation.prompts import cite as prompt
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
-from indexing.vectors.embed import Vectors
+from indexing.vectors.types import Vectors
 
 NEAR = 0.1
 """The cosine that a document's closest segment must have with a sentence for the citation to stay.

@@ -36,7 +36,7 @@ from generation.prompts import resynthesise as resynthesise_prompt
 from generation.prompts import shorten as shorten_prompt
 from generation.rules.answer import merge_same, utilities
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
-from indexing.vectors.embed import Vectors
+from indexing.vectors.types import Vectors
 
 ASKED = 1.0
 """What a sentence gives at least to the query that its sub-answer was asked for, as a grade of 0 to 3."""

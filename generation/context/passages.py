@@ -6,7 +6,7 @@ import numpy as np
 
 from generation.context.tokens import clip, tokens_of, weights_before
 from indexing.types import Document
-from indexing.vectors.embed import Vectors
+from indexing.vectors.types import Vectors
 
 TOP = 3
 LIMIT = 2000

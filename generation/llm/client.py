@@ -5,51 +5,18 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 from generation.llm.cache import Cache
 from generation.llm.chat import Answered, Backend, keyed_name
 from generation.llm.model import Model, key_of
-from generation.llm.usage import Prices, add
+from generation.llm.settings import ModelSettings
+from generation.llm.usage import add
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 
 AHEAD = 256
 """Outcomes of one `complete` that may lie ready before more of its requests are drawn."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """A language model and how it is reached. The secret itself is never part of it."""
-
-    name: str
-    backend: Literal["endpoints", "vllm", "batch", "replay"] = "endpoints"
-    urls: tuple[str, ...] = ()
-    """Base URLs such as http://localhost:8000/v1 of endpoints that serve the same model."""
-    key_env: str | None = None
-    """The environment variable that holds the secret; None: OPENAI_API_KEY, sent by https or within this machine only.
-    Without it none is sent."""
-    key_file: Path | None = None
-    """A file of mode 600 that holds the secret; it goes before the variable."""
-    concurrency: int = 256
-    """The most requests at one endpoint at one time."""
-    call_seconds: float = 600.0
-    """For which one answer is awaited."""
-    run_seconds: float | None = None
-    """After which everything ends with an error."""
-    patience_seconds: float = 600.0
-    """For which endpoints are tried while none of them answers."""
-    cache: Path = Path("replies.sqlite")
-    folder: Path = Path("batch")
-    """Of batch files."""
-    recorded: Path | None = None
-    """A JSONL file of replies for `replay`."""
-    prices: Prices | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of each request's body; part of what replies are kept by."""
-    engine: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `vllm.LLM`, such as tensor_parallel_size, for `vllm`."""
 
 
 class OpenModel(Model, Protocol):
@@ -97,8 +64,8 @@ def _backend(settings: ModelSettings) -> Backend:
         return complete_offline(settings)
     if not settings.urls:
         raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
-    from generation.llm.endpoint_url import KEY
     from generation.llm.endpoints import Endpoints
+    from generation.llm.settings import KEY
     from indexing.io.keys import secret
 
     return Endpoints(

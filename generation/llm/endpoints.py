@@ -30,7 +30,7 @@ from generation.llm.chat import (
     refuses_schema,
     words,
 )
-from generation.llm.endpoint_url import KEY, checked
+from generation.llm.settings import KEY, checked
 from generation.types import Failure, Request, Usage
 from indexing.errors import UserError
 from indexing.io.keys import is_guarded, without_key

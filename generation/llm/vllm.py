@@ -20,7 +20,7 @@ from generation.types import Failure, Request, Usage
 from indexing.errors import MissingPackage, UserError
 
 if TYPE_CHECKING:
-    from generation.llm.client import ModelSettings
+    from generation.llm.settings import ModelSettings
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from generation.rules.words import content_words
 from generation.types import Answer, Evidence, Sentence
 from indexing.corpora.segments import sentences
 from indexing.types import Document, Span
-from indexing.vectors.embed import Vectors
+from indexing.vectors.types import Vectors
 from retrieval.types import Query
 
 SAME = 0.95

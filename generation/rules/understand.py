@@ -5,7 +5,7 @@ from typing import Literal
 
 from generation.rules.queries import Facets, decompose, expand_topic, extract_topic
 from generation.types import Understanding
-from indexing.build.index import Index
+from indexing.index import Index
 from indexing.types import Store
 from retrieval.backends import open_sparse
 from retrieval.types import Topic

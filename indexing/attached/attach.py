@@ -6,11 +6,12 @@ from pathlib import Path
 
 import orjson
 
-from indexing.build.index import FORMAT, Index, open_index
 from indexing.errors import UserError
+from indexing.index import FORMAT, Index, open_index
 from indexing.io.files import digest, written
 from indexing.io.staged import partial_folder
-from indexing.vectors.embed import Embedding, embedder
+from indexing.types import Embedding
+from indexing.vectors.embed import embedder
 
 
 def adopt(

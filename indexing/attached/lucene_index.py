@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.attached.attach import adopt
-from indexing.build.index import Index, refuse_windows
+from indexing.build.index import refuse_windows
 from indexing.corpora import pyserini
 from indexing.corpora.corpus import corpus_key
 from indexing.corpora.locate import Cut, located
 from indexing.corpora.official_segments import OfficialSegments
 from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
+from indexing.index import Index
 from indexing.io.files import digest
 from indexing.io.staged import stage
 from indexing.lucene.java import ALONE, detach_thread
@@ -27,8 +28,7 @@ from indexing.lucene.read import StoredTexts
 from indexing.lucene.rows import LuceneRows, build_rows
 from indexing.lucene.write import open_reader
 from indexing.store import rows_of
-from indexing.types import Document, Progress, silent
-from indexing.vectors.embed import Embedding
+from indexing.types import Document, Embedding, Progress, silent
 
 BACKEND = "pyserini"
 ROWS = "rows"

@@ -18,14 +18,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexing.attached.attach import adopt
 from indexing.attached.rest_server import Server, address, form_of
-from indexing.build.index import Index
 from indexing.corpora.jsonl import TEXT_KEYS
 from indexing.corpora.pyserini import document_of_object
 from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
+from indexing.index import Index
 from indexing.store import from_record, rows_of, to_record
-from indexing.types import LONGEST_DOCUMENT_ID, Document, Segment, Span, is_id
-from indexing.vectors.embed import Embedding
+from indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Segment, Span, is_id
 
 BACKEND = "rest"
 FOUND = "found.sqlite"

@@ -7,10 +7,10 @@ A build that was stopped, at whatever moment, goes on where it was when it is as
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from functools import partial, wraps
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,123 +18,19 @@ from indexing.build.engines import engine_of
 from indexing.corpora.corpus import corpus_key, guess_format, read_corpus
 from indexing.corpora.segments import is_cut_officially, is_window, segmented
 from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.index import FORMAT, Index, open_index
 from indexing.io.files import digest, unicode_name, written
 from indexing.io.staged import partial_folder, stage
 from indexing.store import DocumentStore, build_store
-from indexing.types import Document, Progress, silent
-from indexing.vectors.embed import MINILM, Embedding, embedder
-from indexing.vectors.faiss_files import shard_files
+from indexing.types import MINILM, Document, Embedding, Progress, silent
+from indexing.vectors.embed import embedder
 from indexing.vectors.shards import Shards, embed_store
 
 if TYPE_CHECKING:
     from indexing.opensearch.index import Target
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-FORMAT = 5
-"""Raised when the layout of an index folder changes."""
-
 PARTS = ("store", "lucene", "dense.faiss", "dense-*.faiss", "index.json")
 """What an index folder holds when it is whole; `index.json` alone where another engine holds the rest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """An index folder: its parts and its key, which changes with the corpus, the settings and the layout.
-
-    `at` says where documents and postings are, if not in the folder: {"backend": "opensearch", "url": ...}.
-
-    `documents` is how many there are, None where the engine does not tell.
-    `left_out` counts the records of the corpus that are no documents, by kind. `segments` counts the segments:
-    `official` ones, which the corpus has, and `windows`, which Keystone cut; empty where nobody counted.
-    `cut` of the documents were longer than the embedding model's window; their vectors stand for their beginning.
-    `faiss` is the kind of the FAISS index; None where there is none. It lies in `faiss_shards` files; 0 where it is
-    one that is read as a whole.
-    """
-
-    folder: Path
-    key: str
-    embedding: Embedding | None
-    documents: int | None
-    left_out: dict[str, int]
-    cut: int
-    faiss: str | None
-    at: dict[str, str] = field(default_factory=dict)
-    faiss_shards: int = 0
-    segments: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def backend(self) -> str:
-        """What holds documents and postings: a name of `indexing.stores` and `retrieval.backends`."""
-        return self.at.get("backend", "lucene")
-
-    @property
-    def pooled(self) -> bool:
-        """Whether a run embeds the candidates that it finds by BM25, and searches among them alone."""
-        return self.embedding is not None and self.faiss is None
-
-    @property
-    def store(self) -> Path:
-        """The document store."""
-        return self.folder / "store"
-
-    @property
-    def lucene(self) -> Path:
-        """The Lucene index."""
-        return self.folder / "lucene"
-
-    @property
-    def dense(self) -> Path:
-        """The FAISS index; there only where `faiss` says of which kind."""
-        return self.folder / "dense.faiss"
-
-    @property
-    def dense_shards(self) -> list[Path]:
-        """The files of a FAISS index in parts; none where it is `dense`."""
-        return shard_files(self.folder, self.faiss_shards)
-
-
-def open_index(folder: Path) -> Index:
-    """An index that `build_index` made. `UserError` if the folder is not one."""
-    try:
-        found = orjson.loads((folder / "index.json").read_bytes())
-        if found["format"] != FORMAT:
-            raise UserError(f"{folder}: index format {found['format']}, expected {FORMAT}: build it again")
-        embedding = Embedding(**found["embedding"]) if found["embedding"] else None
-        return Index(
-            folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
-            found["at"], found.get("faiss_shards", 0), found.get("segments", {}),
-        )  # fmt: skip
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error
-
-
-def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
-    """What opens a part of an index, so that parts of two indexes are never used together.
-
-    `UserError` where the folder does not hold the index any more when the part is open, whatever the part says.
-    """
-
-    @wraps(open_part)
-    def opened(index: Index, /, *arguments: P.args, **named: P.kwargs) -> T:
-        try:
-            return open_part(index, *arguments, **named)
-        finally:
-            if _key_in(index.folder) != index.key:
-                raise UserError(
-                    f"{index.folder}: was replaced or removed while it was in use, expected the index that the command "
-                    "began with: give the same command again"
-                )
-
-    return opened
-
-
-def _key_in(folder: Path) -> str | None:
-    try:
-        return open_index(folder).key
-    except UserError:
-        return None
 
 
 def build_index(

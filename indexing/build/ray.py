@@ -29,8 +29,7 @@ from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
 from indexing.lucene.java import java_class
 from indexing.store import DocumentStore, from_record, to_record
-from indexing.types import Document, Tick
-from indexing.vectors.embed import Embedding
+from indexing.types import Document, Embedding, Tick
 from indexing.vectors.shards import Made, embed_texts, refused, texts_of
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from indexing.build.index import FORMAT, Index, open_index
 from indexing.errors import UserError
+from indexing.index import FORMAT, Index, open_index
 from indexing.io.files import digest, written
 from indexing.io.http import said
 from indexing.io.staged import partial_folder, stage
@@ -15,8 +15,8 @@ from indexing.opensearch.cluster import Place, as_expected, close, connect
 from indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
 from indexing.opensearch.load import load
 from indexing.store import DocumentStore
-from indexing.types import Progress
-from indexing.vectors.embed import Embedding, embedder
+from indexing.types import Embedding, Progress
+from indexing.vectors.embed import embedder
 from indexing.vectors.shards import Shards
 
 

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from indexing.build.index import Index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at, reason_of
 from indexing.opensearch.index import held_at
 from indexing.opensearch.requests import PATIENCE, Read, ask, exchange

@@ -8,8 +8,8 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.build.index import Index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.io.http import said
 from indexing.opensearch.cluster import Reply, Request, reason_of
 from indexing.opensearch.index import DOCID, DOCUMENT, ROW

@@ -26,7 +26,7 @@ from indexing.io.http import said
 from indexing.io.keys import key_for
 from indexing.io.server import Asked, Asker, Refused
 from indexing.types import Tick
-from indexing.vectors.embed import Cut, TextRefused, Vectors, on_grid
+from indexing.vectors.types import Cut, TextRefused, Vectors, on_grid
 
 BATCH = 32
 """Texts of a request."""

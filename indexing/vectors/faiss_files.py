@@ -11,16 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from indexing.index import shard_files
 from indexing.io.staged import stage
 from indexing.types import Progress, silent
-from indexing.vectors.embed import Vectors
 from indexing.vectors.faiss_index import faiss_module, fill, load_dense, search_of, trained, write_dense
 from indexing.vectors.shards import Shards
-
-
-def shard_files(folder: Path, count: int) -> list[Path]:
-    """The files of an index in `count` parts, in the order of rows."""
-    return [folder / f"dense-{number:04d}.faiss" for number in range(count)]
+from indexing.vectors.types import Vectors
 
 
 def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, progress: Progress = silent) -> int:

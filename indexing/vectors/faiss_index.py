@@ -14,8 +14,8 @@ import numpy as np
 from indexing.errors import MissingPackage, UserError
 from indexing.io.files import written
 from indexing.types import Progress, Tick, silent
-from indexing.vectors.embed import Vectors
 from indexing.vectors.shards import Shards
+from indexing.vectors.types import Vectors
 
 SEED = 1234
 SAMPLE = 65_536

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from indexing.errors import MissingPackage
 from indexing.types import Tick
-from indexing.vectors.embed import Cut, Vectors, on_grid
+from indexing.vectors.types import Cut, Vectors, on_grid
 
 CHARACTERS = 6_000
 TOKENS = 256

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from indexing.build.index import Index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.types import Document, Progress, Store, silent
-from indexing.vectors.embed import TextRefused, Vectors, embed_passages, embedder
+from indexing.vectors.embed import embed_passages, embedder
 from indexing.vectors.of_segments import keep_vectors, kept_vectors, text_key, vector_cache
+from indexing.vectors.types import TextRefused, Vectors
 
 CHUNK = 1_024
 

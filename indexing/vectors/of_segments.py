@@ -15,11 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from indexing.build.index import Index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.io.files import digest
-from indexing.types import Progress, Store, silent
-from indexing.vectors.embed import Embedding, Vectors, embed_passages, embedder
+from indexing.types import Embedding, Progress, Store, silent
+from indexing.vectors.embed import embed_passages, embedder
+from indexing.vectors.types import Vectors
 
 CHUNK = 64
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from indexing.build.index import Index
 from indexing.errors import UserError
-from indexing.vectors.embed import Vectors, embed_passages, embedder
+from indexing.index import Index
+from indexing.vectors.embed import embed_passages, embedder
 from indexing.vectors.of_segments import keep_vectors, kept_vectors, text_key, vector_cache
+from indexing.vectors.types import Vectors
 
 
 def sentence_vectors(index: Index, texts: Sequence[str], threads: int = 1) -> Vectors:

@@ -9,9 +9,8 @@ from indexing.lucene.java import ALONE
 from indexing.lucene.rows import LuceneRows
 from indexing.types import Tick
 from retrieval.lucene.search import LuceneSearcher
-from retrieval.lucene.top_docs import Columns
 from retrieval.ties import SPARE, search_whole
-from retrieval.types import Rankings, ranked
+from retrieval.types import Columns, Rankings, ranked
 
 
 class PrebuiltSearcher:

@@ -11,8 +11,8 @@ from indexing.lucene.method_handles import handle_of
 from indexing.lucene.write import CONTENTS, analyzer, damaged, open_reader
 from indexing.types import Tick
 from retrieval.lucene.analyzer import stems_of
-from retrieval.lucene.top_docs import Columns, columns_of
-from retrieval.types import Rankings, offsets_of
+from retrieval.lucene.top_docs import columns_of
+from retrieval.types import Columns, Rankings, offsets_of
 
 K1 = 0.9
 B = 0.4

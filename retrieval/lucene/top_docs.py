@@ -9,17 +9,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexing.lucene.java import java_class
 from indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, type_of
+from retrieval.types import Columns
 
 _LUCENE = "org.apache.lucene.search."
 _OBJECTS = "[Ljava.lang.Object;"
-
-
-Columns = tuple[NDArray[np.int32], NDArray[np.float32]]
-"""Lucene's document numbers and the scores of a query's hits, best first."""
 
 
 def columns_of(find: Any, queries: Sequence[Any], threads: int) -> list[Columns]:

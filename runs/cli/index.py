@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from indexing.attached.rest_server import PREFIX as REST
-from indexing.build.index import Index, build_index
+from indexing.build.index import build_index
 from indexing.errors import Report, UserError
-from indexing.types import Progress
-from indexing.vectors.embed import Embedding
+from indexing.index import Index
+from indexing.types import Embedding, Progress
 
 OPENSEARCH = "opensearch:"
 

@@ -19,7 +19,7 @@ import typer
 from indexing.build.interrupts import INTERRUPTED, interrupts_end_the_process
 from indexing.errors import BadRecord, UserError
 from runs.report.say import say
-from runs.report.wording import plural
+from runs.wording import plural
 
 if TYPE_CHECKING:
     from retrieval.types import Topic
@@ -151,7 +151,7 @@ def index(
 
     Example: keystone index corpus.jsonl.gz --out index
     """
-    from indexing.vectors.embed import Embedding
+    from indexing.types import Embedding
     from runs.cli.index import make_index
     from runs.cli.outputs import check_outputs
     from runs.report.terminal import progress_bars

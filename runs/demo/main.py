@@ -15,11 +15,11 @@ from runs.pipeline import stages
 from runs.pipeline.artifacts import NARRATIVE
 from runs.report.say import say
 from runs.report.terminal import print_evaluations
-from runs.report.wording import plural
 from runs.tracks import validate
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_qrels, read_run
 from runs.trec.topics import read_topics
+from runs.wording import plural
 
 TRACK = "rag25"
 

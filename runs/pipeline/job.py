@@ -4,11 +4,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from indexing.build.index import Index, open_index
 from indexing.errors import UserError
+from indexing.index import Index, open_index
 from indexing.stores import open_store
-from indexing.types import Progress, Store, silent
-from indexing.vectors.embed import Embedding
+from indexing.types import Embedding, Progress, Store, silent
 from retrieval.types import Topic
 from runs.config.run_config import RunConfig
 from runs.tracks.answer_files import Author

@@ -10,8 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from generation.llm.client import ModelSettings, OpenModel, open_model
+from generation.llm.client import OpenModel, open_model
 from generation.llm.model import Model
+from generation.llm.settings import ModelSettings
 from generation.llm.usage import Prices, add, report
 from generation.types import Failure, Reply, Request, Usage
 from indexing.io.files import written

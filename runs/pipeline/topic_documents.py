@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from indexing.types import Document
-from indexing.vectors.embed import Vectors, embed_queries
+from indexing.vectors.embed import embed_queries
 from indexing.vectors.of_segments import segment_vectors
+from indexing.vectors.types import Vectors
 from retrieval.types import Query
 from runs.pipeline.job import Job
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from runs.report.wording import plain
+from runs.wording import plain
 
 
 def say(text: str | Path, err: bool = False) -> None:

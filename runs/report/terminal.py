@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from indexing.types import Progress, Tick, silent
-from runs.report.wording import plain
+from runs.wording import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

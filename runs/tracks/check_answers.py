@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 
 from indexing.types import is_id
-from runs.report.wording import plural
 from runs.tracks.answer_files import citable, form_of, is_number, is_score, metadata_of, named
 from runs.tracks.check_run import check_ids
 from runs.tracks.rules import DEFAULT_TEAM, CitationForm, Holds, Key, Track
 from runs.tracks.violations import Lines, Violation, error, object_of, shown, warning
+from runs.wording import plural
 
 TYPES = ("automatic", "manual")
 AROUND = 20

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from indexing.types import is_id
-from runs.report.wording import plural
 from runs.tracks.rules import Track
 from runs.tracks.violations import Lines, Violation, error, is_utf8, shown, warning
 from runs.trec.rows import CONTROL, columns_of
 from runs.trec.scan import RUN
+from runs.wording import plural
 
 _SCORE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 

@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 
 from indexing.types import is_id
-from runs.report.wording import plural
 from runs.tracks.answer_files import best_first, citable, fitting, form_of, is_number, metadata_of, named
 from runs.tracks.check_answers import IDS, Citable, as_text, forms_in
 from runs.tracks.rules import CitationForm, Track
 from runs.tracks.violations import Lines, Repair, object_of, shown
+from runs.wording import plural
 
 
 def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tuple[list[str], list[Repair]]:

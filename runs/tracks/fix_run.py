@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runs.report.wording import plural
 from runs.tracks.check_run import is_blank, is_comment, is_row, usable_score
 from runs.tracks.rules import Track
 from runs.tracks.violations import Lines, Repair, is_utf8, shown
 from runs.trec.render import strictly_decreasing
 from runs.trec.rows import columns_of
+from runs.wording import plural
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 from indexing.errors import UserError
 from retrieval.types import Topic
-from runs.report.wording import plural
 from runs.tracks.answer_files import metadata_of
 from runs.tracks.check_answers import check_answers, seen_in_answers, topic_of
 from runs.tracks.check_run import check_run, is_row, seen_in_run
@@ -22,6 +21,7 @@ from runs.tracks.fix_run import fix_run
 from runs.tracks.rules import TRACKS, Track
 from runs.tracks.violations import Lines, Repair, Violation, error, json_of, object_of, read_lines, write_lines
 from runs.trec.rows import columns_of
+from runs.wording import plural
 
 MARK = "\ufeff"
 """The byte order mark; inside a file it tells that files were put one after another."""

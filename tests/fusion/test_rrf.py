@@ -12,7 +12,7 @@ from fusion.closest import closest
 from fusion.coverage import choose
 from fusion.parasol import parasol
 from fusion.rrf import fuse_groups, fuse_queries, fuse_systems
-from indexing.vectors.embed import on_grid
+from indexing.vectors.types import on_grid
 from retrieval.types import Rankings, offsets_of
 
 Lists = Sequence[Sequence[int]]

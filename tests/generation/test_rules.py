@@ -11,11 +11,12 @@ from generation.rules.queries import decompose, expand_topic, extract_topic
 from generation.rules.understand import TopicBy, understand
 from generation.rules.words import content_words, words
 from generation.types import Sentence, Understanding
-from indexing.build.index import Index
 from indexing.corpora.segments import segmented
+from indexing.index import Index
 from indexing.stores import open_store
-from indexing.types import Document, Segment, Span
-from indexing.vectors.embed import MINILM, embedder, on_grid
+from indexing.types import MINILM, Document, Segment, Span
+from indexing.vectors.embed import embedder
+from indexing.vectors.types import on_grid
 from retrieval.types import Query, Topic
 from tests.support.small_corpus import CORPUS, NARRATIVES
 

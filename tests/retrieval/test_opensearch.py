@@ -11,23 +11,24 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.build.index import Index, build_index
+from indexing.build.index import build_index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import Target
 from indexing.opensearch.load import load
 from indexing.opensearch.search import open_cluster, search_each, search_of
 from indexing.store import DocumentStore, build_store
 from indexing.stores import open_store
-from indexing.types import Document
-from indexing.vectors.embed import Embedding, on_grid
+from indexing.types import Document, Embedding
 from indexing.vectors.faiss_index import build_dense
 from indexing.vectors.shards import Shards
-from retrieval.backends import Statistics, open_dense, open_sparse
+from indexing.vectors.types import on_grid
+from retrieval.backends import open_dense, open_sparse
 from retrieval.faiss_search import FaissSearcher
 from retrieval.hybrid import search_bm25
 from retrieval.lucene.analyzer import stems_of
-from retrieval.types import Query, Rankings
+from retrieval.types import Query, Rankings, Statistics
 from runs.trec.topics import read_topics
 from tests.support.command_line import keystone
 from tests.support.places import SHARED

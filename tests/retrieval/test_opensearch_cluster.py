@@ -9,7 +9,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from indexing.build.index import Index, build_index
+from indexing.build.index import build_index
+from indexing.index import Index
 from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import Target
 from indexing.stores import open_store

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build.index import Index, build_index
+from indexing.build.index import build_index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.store import DocumentStore
 from indexing.stores import open_store
-from indexing.types import Document
-from indexing.vectors.embed import Embedding, on_grid
+from indexing.types import Document, Embedding
 from indexing.vectors.of_documents import contents, document_vectors
+from indexing.vectors.types import on_grid
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
 from retrieval.pool import pool_of, search_pool
 from retrieval.types import Query, Rankings, offsets_of

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from indexing.vectors.embed import Vectors, on_grid
+from indexing.vectors.types import Vectors, on_grid
 
 COUNT, DIMENSION = 2_000, 32
 

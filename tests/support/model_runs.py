@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from indexing.build.index import Index
+from indexing.index import Index
 from runs.pipeline.model import USAGE
 from tests.support.servers.chat import Server
 

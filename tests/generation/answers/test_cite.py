@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from generation.answers.cite import NEAR, assigned, check, read, request
 from generation.llm.model import Unusable
 from generation.types import Answer, Failure, Fallback, Reply, Sentence
-from indexing.vectors.embed import MINILM, embedder
+from indexing.types import MINILM
+from indexing.vectors.embed import embedder
 from tests.support.models.answer_replies import PASSAGES, REPLY
 from tests.support.models.scripted import Said, Scripted
 from tests.support.small_corpus import CORPUS

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from generation.answers.sentences import Passage, count
 from generation.answers.synthesise import SynthesisTask, edit, joined, resynthesise, select, select_edit
 from generation.types import Answer, Failure, Fallback, Request, Sentence
-from indexing.vectors.embed import Vectors
+from indexing.vectors.types import Vectors
 from tests.support.models.answer_replies import LINE, REPLY, rewritten, told
 from tests.support.models.scripted import Said, Scripted, by_purpose
 

@@ -14,9 +14,10 @@ from generation.llm import batch
 from generation.llm.batch import replies_of
 from generation.llm.cache import Cache
 from generation.llm.chat import asked_of, read_answer
-from generation.llm.client import ModelSettings, open_model
+from generation.llm.client import open_model
 from generation.llm.model import Unusable, Waits, every, key_of, together
 from generation.llm.replay import record
+from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 

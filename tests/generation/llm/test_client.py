@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from generation.llm import endpoints
-from generation.llm.client import ModelSettings, open_model
+from generation.llm.client import open_model
 from generation.llm.model import every, read_json, together
+from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 from indexing.io.keys import is_guarded, secret, without_key
@@ -629,7 +630,8 @@ def test_many_faults_at_once_leave_nothing_unanswered_and_nothing_paid_twice(tmp
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from generation.llm.client import ModelSettings, open_model
+from generation.llm.client import open_model
+from generation.llm.settings import ModelSettings
 from generation.types import Request
 
 async def main(url, cache, first, last):

@@ -21,8 +21,8 @@ from generation.llm.model import Unusable, read_json
 from generation.queries.understand import MOST_QUESTIONS, read_questions, read_topic
 from generation.types import Failure, Reply, Request
 from generation.umbrela import read_grades
-from indexing.build.index import Index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.io.keys import without_key
 from indexing.io.untrusted_json import NESTING, parse_json
 from runs.config.read import read_config

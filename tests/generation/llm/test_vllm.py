@@ -16,13 +16,16 @@ import pytest
 from generation.llm import endpoints
 from generation.llm.cache import Cache
 from generation.llm.chat import Answered, Asked, body_of, read_answer
-from generation.llm.client import ModelSettings, open_model
+from generation.llm.client import open_model
 from generation.llm.model import Unusable, Waits, key_of, read_json
+from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
-from indexing.build.index import Index
-from indexing.vectors.embed import Embedding, Vectors, embedder
+from indexing.index import Index
+from indexing.types import Embedding
+from indexing.vectors.embed import embedder
 from indexing.vectors.endpoint import Endpoint
 from indexing.vectors.minilm import MiniLM
+from indexing.vectors.types import Vectors
 from runs.config.read import read_config
 from runs.pipeline.stages import run as make
 from runs.tracks.rules import TRACKS

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.llm.client import ModelSettings, open_model
+from generation.llm.client import open_model
+from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import MissingPackage, UserError
 

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.attached.lucene_index import PrebuiltStore, adopt_prebuilt, lucene_folder
-from indexing.build.index import Index, build_index, open_index
+from indexing.build.index import build_index
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.pyserini import document_from
 from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
+from indexing.index import Index, open_index
 from indexing.lucene.java import java_class
 from indexing.lucene.read import IdTerms, StoredTexts
 from indexing.lucene.write import open_reader

@@ -16,12 +16,12 @@ from indexing.attached import rest_server as rest
 from indexing.attached.rest_replies import candidates_of
 from indexing.attached.rest_server import Server, address, form_of
 from indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
-from indexing.build.index import Index, build_index
+from indexing.build.index import build_index
 from indexing.errors import BadRecord, UserError
+from indexing.index import Index
 from indexing.io import server as asker
 from indexing.stores import open_store
-from indexing.types import Document, Segment, Span
-from indexing.vectors.embed import MINILM
+from indexing.types import MINILM, Document, Segment, Span
 from retrieval.backends import open_sparse
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from indexing.build.index import Index, open_index
 from indexing.errors import UserError
+from indexing.index import Index, open_index
 from indexing.stores import open_store
 from indexing.vectors.of_segments import segment_vectors
 from retrieval.hybrid import search_all

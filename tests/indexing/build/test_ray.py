@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 from indexing.build import ray as ray_engine
-from indexing.build.index import Index, build_index
+from indexing.build.index import build_index
 from indexing.corpora.corpus import corpus_files, read_files
 from indexing.errors import BadRecord, MissingPackage, UserError
+from indexing.index import Index
+from indexing.types import Embedding
 from indexing.vectors import shards as vectors
-from indexing.vectors.embed import Embedding
 from indexing.vectors.faiss_index import build_dense
 from tests.support import programs
 from tests.support.command_line import keystone

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexing.build.index import Index, build_index, open_index
+from indexing.build.index import build_index
 from indexing.errors import UserError
+from indexing.index import Index, open_index
 from indexing.stores import open_store
+from indexing.types import Embedding
 from indexing.vectors import shards as vectors
-from indexing.vectors.embed import Embedding, embedder
+from indexing.vectors.embed import embedder
 from retrieval.hybrid import search_all
 from retrieval.types import Query
 from tests.support.index_folders import contents

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from indexing.build.index import build_index, open_index
+from indexing.build.index import build_index
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.locate import MISSES, Cut, located
 from indexing.corpora.segments import MS_MARCO_SEGMENT, is_window, segmented, sentences, windows
 from indexing.errors import BadRecord, UserError
+from indexing.index import open_index
 from indexing.types import Document
 from runs.tracks.check_run import check_run
 from runs.tracks.rules import TRACKS

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from indexing.build.index import Index
 from indexing.errors import NotWritten
+from indexing.index import Index
 from indexing.io.files import append, reserved, written
 from tests.support import programs
 from tests.support.command_line import keystone

@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexing.build.index import FORMAT, Index
 from indexing.errors import UserError
+from indexing.index import FORMAT, Index
 from indexing.opensearch import store as opensearch_store
 from indexing.opensearch.build import attach
 from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Place
 from indexing.store import to_record
 from indexing.stores import open_store
-from indexing.types import Document, Segment, Span
-from indexing.vectors.embed import Embedding
+from indexing.types import Document, Embedding, Segment, Span
 from retrieval.opensearch import OpenSearchDense, OpenSearchSparse
 from runs.doctor.cluster import examine_cluster
 from tests.support.servers.hostile_replies import TOO_LARGE

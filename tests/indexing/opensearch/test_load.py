@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexing.build.index import Index, build_index, open_index
+from indexing.build.index import build_index
 from indexing.errors import UserError
+from indexing.index import Index, open_index
 from indexing.lucene.java import java_class
 from indexing.lucene.write import analyzer
 from indexing.opensearch import bulk as opensearch_bulk
@@ -27,9 +28,9 @@ from indexing.opensearch.index import ANALYSIS, ANALYZER, Target, create, index_
 from indexing.opensearch.load import load
 from indexing.opensearch.missing import missing_rows
 from indexing.store import DocumentStore, build_store
-from indexing.types import Document
+from indexing.types import Document, Embedding
 from indexing.vectors import shards as vectors
-from indexing.vectors.embed import Embedding, embed_passages, embed_queries
+from indexing.vectors.embed import embed_passages, embed_queries
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
 from tests.support.processes import killed

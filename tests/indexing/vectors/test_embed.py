@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from indexing.errors import UserError
-from indexing.vectors.embed import GRID, Embedding, embedder, on_grid
+from indexing.types import Embedding
+from indexing.vectors.embed import embedder
 from indexing.vectors.minilm import BATCH, CHARACTERS, MiniLM, batches
+from indexing.vectors.types import GRID, on_grid
 from tests.support.small_corpus import CORPUS
 
 SEEDS = st.integers(0, 2**32 - 1)

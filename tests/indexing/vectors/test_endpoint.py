@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build.index import build_index, open_index
+from indexing.build.index import build_index
 from indexing.errors import UserError
+from indexing.index import open_index
 from indexing.io import server as asker
+from indexing.types import Embedding
 from indexing.vectors import endpoint as embedding_endpoint
-from indexing.vectors.embed import GRID, Embedding, TextRefused, embedder, on_grid
+from indexing.vectors.embed import embedder
 from indexing.vectors.endpoint import Endpoint, read_reply, shortened
 from indexing.vectors.minilm import MiniLM
+from indexing.vectors.types import GRID, TextRefused, on_grid
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query
 from tests.support.command_line import keystone

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from indexing.build.index import build_index
 from indexing.errors import UserError
+from indexing.index import shard_files
 from indexing.vectors import faiss_files as dense_shards
 from indexing.vectors import shards as vectors
-from indexing.vectors.embed import Vectors, on_grid
-from indexing.vectors.faiss_files import build_dense_shards, load_dense_shards, shard_files
+from indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
 from indexing.vectors.faiss_index import build_dense, new_index, write_dense
 from indexing.vectors.shards import Shards
+from indexing.vectors.types import Vectors, on_grid
 from retrieval.faiss_search import FaissSearcher, search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, Rankings

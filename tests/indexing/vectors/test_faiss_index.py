@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build.index import Index, build_index
+from indexing.build.index import build_index
 from indexing.errors import UserError
+from indexing.index import Index
 from indexing.vectors import shards as vectors
 from indexing.vectors.faiss_index import build_dense, faiss_module, load_dense
 from indexing.vectors.shards import Shards

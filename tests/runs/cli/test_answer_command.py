@@ -16,10 +16,13 @@ import numpy as np
 import orjson
 import pytest
 
-from indexing.build.index import Index, build_index, open_index
+from indexing.build.index import build_index
 from indexing.errors import UserError
+from indexing.index import Index, open_index
+from indexing.types import Embedding
 from indexing.vectors import of_sentences as kept
-from indexing.vectors.embed import Embedding, Vectors, embed_passages
+from indexing.vectors.embed import embed_passages
+from indexing.vectors.types import Vectors
 from runs.config.read import read_config
 from runs.pipeline.bulk import answer_file, settings
 from runs.pipeline.stages import run

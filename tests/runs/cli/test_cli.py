@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build.index import Index
 from indexing.corpora import corpus as corpora
 from indexing.errors import BadRecord, UserError
+from indexing.index import Index
 from runs.cli import main as cli
 from runs.config.read import read_config
-from runs.report.wording import plain, plural
+from runs.wording import plain, plural
 from tests.support import programs
 from tests.support.command_line import keystone
 from tests.support.small_corpus import write_corpus

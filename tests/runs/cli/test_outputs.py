@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build.index import Index
 from indexing.errors import UserError
+from indexing.index import Index
 from runs.cli.outputs import check_outputs
 from tests.support.command_line import keystone
 from tests.support.small_corpus import write_corpus, write_topics

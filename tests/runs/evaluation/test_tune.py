@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build.index import Index
 from indexing.errors import UserError
+from indexing.index import Index
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import Evaluation, evaluate_files

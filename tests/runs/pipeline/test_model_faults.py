@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexing.build.index import Index
+from indexing.index import Index
 from runs.config.read import read_config
 from runs.pipeline.stages import run
 from runs.tracks.validate import track_of, validate

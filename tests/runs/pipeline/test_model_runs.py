@@ -13,7 +13,8 @@ import pytest
 
 from generation.context.tokens import tokens
 from generation.llm.replay import record
-from indexing.build.index import Index, build_index
+from indexing.build.index import build_index
+from indexing.index import Index
 from runs.config.read import PRESETS, read_config
 from runs.pipeline.model import REPLIES, USAGE
 from runs.pipeline.stages import run

@@ -7,10 +7,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexing.build.index import Index, build_index, open_index
+from indexing.build.index import build_index
 from indexing.errors import UserError
+from indexing.index import Index, open_index
 from indexing.stores import open_store
-from indexing.vectors.embed import MINILM, Embedding
+from indexing.types import MINILM, Embedding
 from indexing.vectors.of_documents import document_vectors
 from indexing.vectors.of_segments import segment_vectors, text_key
 from retrieval.backends import open_dense, open_sparse

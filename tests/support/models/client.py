@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from generation.llm.client import ModelSettings, open_model
+from generation.llm.client import open_model
+from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
 
 SECRET = "sk-0123456789/secret"

@@ -12,7 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from generation.llm.client import ModelSettings, open_model
+from generation.llm.client import open_model
+from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request
 
 DOCUMENTS = [text[:1500] for text in pydoc_data.topics.topics.values() if len(text) > 1500][:12]
