@@ -13,7 +13,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 import urllib3
@@ -96,18 +96,9 @@ class Sender:
         `Unreached` if there is no whole reply in time. `TooLarge` above `limit` bytes. `Untrusted` for a certificate.
         """
         headers = {**self._headers, "Content-Type": kind} if body is not None else self._headers
+        timeout = urllib3.Timeout(connect=min(seconds, CONNECT_TIMEOUT_S), read=seconds)
         try:
-            reply = self._pool.urlopen(
-                method,
-                self._prefix + target,
-                body,
-                headers,
-                retries=False,
-                redirect=False,
-                timeout=urllib3.Timeout(connect=min(seconds, CONNECT_TIMEOUT_S), read=seconds),
-                preload_content=False,
-                decode_content=False,
-            )
+            reply = self._open(method, self._prefix + target, body, headers, timeout)
             try:
                 read = read_body(reply.read, reply.headers, limit)
             except BaseException:
@@ -127,6 +118,26 @@ class Sender:
         except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:
             raise Unreached(_cause(error)) from error
         return Received(reply.status, reply.headers, read)
+
+    def _open(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout: urllib3.Timeout
+    ) -> urllib3.BaseHTTPResponse:
+        """The head of the reply. If the server has closed kept connections, the request goes out on a new one."""
+        while True:
+            try:
+                return self._pool.urlopen(
+                    method,
+                    path,
+                    body,
+                    headers,
+                    retries=False,
+                    redirect=False,
+                    timeout=timeout,
+                    preload_content=False,
+                    decode_content=False,
+                )
+            except _ClosedWhileKept:
+                continue
 
     def close(self) -> None:
         """Close the connections."""
@@ -215,20 +226,51 @@ class _Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_UntilThen(sock, self.fp.detach()))
 
 
-class _Connection(urllib3.connection.HTTPConnection):
-    response_class = _Response
+class _ClosedWhileKept(Exception):
+    """The server closed a connection that had served a request before, and sent nothing for the next request."""
 
 
-class _SecureConnection(urllib3.connection.HTTPSConnection):
+class _Kept(urllib3.connection.HTTPConnection):
+    """A connection that knows whether it has served a request since it was opened."""
+
     response_class = _Response
+    _served = False
+
+    def connect(self) -> None:
+        self._served = False
+        super().connect()
+
+    def request(self, *arguments: Any, **named: Any) -> None:
+        try:
+            super().request(*arguments, **named)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            self._give_up(error)
+
+    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]
+        try:
+            reply = super().getresponse()
+        except ConnectionResetError as error:  # and RemoteDisconnected, which is one
+            self._give_up(error)
+        self._served = True
+        return reply
+
+    def _give_up(self, error: OSError) -> NoReturn:
+        if self._served:
+            self.close()
+            raise _ClosedWhileKept from error
+        raise error
+
+
+class _SecureKept(_Kept, urllib3.connection.HTTPSConnection):
+    """The same over TLS."""
 
 
 class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
+    ConnectionCls = _Kept
 
 
 class _SecurePool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+    ConnectionCls = _SecureKept
 
 
 def _cause(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from indexing.errors import UserError, printable
 from indexing.io import http as sender
 from indexing.io import keys as access
 from indexing.io import server as asker
-from indexing.io.http import TooLarge, read_body
+from indexing.io.http import Sender, TooLarge, Unreached, read_body
 from indexing.opensearch import cluster as opensearch
 from indexing.opensearch.cluster import Request, connect
 from indexing.opensearch.requests import ask
@@ -287,3 +287,29 @@ def test_what_is_printable_is_one_short_line(text: str, most: int) -> None:
 def test_words_that_say_nothing_are_named() -> None:
     assert sender.said({"error": {}}) == '{"error":{}}'
     assert sender.said(None) == sender.said("") == "no reason"
+
+
+def test_a_request_goes_out_again_if_the_server_closes_a_kept_connection() -> None:
+    served: set[Any] = set()
+
+    def once(handler: BaseHTTPRequestHandler) -> None:
+        """Answer the first request of a connection, and close it without a word at the second."""
+        handler.close_connection = handler.client_address in served
+        if not handler.close_connection:
+            served.add(handler.client_address)
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    with serving(once) as (url, seen):
+        sender = Sender(url)
+        assert [sender.send("GET", "/a", seconds=5).body for _ in range(4)] == [b"{}"] * 4
+        assert (len(seen), len(served)) == (7, 4)
+
+
+def test_a_server_that_closes_every_connection_is_an_error() -> None:
+    def never(handler: BaseHTTPRequestHandler) -> None:
+        handler.close_connection = True
+
+    with serving(never) as (url, seen):
+        with pytest.raises(Unreached, match="closed"):
+            Sender(url).send("GET", "/a", seconds=5)
+        assert len(seen) == 1
