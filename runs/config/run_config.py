@@ -226,8 +226,7 @@ class RunConfig(Model):
     out: AnyPath = Path("out")
     """The folder of runs. The run directory is `<out>/<run_id>`."""
     track: str = "rag25"
-    """The [track](tracks.md) whose files are written: `rag24`, `rag25`, `rag26`, `responses`, `ragtime` or `biogen`.
-    `none` writes rankings only."""
+    """The name of the [track](tracks.md) whose files are written. `none` writes rankings only."""
     run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")
     """The run's description, for tracks that ask for one. If it is null, Keystone lists the settings."""
     queries: Queries = Queries()
