@@ -2,14 +2,18 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from typer.main import get_command
 
+from indexing.corpora.corpus import FORMATS
 from runs.cli.main import app
 from runs.config.read import PRESETS
+from runs.evaluation.measures import FAMILIES
+from runs.tracks.rules import TRACKS
 from tests.support.places import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
@@ -32,7 +36,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def code(text: str) -> list[str]:
-    """What a page shows as code, in blocks and in sentences; a line that goes on is one line."""
+    """The lines of code in a page, in blocks and in sentences. A line that ends with a backslash is joined to the next."""
     fenced = re.findall(r"^ *```.*?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
     indented = re.findall(r"^    (\S.*)$", text, re.MULTILINE)
     spans = re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
@@ -117,3 +121,17 @@ def test_the_pages_name_calls_and_targets() -> None:
     assert {"demo", "test", "check", "lint", "help", "bench", "wheel"} <= {
         words[0] for line in code(text) if (words := re.findall(r"^\s*make ([a-z-]+)", line))
     }
+
+
+@pytest.mark.parametrize(
+    ("page", "form", "names"),
+    [
+        pytest.param("corpora", "| `{}` |", sorted(FORMATS), id="corpus formats"),
+        pytest.param("tracks", " {} |", sorted(TRACKS), id="tracks"),
+        pytest.param("runs", "`{}", sorted(FAMILIES), id="measures"),
+        pytest.param("keystone", "| `{}` |", PRESETS, id="presets"),
+    ],
+)
+def test_a_page_names_everything_that_a_table_holds(page: str, form: str, names: Sequence[str]) -> None:
+    text = read(ROOT / "docs" / f"{page}.md")
+    assert [name for name in names if form.format(name) not in text] == []

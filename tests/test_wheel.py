@@ -66,7 +66,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def output(program: Path, *arguments: str, cwd: Path) -> str:
-    """What a program prints that is started outside of the repository, with no path to it."""
+    """The output of a program that starts outside of the repository, with no path to it."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = programs.run([program, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What a run is: strict models, in which an unknown key or an impossible value is an error."""
+"""The configuration of a run: strict models, in which an unknown key or an impossible value is an error."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 AnyPath = Annotated[Path, Strict(False)]
 LONGEST_WAIT_S = 10_000_000
-"""Four months; what waits for longer is a mistake, and clocks of systems end somewhere."""
+"""Four months. A longer wait is a mistake, and the clocks of some systems cannot count it."""
 MOST_TOKENS = 1_000_000_000
 MOST_DOLLARS = 1_000_000
 

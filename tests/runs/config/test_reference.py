@@ -1,4 +1,4 @@
-"""The page docs/config.md is what the models of the configuration say, key by key."""
+"""The page docs/config.md agrees with the models of the configuration, key by key."""
 
 import re
 from pathlib import Path
