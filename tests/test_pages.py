@@ -36,7 +36,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def code(text: str) -> list[str]:
-    """The lines of code in a page, in blocks and in sentences. A line that ends with a backslash is joined to the next."""
+    """The lines of code in a page, in blocks and in sentences. A backslash at its end joins a line to the next."""
     fenced = re.findall(r"^ *```.*?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
     indented = re.findall(r"^    (\S.*)$", text, re.MULTILINE)
     spans = re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
