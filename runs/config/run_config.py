@@ -1,4 +1,4 @@
-"""What a run is: strict models, in which an unknown key or an impossible value is an error."""
+"""The configuration of a run: strict models, in which an unknown key or an impossible value is an error."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 AnyPath = Annotated[Path, Strict(False)]
 LONGEST_WAIT_S = 10_000_000
-"""Four months; what waits for longer is a mistake, and clocks of systems end somewhere."""
+"""Four months. A longer wait is a mistake, and the clocks of some systems cannot count it."""
 MOST_TOKENS = 1_000_000_000
 MOST_DOLLARS = 1_000_000
 
@@ -24,39 +24,44 @@ class Model(BaseModel):
 
 
 class Queries(Model):
-    """Which queries a narrative makes."""
+    """How a narrative becomes queries."""
 
     method: Literal["rules", "model", "narrative"] = "rules"
-    """Who decomposes, extracts the topic and expands it: `rules` or the language `model`; `narrative`: one query."""
+    """`rules` decomposes the narrative without a language model. `model` asks the language model to decompose it, to
+    extract its topic and to expand that topic. `narrative` takes the whole narrative as the only query."""
     facets: Literal["sentences", "clauses"] = "sentences"
-    """What `rules` takes for a question: each sentence as it is, or clauses made into questions, as in the paper."""
+    """The questions that `rules` makes: the sentences as they are, or clauses turned into questions (paper)."""
     topic: Literal["lead", "phrase", "none"] = "lead"
-    """What follows each question as its topic, by `rules`: the narrative's first sentence, a phrase, or nothing."""
+    """The topic that `rules` adds to each question: the narrative's first sentence (`lead`), an extracted phrase
+    (paper), or nothing."""
     dense_topic: bool = False
-    """Whether the embedding model gets the topic too, as in the paper, or BM25 alone."""
+    """If true, the embedding model gets the topic too (paper). If false, BM25 alone gets it."""
     variants: int = Field(default=0, ge=0, le=50)
-    """Words that expand the topic, for BM25 (`NUM_QUERIES` of the paper, which has 10)."""
+    """How many variants expand the topic for BM25 (paper: `NUM_QUERIES` = 10)."""
     question_weight: int = Field(default=3, ge=1, le=20)
-    """How often a question's words count against one of its topic and variants, for BM25; 1 in the paper."""
+    """The weight of a question's words for BM25. The words of its topic and variants have weight 1 (paper: 1)."""
     narrative_weight: float = Field(default=2, ge=0, le=20)
-    """The weight of the narrative, as one more query, in the second stage, the others having 1; 0 in the paper."""
+    """The weight of the whole narrative as one more query in the second stage of fusion. Each other query has weight
+    1. With 0 the narrative is not searched (paper: 0)."""
 
 
 class Retrieval(Model):
-    """The searches, each kept as a run."""
+    """How each query is searched. Each system's rankings are kept as a run file."""
 
     systems: list[Literal["bm25", "dense"]] = Field(default=["bm25", "dense"], min_length=1, max_length=2)
+    """The systems that search each query: BM25, embeddings, or both."""
     depth: int = Field(default=1000, ge=1, le=100_000)
-    """Documents a query and system (`N_query`)."""
+    """How many documents each system returns for a query (paper: `N_query`, 1000)."""
     feedback: Literal["none", "rm3", "rocchio"] = "none"
-    """Pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
+    """The pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
     summarise: bool = False
-    """Whether the model summarises documents of more than 8,000 tokens before they are embedded (paper), where the
-    index leaves embedding to the run."""
+    """If true, the language model summarises documents of more than 8,000 tokens before the run embeds them (paper).
+    Only an index made with `--dense pool` leaves embedding to the run."""
     faiss: str = ""
-    """Search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
+    """The search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
     statistics: Literal["global", "local"] = "global"
-    """Where BM25 counts words in an OpenSearch index of several shards: in all of them, or in each for itself."""
+    """Where BM25 counts words if an OpenSearch index has several shards. `global` counts in all shards together,
+    `local` in each shard separately (see [opensearch.md](opensearch.md))."""
 
     @model_validator(mode="after")
     def _systems_differ(self) -> Self:
@@ -66,20 +71,21 @@ class Retrieval(Model):
 
 
 class Fusion(Model):
-    """How rankings become one ranking a narrative."""
+    """How the rankings of a narrative become one ranking. The [methods](fusion.md) have a page of their own."""
 
     method: str = "rrf"
-    """Second stage: one of `fusion.methods.METHODS`."""
+    """The method of the second stage, which fuses the queries of a narrative: a [method's](fusion.md) name."""
     k: int = Field(default=60, ge=1, le=1_000_000)
-    """First stage: systems of a query."""
+    """The k of the first stage, which fuses the systems of a query by reciprocal rank fusion (paper: 60)."""
     k_narrative: int = Field(default=10, ge=1, le=1_000_000)
-    """Second stage: queries of a narrative (k'; the paper uses 60, and 10 in `uema2lab_rrf_k10`)."""
+    """The k of the second stage, for `rrf` and `frequency` (paper: k' = 60, and 10 in its run `uema2lab_rrf_k10`)."""
     norm: str | None = None
-    """Of scores, one of `fusion.norms.NORMS`, where the method adds scores; min-max where none is named."""
+    """The [normalisation](fusion.md#normalisations) of scores, for methods that look at scores. If it is null, they
+    use `min-max`."""
     parameters: dict[str, float] = {}
-    """Other parameters of the method than k, by name."""
+    """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
     depth: int = Field(default=100, ge=1, le=100_000)
-    """Documents a narrative (`N_narr`)."""
+    """How many documents a narrative's ranking keeps (paper: `N_narr`, 100)."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -92,89 +98,106 @@ class Fusion(Model):
 
 
 class Grading(Model):
-    """UMBRELA grades of documents for the queries, and what they select."""
+    """How the language model grades documents for the queries (UMBRELA), and which documents the grades select."""
 
     method: Literal["none", "pointwise", "grid"] = "none"
-    """`pointwise`: a query and a document a call; `grid`: a document and all its topic's queries a call."""
+    """`none` grades nothing. `pointwise` asks the model about one query and one document in each call. `grid` asks
+    about one document and all queries of its topic in each call."""
     pool: int = Field(default=20, ge=1, le=100_000)
-    """Graded are the first so many of each query's hybrid ranking (R_i), for all queries of their topic."""
+    """How many documents each query's hybrid ranking gives to the pool (paper: 20 of R_i). Each document of the pool
+    is graded for all queries of its topic."""
     select: Literal["parasol", "coverage"] = "parasol"
-    """`parasol`: the first by Parasol score; `coverage`: a set, chosen greedily for what it adds to all queries."""
+    """`parasol` selects the documents of the highest Parasol score. `coverage` selects a set that covers the queries,
+    one document after the other ([both](parasol.md))."""
     documents: int = Field(default=20, ge=1, le=100_000)
-    """How many are selected; by coverage at most so many."""
+    """How many documents are selected. `coverage` may select fewer."""
     budget: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
-    """Tokens of graded passages that a covering set may have; None: as many as its documents have."""
+    """The tokens of graded passages that a `coverage` set may hold. If it is null, there is no limit."""
     cap: float = Field(default=math.inf, gt=0, allow_inf_nan=True)
-    """The sum of grades at which a query counts as covered, so that nothing more is chosen for it; 3 is one exact
-    document. A set ends when no document is left that gives anything to a query that is not covered."""
+    """The sum of grades at which `coverage` counts a query as covered; 3 is one exact document. Keystone then chooses
+    nothing more for that query. The set ends when no document left adds to a query that is not covered."""
     bounds: bool = True
-    """Whether pairs that cannot change the selection are left ungraded (Parasol alone)."""
+    """If true, pairs that cannot change the selection by `parasol` are not graded."""
     expected: bool = False
-    """Whether a grade is its expectation under the model's probabilities of 0 to 3, where the model gives them."""
+    """If true, a grade is the mean of 0 to 3 under the model's probabilities. If the model gives no probabilities,
+    the grade is the one it names."""
     segments: int = Field(default=3, ge=1, le=1000)
-    """A document's best segments for the query, which are what is graded."""
+    """How many segments each query of the topic adds to the passage that is graded: those closest to it."""
     tokens: int = Field(default=2000, ge=50, le=1_000_000)
-    """At most so many tokens of them."""
+    """The most tokens of that passage."""
 
 
 class Answer(Model):
-    """How the answer is made from the selected documents, or from the first of the ranking."""
+    """How the answer is made from the selected documents.
+
+    If nothing is graded, the first documents of the ranking are the selected ones.
+    """
 
     method: Literal["rules", "retrieval", "answers", "none"] = "rules"
-    """`rules`: sentences of the documents, chosen for coverage; by the model: `retrieval`-level fusion, one answer from
-    all documents, or `answers`, answer-level fusion of one answer a query; `none`: rankings alone are submitted."""
+    """`rules` chooses sentences of the documents for coverage. `retrieval` asks the model for one answer from all
+    documents. `answers` asks the model for one answer to each query, and makes one answer of these. `none` submits
+    rankings only."""
     documents: int = Field(default=20, ge=1, le=100_000)
-    """Documents a topic; with `answers`, a query."""
+    """How many documents an answer is made from. With `answers` this number holds for each query."""
     words: int | None = Field(default=None, ge=1, le=100_000)
-    """At most so many words; None: as many as the track has for our answers."""
+    """The most words of an answer. If it is null, the track decides (rag25: 399)."""
     prompt_with: Literal["query", "narrative"] = "query"
-    """What a sub-answer is asked: its query (the paper's ideal) or the narrative (what it did)."""
+    """The question that each sub-answer answers: its query (the paper's ideal) or the narrative (the paper's runs)."""
     synthesis: Literal["select_edit", "edit", "resynthesise"] = "select_edit"
-    """How sub-answers become one: chosen for coverage and edited, all edited (paper), or written anew (its ideal)."""
+    """How sub-answers become one answer. `select_edit` chooses sentences for coverage and edits them. `edit` edits all
+    sentences (the paper's runs). `resynthesise` writes the answer anew (the paper's ideal)."""
 
 
 class Prices(Model):
-    """US dollars for a million tokens."""
+    """The model's prices, in US dollars for a million tokens. With them, `usage.json` shows the cost of each step."""
 
     prompt: float = Field(ge=0, le=MOST_DOLLARS)
+    """The price of prompt tokens."""
     cached: float | None = Field(default=None, ge=0, le=MOST_DOLLARS)
+    """The price of prompt tokens that the server had cached. If it is null, they cost as much as others."""
     completion: float = Field(ge=0, le=MOST_DOLLARS)
+    """The price of reply tokens."""
 
 
 class LanguageModel(Model):
-    """The language model, and how it is reached. Secrets are never here: see `key_env` and `key_file`."""
+    """The language model, and how Keystone reaches it ([guide](models.md)).
+
+    The configuration never holds the key itself: see `key_env` and `key_file`.
+    """
 
     backend: Literal["endpoints", "vllm", "batch", "replay"] = "endpoints"
-    """`endpoints`: OpenAI-compatible servers; `vllm`: its engine in this process; `batch`: files of requests and
-    replies; `replay`: recorded replies alone."""
+    """`endpoints` asks OpenAI-compatible servers. `vllm` runs vLLM's engine in this process. `batch` writes files of
+    requests and reads files of replies. `replay` reads recorded replies and asks nobody."""
     name: str = Field(min_length=1)
+    """The model's name, as its server knows it."""
     urls: list[str] = ["https://api.openai.com/v1"]
-    """Base URLs that serve the model, the least loaded asked first."""
+    """The base URLs of the servers. Keystone asks the least loaded one first."""
     key_env: str = "OPENAI_API_KEY"
     """The environment variable that holds the key."""
     key_file: AnyPath | None = None
-    """A file of mode 600 that holds the key; it goes before the environment."""
+    """A file of mode 600 that holds the key. If it is set, `key_env` is not read."""
     window: int = Field(default=32_768, ge=512, le=MOST_TOKENS)
-    """Tokens that the model takes, its reply included."""
+    """The tokens that the model takes, its reply included."""
     thinking: int = Field(default=0, ge=0, le=1_000_000)
-    """Tokens that a reply may have besides what a step needs, for models that think first."""
+    """The tokens that a reply may have besides those of its step, for models that think first."""
     extra: dict[str, Any] = {}
-    """Further fields of each request, such as `reasoning_effort: low`; replies are kept by them too."""
+    """Further fields of each request, such as `{reasoning_effort: low}`. If they change, the model is asked again."""
     engine: dict[str, Any] = {}
-    """Arguments of vLLM's engine in this process, such as `max_model_len: 8192`."""
+    """The arguments of vLLM's engine in this process, such as `{max_model_len: 8192}`."""
     concurrency: int = Field(default=256, ge=1, le=100_000)
-    """Calls in flight at an endpoint, at most."""
+    """The most calls in flight at one endpoint."""
     call_seconds: float = Field(default=300, gt=0, le=LONGEST_WAIT_S)
-    """How long a call may take."""
+    """The seconds that a call may take."""
     run_seconds: float | None = Field(default=None, gt=0, le=LONGEST_WAIT_S)
-    """How long a run may take; what was answered by then is kept."""
+    """The seconds that a run may take. Keystone keeps each reply that came in time."""
     patience_seconds: float = Field(default=600, ge=0, le=LONGEST_WAIT_S)
-    """How long to wait for an endpoint when none can be reached."""
+    """The seconds that Keystone waits if it can reach no endpoint."""
     cache: AnyPath | None = None
-    """The file of replies; None: `replies.sqlite` in `out`."""
+    """The file that keeps replies. If it is null, this is `replies.sqlite` in `out`."""
     replies: AnyPath | None = None
-    """Recorded replies, for `replay`."""
+    """A file of recorded replies, for `replay`."""
     prices: Prices | None = None
+    """The model's prices. If it is null, no cost is computed."""
 
     @field_validator("extra", "engine")
     @classmethod
@@ -190,25 +213,29 @@ class LanguageModel(Model):
 
 
 class RunConfig(Model):
-    """A run. Paths are relative to the working directory."""
+    """A run. Paths are relative to the working directory, not to the YAML file."""
 
     run_id: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """The run's name: letters, digits, `.`, `_` and `-`. It is also the run tag of the files to submit."""
     team_id: str = Field(default=DEFAULT_TEAM, max_length=100, pattern=r"^\S+$")
+    """The team's name in the files to submit. Set yours before you submit."""
     index: AnyPath
+    """The index folder that `keystone index` made."""
     topics: AnyPath
+    """The file of narratives, in any of the [forms of topics](corpora.md#topics)."""
     out: AnyPath = Path("out")
-    """The run directory is `<out>/<run_id>`."""
+    """The folder of runs. The run directory is `<out>/<run_id>`."""
     track: str = "rag25"
-    """Whose files are written: a name of `TRACKS`; `none`: only rankings."""
+    """The name of the [track](tracks.md) whose files are written. `none` writes rankings only."""
     run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")
-    """What the run is, for tracks that ask; None: its settings."""
+    """The run's description, for tracks that ask for one. If it is null, Keystone lists the settings."""
     queries: Queries = Queries()
     retrieval: Retrieval = Retrieval()
     fusion: Fusion = Fusion()
     grading: Grading = Grading()
     answer: Answer = Answer()
     model: LanguageModel | None = None
-    """The language model; None: nothing asks one."""
+    """The language model. If it is null, no step may ask one."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -1,0 +1,137 @@
+"""The pages are true: their links lead somewhere, and the commands, options and targets that they name exist."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from typer.main import get_command
+
+from indexing.corpora.corpus import FORMATS
+from runs.cli.main import app
+from runs.config.read import PRESETS
+from runs.evaluation.measures import FAMILIES
+from runs.tracks.rules import TRACKS
+from tests.support.places import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
+COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+TOP = ("indexing", "retrieval", "fusion", "generation", "runs", "tests", "benchmarks")
+TARGETS = dict(re.findall(r"^([a-z-]+):(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def read(page: Path) -> str:
+    """The text of a page without its comments."""
+    return re.sub(r"<!--.*?-->", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", read(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def code(text: str) -> list[str]:
+    """The lines of code in a page, in blocks and in sentences. A backslash at its end joins a line to the next."""
+    fenced = re.findall(r"^ *```.*?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+    indented = re.findall(r"^    (\S.*)$", text, re.MULTILINE)
+    spans = re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    blocks = [block.replace("\\\n", " ") for block in fenced]
+    return [
+        line
+        for block in [*blocks, *indented, *(span.replace("\n", " ") for span in spans)]
+        for line in block.splitlines()
+    ]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each call of `keystone` in a page, an environment variable before it left out."""
+    found = [re.search(r"^\s*(?:\w+=\S+ )?(keystone [a-z-].*)", line) for line in code(text)]
+    return [shlex.split(call[1], comments=True)[1:] for call in found if call]
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", read(page)):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = unquote(link).partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pages
+def test_commands_and_their_options_exist(page: Path) -> None:
+    for words in commands(read(page)):
+        if words[0].startswith("--"):
+            assert words[0] in ("--help", "--version")
+            continue
+        if words[0].isupper():
+            continue
+        assert words[0] in COMMANDS, words
+        options = {name for option in COMMANDS[words[0]].params for name in (*option.opts, *option.secondary_opts)}
+        assert {word.partition("=")[0] for word in words if re.match("--?[a-z]", word)} <= options | {"--help"}, words
+
+
+@pages
+def test_files_and_the_functions_in_them_exist(page: Path) -> None:
+    """A page names a file of the program from the root, and its functions behind a colon."""
+    folders = "|".join(TOP)
+    for path, names in re.findall(rf"`((?:{folders})/[\w/.]*)`(?::((?:,? `\w+`)+))?", read(page)):
+        if "NAME" in path:
+            continue
+        assert (ROOT / path).exists(), path
+        text = (ROOT / path).read_text() if names else ""
+        for name in re.findall(r"`(\w+)`", names):
+            assert re.search(rf"^(async )?(def|class) {name}\b|^{name}\b.* = ", text, re.MULTILINE), f"{path}: {name}"
+
+
+def test_the_map_has_every_folder() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rooms = [room.parent.relative_to(ROOT) for name in TOP[:5] for room in (ROOT / name).glob("*/__init__.py")]
+    assert len(rooms) > 20
+    assert [room.as_posix() for room in rooms if f"| `{room.as_posix()}/` |" not in text] == []
+
+
+@pages
+def test_presets_exist(page: Path) -> None:
+    named = set(re.findall(r"--preset ([a-z]\w+)", read(page)))
+    assert named <= set(PRESETS)
+
+
+@pages
+def test_targets_exist(page: Path) -> None:
+    named = {words[0] for line in code(read(page)) if (words := re.findall(r"^\s*make ([a-z-]+)", line))}
+    assert named <= TARGETS.keys()
+
+
+def test_every_target_has_a_line_of_help() -> None:
+    assert [name for name, rest in TARGETS.items() if " ## " not in rest] == []
+
+
+def test_the_pages_name_calls_and_targets() -> None:
+    """So that the tests above cannot pass by finding nothing."""
+    text = "\n".join(read(page) for page in PAGES)
+    assert {words[0] for words in commands(text)} >= set(COMMANDS)
+    assert {"demo", "test", "check", "lint", "help", "bench", "wheel"} <= {
+        words[0] for line in code(text) if (words := re.findall(r"^\s*make ([a-z-]+)", line))
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "form", "names"),
+    [
+        pytest.param("corpora", "| `{}` |", sorted(FORMATS), id="corpus formats"),
+        pytest.param("tracks", " {} |", sorted(TRACKS), id="tracks"),
+        pytest.param("runs", "`{}", sorted(FAMILIES), id="measures"),
+        pytest.param("keystone", "| `{}` |", PRESETS, id="presets"),
+    ],
+)
+def test_a_page_names_everything_that_a_table_holds(page: str, form: str, names: Sequence[str]) -> None:
+    text = read(ROOT / "docs" / f"{page}.md")
+    assert [name for name in names if form.format(name) not in text] == []

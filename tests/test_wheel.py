@@ -1,0 +1,112 @@
+"""The wheel holds everything that the packages need, and works in a clean environment outside of the repository."""
+
+import os
+import shutil
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support import programs
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+PACKAGES = tuple(pattern.removesuffix("*") for pattern in SETTINGS["packages"]["find"]["include"])
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the repository, so that the build leaves nothing in it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (ROOT / "pyproject.toml", ROOT / "README.md", *ROOT.glob("*.py")):
+        shutil.copy(file, source)
+    build: list[str | Path] = [
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "--wheel-dir",
+        folder,
+    ]
+    programs.run([sys.executable, "-m", "pip", *build, source], check=True)
+    (built,) = folder.glob("keystone_rag-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of a new environment, which has the wheel and this environment's other packages."""
+    folder = tmp_path_factory.mktemp("environment")
+    programs.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    site = sysconfig.get_path("purelib", "venv", {"base": folder, "platbase": folder})
+    others = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    Path(site, "others.pth").write_text("\n".join(sorted(others)))
+    install: list[str | Path] = [
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+        wheel,
+    ]
+    programs.run([sys.executable, "-m", "pip", *install], check=True)
+    return python.parent
+
+
+def output(program: Path, *arguments: str, cwd: Path) -> str:
+    """The output of a program that starts outside of the repository, with no path to it."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = programs.run([program, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+def test_the_wheel_has_each_file_of_the_packages(wheel: Path) -> None:
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.split("/")[0] in PACKAGES}
+    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()]
+    expected = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+    assert held == {name for name in expected if not name.endswith(".md")}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{package}/py.typed" for package in PACKAGES),
+        "runs/config/presets/uema2lab_rrf.yaml",
+        "runs/demo/narratives.jsonl",
+        "runs/demo/qrels.txt",
+        "generation/prompts/umbrela.py",
+    ],
+)
+def test_the_wheel_has_types_presets_prompts_and_the_demo(wheel: Path, name: str) -> None:
+    assert name in zipfile.ZipFile(wheel).namelist()
+
+
+def test_the_command_starts_outside_of_the_repository(installed: Path, tmp_path: Path) -> None:
+    assert output(installed / "keystone", "--version", cwd=tmp_path).startswith("keystone ")
+
+
+def test_the_packages_are_imported_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    code = f"import runs.cli.main, {', '.join(PACKAGES)}; print(indexing.__file__)"
+    found = Path(output(installed / "python", "-c", code, cwd=tmp_path).strip())
+    assert found.is_relative_to(installed.parent)
+
+
+def test_the_presets_are_read_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from runs.config.read import read_config; "
+        "print(read_config(None, ['index=i', 'topics=t'], 'uema2lab_narrative').queries.method)"
+    )
+    assert output(installed / "python", "-c", code, cwd=tmp_path) == "narrative\n"
