@@ -16,8 +16,9 @@ import orjson
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.index import Index
 from indexing.io.files import reserved, unicode_name
-from indexing.types import Document, Progress, Segment, Span, document_id, silent
+from indexing.types import Document, Progress, Segment, Span, Store, document_id, silent
 
 BATCH = 2**13
 """Ids that are handled at once."""
@@ -88,6 +89,11 @@ def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report
                 name, place, _ = orjson.loads(line)
                 where = f"{place}: " if place else ""
                 report(BadRecord(f"{where}document id {name!r} occurs more than once in the corpus", "repeated id"))
+
+
+def open_store(index: Index) -> Store:
+    """Open the document store in an index folder. `UserError` if it is not whole."""
+    return DocumentStore(index.store)
 
 
 class DocumentStore:

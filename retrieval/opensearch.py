@@ -1,14 +1,16 @@
-"""BM25 and dense search by OpenSearch. Rankings are those of Lucene and FAISS: same scores, ties by row.
+"""BM25 and dense search by OpenSearch. It gives the rankings of Lucene and FAISS: same scores, ties by row.
 
-Scores of 2.x are (k1 + 1) times Lucene's and are divided by that. A dense score of OpenSearch is 1 + p for an inner
-product p of at least 0, else 1 / (1 - p), of which a float32 holds less than of p alone. So queries are multiplied by
-2^23: the products of vectors on the grid (`indexing.vectors.embed`), multiples of 2^-24, are then whole halves, and
-1 + p is exact; what is below 0 is rounded to the grid again, which is exact down to about -0.35.
+OpenSearch 2.x multiplies BM25 scores by (k1 + 1), and Keystone divides them again. OpenSearch's dense score is 1 + p
+for an inner product p of at least 0, else 1 / (1 - p). A float32 holds fewer digits of that than of p alone. So
+Keystone multiplies queries by 2^23. Products of vectors on the grid (`indexing.vectors.types`) are multiples of
+2^-24, so they become whole halves, and 1 + p is exact. Keystone rounds products below 0 to the grid again, which is
+exact down to about -0.35.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -22,31 +24,58 @@ from indexing.opensearch.cluster import Request, as_expected
 from indexing.opensearch.index import CONTENTS, ROW, VECTOR
 from indexing.opensearch.requests import ask
 from indexing.opensearch.search import Cluster, open_cluster, search_each, search_of
-from indexing.types import Tick
+from indexing.types import Store, Tick
 from indexing.vectors.types import Vectors
+from retrieval.backends import Dense, Sparse
 from retrieval.lucene.analyzer import stems_of
 from retrieval.lucene.search import K1
-from retrieval.threshold import best_sums
+from retrieval.threshold import find_best_sums
 from retrieval.types import Rankings, Statistics, ranked
 
-SCALE = 2.0**23
-GRID = 2.0**24
-CLAUSES = 1024
-"""Words of a query that a cluster takes where nobody has changed that."""
-DEEPEST = 10_000
-"""Neighbours that OpenSearch finds in a graph at most."""
+QUERY_SCALE = 2.0**23
+"""The factor by which Keystone multiplies query vectors."""
+GRID_STEPS = 2.0**24
+"""The number of steps of the grid in a unit of an inner product."""
+DEFAULT_CLAUSES = 1024
+"""The maximum number of words in a query if nobody has changed the cluster's setting."""
+MOST_NEIGHBOURS = 10_000
+"""The maximum number of neighbours that OpenSearch finds in a graph."""
 
 _EF_SEARCH = re.compile(r"efSearch=([1-9]\d{0,5})")
 
 
+@dataclass(frozen=True, slots=True)
+class HitReading:
+    """How a search asks for hits, and how it turns the server's scores float64[hits] into float32[hits]."""
+
+    convert_scores: Callable[[NDArray[np.float64]], NDArray[np.float32]]
+    """Raises `ValueError` for impossible scores."""
+    header: Mapping[str, Any] = field(default_factory=dict)
+    """Options that `_msearch` takes beside each search."""
+
+
+def open_sparse(index: Index, _store: Store, statistics: Statistics) -> Sparse:
+    """Open the BM25 search of an index in OpenSearch. `UserError` as from `open_cluster`."""
+    return OpenSearchSparse(index, statistics)
+
+
+def open_dense(index: Index, parameters: str) -> Dense:
+    """Open the dense search of an index in OpenSearch.
+
+    `UserError` as from `open_cluster`, and for parameters other than `efSearch=N` of a graph.
+    """
+    return OpenSearchDense(index, parameters)
+
+
 class OpenSearchSparse:
-    """BM25 with k1=0.9, b=0.4 over an index in a cluster."""
+    """BM25 with k1=0.9, b=0.4 over an index in a cluster; `statistics` names the shards that count words."""
 
     def __init__(self, index: Index, statistics: Statistics = "global") -> None:
         self._cluster = open_cluster(index)
         everywhere = statistics == "global" and self._cluster.shards > 1
-        self._header = {"search_type": "dfs_query_then_fetch"} if everywhere else {}
-        self._factor = 1 / (K1 + 1) if self._cluster.version < (3,) else 1.0
+        header = {"search_type": "dfs_query_then_fetch"} if everywhere else {}
+        factor = 1 / (K1 + 1) if self._cluster.version < (3,) else 1.0
+        self._reading = HitReading(lambda scores: (scores * factor).astype(np.float32), header)
 
     def search(
         self,
@@ -56,33 +85,44 @@ class OpenSearchSparse:
         threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,
     ) -> Rankings:
-        """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
+        """Rank the top `depth` documents of each query by BM25; ties by document id.
+
+        A query is a text, or a mapping from stems to weights. Keystone splits a query with more stems than the
+        cluster accepts into several searches. `UserError` if the cluster cannot answer.
+        """
         weights = [Counter(stems_of(query)) if isinstance(query, str) else query for query in queries]
-        long = [number for number, own in enumerate(weights) if len(own) > CLAUSES and len(own) > self._clauses()]
+        long = [
+            number for number, own in enumerate(weights) if len(own) > DEFAULT_CLAUSES and len(own) > self._most_words()
+        ]
         asked = [{} if number in long else own for number, own in enumerate(weights)]
-        found = self._pages(query_ids, [_of_stems(own) for own in asked], depth, tick)
+        found = self._search_pages(query_ids, [_of_stems(own) for own in asked], depth, tick)
         docs = [found.of(number) for number in range(len(found))]
         scores = [found.scores_of(number) for number in range(len(found))]
         for number in long:
-            docs[number], scores[number] = self._long(query_ids[number], weights[number], depth)
+            docs[number], scores[number] = self._rank_long_query(query_ids[number], weights[number], depth)
         return ranked(query_ids, docs, scores, depth) if long else found
 
-    def _pages(self, names: Sequence[str], queries: Sequence[Any], depth: int, tick: Tick = lambda _: None) -> Rankings:
-        return search_pages(self._cluster, names, queries, depth, self._score, self._header, tick)
+    def _search_pages(
+        self, names: Sequence[str], queries: Sequence[Any], depth: int, tick: Tick = lambda _: None
+    ) -> Rankings:
+        return search_pages(self._cluster, self._reading, NamedQueries(names, queries), depth, tick)
 
-    def _clauses(self) -> int:
-        """The words of a query that the cluster takes."""
+    def _most_words(self) -> int:
+        """Ask for the maximum number of words in a query."""
         wanted = {"flat_settings": "true", "include_defaults": "true"}
         found = ask(self._cluster.nodes, Request("GET", "/_cluster/settings", params=wanted)).checked()
         with as_expected(self._cluster.place):
             known = found["defaults"] | found["persistent"] | found["transient"]
-            return max(2, int(known.get("indices.query.bool.max_clause_count", CLAUSES)))
+            return max(2, int(known.get("indices.query.bool.max_clause_count", DEFAULT_CLAUSES)))
 
-    def _long(
+    def _rank_long_query(
         self, name: str, weights: Mapping[str, float], depth: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The ranking of a query of more words than the cluster takes, from searches for some of them each."""
-        stems, most = sorted(weights), self._clauses() - 1
+        """Rank documents for a query of more words than the cluster accepts, by several searches for some words each.
+
+        Returns rows int32[n] and scores float32[n], best first.
+        """
+        stems, most = sorted(weights), self._most_words() - 1
         parts = [
             _of_stems({stem: weights[stem] for stem in stems[start : start + most]})
             for start in range(0, len(stems), most)
@@ -93,35 +133,34 @@ class OpenSearchSparse:
             for start in range(0, len(rows), self._cluster.window):
                 chunk = rows[start : start + self._cluster.window]
                 only = {"filter": {"terms": {ROW: chunk}}, "minimum_should_match": 1}
-                found = self._pages([name] * len(parts), [{"bool": part["bool"] | only} for part in parts], len(chunk))
+                found = self._search_pages(
+                    [name] * len(parts), [{"bool": part["bool"] | only} for part in parts], len(chunk)
+                )
                 np.add.at(totals, np.searchsorted(rows, found.docs), found.scores)
             return totals
 
-        rows, totals = best_sums(lambda deep: self._pages([name] * len(parts), parts, deep), sums, depth)
+        rows, totals = find_best_sums(lambda deep: self._search_pages([name] * len(parts), parts, deep), sums, depth)
         return rows, totals.astype(np.float32)
 
-    def _score(self, scores: NDArray[np.float64]) -> NDArray[np.float32]:
-        return (scores * self._factor).astype(np.float32)
-
     def stems(self, text: str) -> list[str]:
-        """The stems of a text in order, as they are indexed."""
+        """Return the stems of a text in order, as the index holds them."""
         return stems_of(text)
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
-        """In how many documents each stem occurs."""
+        """Count the documents that hold each stem."""
         searches = [
             search_of(_of_stem(stem, 1.0), 0, f"frequency of {stem!r}", [], track_total_hits=True) for stem in stems
         ]
-        return search_each(self._cluster, searches, self._count)
+        return search_each(self._cluster, searches, self._read_count)
 
-    def _count(self, answer: Any) -> int:
+    def _read_count(self, answer: Any) -> int:
         found = answer["hits"]["total"]["value"]
         if type(found) is not int or not 0 <= found <= self._cluster.documents:
             raise ValueError(f"found {said(found)} documents with a word, expected 0 to {self._cluster.documents}")
         return found
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """In how many documents the stem of each word occurs; 0 for a stop word."""
+        """Count the documents that hold the stem of each word; 0 for a stop word."""
         own = [stems[0] if len(stems := stems_of(word)) == 1 else "" for word in words]
         known = sorted({stem for stem in own if stem})
         frequency = dict(zip(known, self.stem_frequencies(known), strict=True))
@@ -129,7 +168,7 @@ class OpenSearchSparse:
 
 
 class OpenSearchDense:
-    """Inner products with the vectors of an index in a cluster: exact for `Flat`, else by its graph."""
+    """Inner products with the vectors of an index in a cluster: exact if the index is `Flat`, else by its graph."""
 
     def __init__(self, index: Index, parameters: str = "") -> None:
         self._cluster = open_cluster(index)
@@ -146,7 +185,7 @@ class OpenSearchDense:
 
     @property
     def dimension(self) -> int:
-        """Entries of a vector."""
+        """The number of entries in a vector."""
         return self._dimension
 
     def search(
@@ -156,15 +195,18 @@ class OpenSearchDense:
         depth: int,
         threads: int = 1,  # noqa: ARG002
     ) -> Rankings:
-        """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
-        if not self._exact and depth > DEEPEST:
+        """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id.
+
+        `UserError` if a graph cannot find `depth` neighbours, or the cluster cannot answer.
+        """
+        if not self._exact and depth > MOST_NEIGHBOURS:
             raise UserError(
-                f"retrieval.depth: found {depth}, expected at most {DEEPEST}: OpenSearch finds no more by a graph; "
-                "an index of kind Flat has no such bound"
+                f"retrieval.depth: found {depth}, expected at most {MOST_NEIGHBOURS}: OpenSearch finds no more by a "
+                "graph; an index of kind Flat has no such bound"
             )
-        scaled = queries * np.float32(SCALE)
+        scaled = queries * np.float32(QUERY_SCALE)
         asked = [self._exactly(query) if self._exact else self._nearest(query, depth) for query in scaled]
-        return search_pages(self._cluster, query_ids, asked, depth, inner_products)
+        return search_pages(self._cluster, HitReading(inner_products), NamedQueries(query_ids, asked), depth)
 
     def _exactly(self, query: Vectors) -> dict[str, Any]:
         parameters = {"field": VECTOR, "query_value": query, "space_type": "innerproduct"}
@@ -176,26 +218,33 @@ class OpenSearchDense:
 
 
 def inner_products(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The inner products that OpenSearch's scores of scaled queries stand for. `ValueError` for other scores."""
+    """Turn OpenSearch's scores of scaled queries, float64[hits], into inner products float32[hits].
+
+    `ValueError` for a score that is not above 0.
+    """
     if np.any(scores <= 0):
         raise ValueError(f"found the score {scores.min():g} of a vector, expected more than 0")
-    products = np.where(scores >= 1, scores - 1, 1 - 1 / scores) * (GRID / SCALE)
-    return (np.rint(products) / GRID).astype(np.float32)
+    products = np.where(scores >= 1, scores - 1, 1 - 1 / scores) * (GRID_STEPS / QUERY_SCALE)
+    return (np.rint(products) / GRID_STEPS).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQueries:
+    """Query ids, and beside them queries in OpenSearch's query language, as JSON values."""
+
+    ids: Sequence[str]
+    bodies: Sequence[Any]
 
 
 def search_pages(
-    cluster: Cluster,
-    query_ids: Sequence[str],
-    queries: Sequence[Any],
-    depth: int,
-    score: Callable[[NDArray[np.float64]], NDArray[np.float32]],
-    header: dict[str, Any] | None = None,
-    tick: Tick = lambda _: None,
+    cluster: Cluster, reading: HitReading, named: NamedQueries, depth: int, tick: Tick = lambda _: None
 ) -> Rankings:
-    """The top `depth` hits of each query, page by page where there may be more than one search may ask for.
+    """Rank the top `depth` hits of each query; ties by row.
 
-    `score` makes scores of the server's.
+    If `depth` exceeds the hits that one search may ask for, the function fetches page by page. `UserError` for an
+    answer that is not one of OpenSearch's, or that holds documents that the index lacks.
     """
+    query_ids, queries = named.ids, named.bodies
     pages: list[list[NDArray[np.float64]]] = [[] for _ in queries]
     after: dict[int, Any] = dict.fromkeys(range(len(queries)))
     done = 0
@@ -206,7 +255,9 @@ def search_pages(
             for number, last in after.items()
         ]
         first = not done
-        found = search_each(cluster, searches, partial(_hits, size), header, tick if first else lambda _: None)
+        found = search_each(
+            cluster, searches, partial(_read_hits, size), reading.header, tick if first else lambda _: None
+        )
         done += size
         for number, (page, _) in zip(after, found, strict=True):
             pages[number].append(page)
@@ -216,13 +267,16 @@ def search_pages(
     for name, own in zip(query_ids, columns, strict=True):
         with as_expected(f"{cluster.place}: query {name}"):
             _check_hits(own, cluster.documents)
-            scores.append(score(own[:, 0]))
+            scores.append(reading.convert_scores(own[:, 0]))
     docs = [own[:, 1].astype(np.int32) for own in columns]
     return ranked(query_ids, docs, scores, depth)
 
 
-def _hits(size: int, answer: Any) -> tuple[NDArray[np.float64], Any]:
-    """Score and row (float64[hits, 2]) of at most `size` hits, and the last one as the server has it."""
+def _read_hits(size: int, answer: Any) -> tuple[NDArray[np.float64], Any]:
+    """Read score and row of at most `size` hits: float64[hits, 2], and the last hit's sort keys as the server has them.
+
+    `ValueError` for anything else.
+    """
     keys = [hit["sort"] for hit in answer.get("hits", {}).get("hits", ())]
     if len(keys) > size:
         raise ValueError(f"found {len(keys)} hits, expected at most {size}")
@@ -232,9 +286,9 @@ def _hits(size: int, answer: Any) -> tuple[NDArray[np.float64], Any]:
 
 
 def _check_hits(hits: NDArray[np.float64], documents: int) -> None:
-    """`ValueError` for score and row (float64[hits, 2]) of anything but documents of the index, best first, each once.
+    """Check score and row of hits, float64[hits, 2].
 
-    That a score fits float32 is seen to, as rankings hold it.
+    `ValueError` if scores ascend or exceed float32, if a row is not below `documents`, or if a document occurs twice.
     """
     scores, rows = hits.T
     if not np.all(np.abs(scores) <= np.finfo(np.float32).max) or np.any(np.diff(scores) > 0):

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from indexing.build.engines import Engine
 from indexing.build.interrupts import interrupts_end_the_process
 from indexing.corpora.corpus import Files
 from indexing.corpora.corpus import read_files as read_here
@@ -86,6 +87,13 @@ def cluster(threads: int) -> Iterator[None]:
     finally:
         with _handlers_kept():
             ray.shutdown()
+
+
+@contextmanager
+def open_ray(threads: int) -> Iterator[Engine]:
+    """Open the engine `ray` for the length of a block; see `cluster`."""
+    with cluster(threads):
+        yield Engine(read_files, embed_shards)
 
 
 def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Document]:

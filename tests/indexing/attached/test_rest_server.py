@@ -17,6 +17,7 @@ from indexing.attached.rest_replies import candidates_of
 from indexing.attached.rest_server import Server, address, form_of
 from indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from indexing.io import server as asker
@@ -24,7 +25,7 @@ from indexing.stores import open_store
 from indexing.types import MINILM, Document, Segment, Span
 from retrieval.backends import open_sparse
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings
+from retrieval.types import Query, Rankings, SearchSettings
 from runs.trec.run_files import read_run
 from tests.support.command_line import keystone
 from tests.support.lucene_indexes import anserini_index
@@ -58,7 +59,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """The same corpus as a pooled index of our own."""
     made = tmp_path_factory.mktemp("local")
     (made / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    return build_index(made / "c.jsonl", made / "index", faiss=None)[0]
+    return build_index(made / "c.jsonl", made / "index", BuildSettings(faiss=None))[0]
 
 
 @pytest.fixture
@@ -189,7 +190,7 @@ def test_both_searches_of_a_pooled_index_are_the_local_ones(remote: Index, local
     found = []
     for index in (local, remote):
         store = open_store(index)
-        both = search_all(index, store, queries, ["bm25", "dense"], 4)
+        both = search_all(index, store, queries, SearchSettings(depth=4))
         found.append({system: named(store.ids, rankings) for system, rankings in both.items()})
     assert found[0]["dense"] == found[1]["dense"]
 
@@ -541,7 +542,7 @@ def test_stores_may_keep_documents_at_the_same_time(remote: Index) -> None:
     assert isinstance(two, RestStore)
     one.keep([("a", "first"), ("b", "x")])
     two.keep([("a", "second"), ("c", "x")])
-    one.renumber()
+    one.number_documents()
     assert [(d.id, d.text) for d in one] == [("a", "first"), ("b", "x"), ("c", "x")]
     with sqlite3.connect(remote.folder / FOUND) as registry:
         assert registry.execute("SELECT count(*) FROM documents").fetchone() == (3,)
