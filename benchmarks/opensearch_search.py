@@ -31,7 +31,8 @@ from indexing.vectors.shards import SHARD, Shards
 from indexing.vectors.types import Vectors, on_grid
 from retrieval.lucene.analyzer import stems_of
 from retrieval.lucene.search import LuceneSearcher
-from retrieval.opensearch import QUERY_SCALE, OpenSearchDense, OpenSearchSparse
+from retrieval.opensearch.dense import QUERY_SCALE, OpenSearchDense
+from retrieval.opensearch.sparse import OpenSearchSparse
 from retrieval.types import Rankings, ranked
 from tests.support.servers.opensearch import JARS, MAIN, OLDER, Cluster, call, cluster
 

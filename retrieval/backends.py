@@ -64,7 +64,7 @@ class Openers:
 
 BACKENDS = {
     "lucene": Openers("retrieval.lucene.search:open_sparse", "retrieval.faiss_search:open_dense"),
-    "opensearch": Openers("retrieval.opensearch:open_sparse", "retrieval.opensearch:open_dense"),
+    "opensearch": Openers("retrieval.opensearch.sparse:open_sparse", "retrieval.opensearch.dense:open_dense"),
     "pyserini": Openers("retrieval.lucene.attached:open_sparse"),
     "rest": Openers("retrieval.rest:open_sparse"),
 }

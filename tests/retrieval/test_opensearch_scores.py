@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.opensearch import inner_products
+from retrieval.opensearch.dense import inner_products
 from retrieval.threshold import find_best_sums
 from retrieval.types import Rankings, ranked
 

@@ -459,6 +459,36 @@ def test_ties_are_by_id_also_at_the_cut(tmp_path: Path) -> None:
         assert store.ids(found.of(0)) == ["d01", "d02", "d03"]
 
 
+def test_a_row_never_changes_its_document(tmp_path: Path) -> None:
+    """Each search finds documents between those that the ones before have found."""
+    batches = [["m", "c"], ["d", "a", "m"], ["m", "c"], ["z", "b", "d"]]
+
+    def batch(handler: Handler) -> bool:
+        asked = handler.path.split("query=")[1][0]
+        names = batches[int(asked)] if asked.isdigit() else []
+        handler.reply({"candidates": [{"docid": name, "score": 0.5, "doc": f"of {name}"} for name in names]})
+        return True
+
+    with scripted_server(payloads={}, always=batch) as server:
+        index, store = over(server, tmp_path)
+        given: dict[int, str] = {}
+        for number, names in enumerate(batches):
+            found = open_sparse(index, store).search(["1"], [str(number)], 5)
+            assert store.ids(found.of(0)) == sorted(names), "ties are by id"
+            assert found.of(0).tolist() == store.rows(sorted(names)).tolist()
+            given |= dict(zip(found.of(0).tolist(), sorted(names), strict=True))
+            assert store.ids(list(given)) == list(given.values())
+            assert [document.text for document in store.get(list(given))] == [f"of {name}" for name in given.values()]
+            known = [document.id for document in store]
+            assert known == sorted(set(given.values()))
+            rows = store.rows(known).tolist()
+            assert rows == list(range(rows[0], rows[0] + len(store)))
+        assert len(given) == 9, "the third search found nothing new, so it began no new rows"
+        assert store.rows(["a", "no such"]).tolist()[1] == -1
+        with pytest.raises(IndexError, match="is not in the store"):
+            store.ids([max(given) + 1])
+
+
 def test_documents_that_did_not_come_are_asked_for_once(tmp_path: Path) -> None:
     payloads = {"a": None, "b": "", "c": {"title": "no text"}, "d": "Text.", "e": {"title": "N"}, "x#0_0": None}
     documents = {name: {"body": f"body of {name}"} for name in ("a", "b", "c", "e", "x%230_0")}
