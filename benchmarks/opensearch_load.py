@@ -23,7 +23,7 @@ from opensearchpy import helpers
 
 from benchmarks.table import Row, faster, processor_time
 from benchmarks.texts import passages
-from indexing.opensearch.bulk import BYTES, DOCUMENTS
+from indexing.opensearch.bulk import REQUEST_BYTES, REQUEST_DOCUMENTS
 from indexing.opensearch.cluster import Place, close, connect, place_of
 from indexing.opensearch.index import Target, create, index_body, refresh, remove
 from indexing.opensearch.load import NODE_REQUESTS, Upload, send_rows
@@ -103,13 +103,15 @@ def _actions(store: DocumentStore, place: Place) -> Iterator[dict[str, Any]]:
 
 def _parallel_bulk(store: DocumentStore, url: str, place: Place) -> None:
     with closing(opensearchpy.OpenSearch([url], timeout=600, pool_maxsize=NODE_REQUESTS)) as client:
-        done = helpers.parallel_bulk(client, _actions(store, place), NODE_REQUESTS, DOCUMENTS, BYTES)
+        done = helpers.parallel_bulk(client, _actions(store, place), NODE_REQUESTS, REQUEST_DOCUMENTS, REQUEST_BYTES)
         assert all(ok for ok, _ in done)
 
 
 async def _async_bulk(store: DocumentStore, url: str, place: Place) -> None:
     async with opensearchpy.AsyncOpenSearch([url], timeout=600) as client:
-        async for ok, _ in helpers.async_streaming_bulk(client, _actions(store, place), DOCUMENTS, BYTES):
+        async for ok, _ in helpers.async_streaming_bulk(
+            client, _actions(store, place), REQUEST_DOCUMENTS, REQUEST_BYTES
+        ):
             assert ok
 
 

@@ -180,7 +180,10 @@ def test_rows_are_ranks_of_what_was_found_and_documents_are_kept(remote: Index, 
     assert len(other) > len(store)
     own = {document.id: document for document in open_store(local)}
     assert [own[document.id] for document in other] == list(other)
-    assert other.rows(["no such", *before]).tolist() == [-1, *map(other.ids(range(len(other))).index, before)]
+    ids = [document.id for document in other]
+    rows = other.rows(ids).tolist()
+    assert (ids, rows) == (sorted(ids), list(range(rows[0], rows[0] + len(other))))
+    assert other.rows(["no such", *before]).tolist() == [-1, *(rows[ids.index(name)] for name in before)]
     with pytest.raises(UserError, match="lacks documents that the run has found"):
         other.get([-1])
 

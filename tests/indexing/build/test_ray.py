@@ -105,7 +105,7 @@ def test_readers_give_files_in_order_however_they_are_dealt(corpus: Path, monkey
     errors: list[BadRecord] = []
     expected = [(document, document.place) for document in read_files(files, "jsonl", errors.append)]
     for size in (1, 3_000, 2**25):
-        monkeypatch.setattr(ray_engine, "GROUP", size)
+        monkeypatch.setattr(ray_engine, "GROUP_BYTES", size)
         told: list[BadRecord] = []
         found = list(ray_engine.read_files(files, "jsonl", told.append))
         assert [(document.id, document.text, document.place) for document in found] == [

@@ -30,7 +30,7 @@ TURNED_AWAY = (429, "rejected_execution_exception", "rejected execution of coord
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches and short pauses."""
-    monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 10)
+    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 10)
     monkeypatch.setattr(requests, "LONGEST_PAUSE_S", 0.02)
     for name in (USER, PASSWORD, KEY, CA):
         monkeypatch.delenv(name, raising=False)

@@ -60,7 +60,7 @@ def place(opensearch: Cluster) -> str:
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 4)
+    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 4)
     monkeypatch.setattr(vectors, "SHARD", 3)
 
 
@@ -208,9 +208,9 @@ def test_missing_rows_are_found(opensearch: Cluster, data: st.DataObject) -> Non
     if lines:
         assert not call(opensearch.url, "POST", f"{place.path}/_bulk?refresh=true", lines)["errors"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opensearch_rows, "LISTED", data.draw(st.integers(1, 20)))
-        patch.setattr(opensearch_rows, "SPLIT", data.draw(st.integers(2, 5)))
-        patch.setattr(opensearch_rows, "RANGES", data.draw(st.integers(1, 7)))
+        patch.setattr(opensearch_rows, "LISTED_ROWS", data.draw(st.integers(1, 20)))
+        patch.setattr(opensearch_rows, "SPLIT_PARTS", data.draw(st.integers(2, 5)))
+        patch.setattr(opensearch_rows, "REQUEST_RANGES", data.draw(st.integers(1, 7)))
         assert missing_rows(nodes, place, count) == sorted(set(range(count)) - there)
     call(opensearch.url, "DELETE", place.path)
 
@@ -369,7 +369,7 @@ def test_each_document_is_sent_with_its_own_vector(
 ) -> None:
     """Within one shard, and over several."""
     monkeypatch.setattr(vectors, "SHARD", 4)
-    monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 3)
+    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 3)
     build_store(documents(10), tmp_path / "store")
     values = np.arange(30, dtype=np.float32).reshape(10, 3) / 4096
     files = [tmp_path / f"{n}.npy" for n in range(3)]
@@ -411,7 +411,7 @@ def test_a_load_killed_at_random_moments_ends_as_an_undisturbed_one(opensearch: 
 
     small = (
         "from indexing.opensearch import bulk; from indexing.vectors import shards; "
-        "bulk.DOCUMENTS = 3; shards.SHARD = 20"
+        "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD = 20"
     )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
     killed(*arguments.split(), times=12, kills=4, done=compare, code=small)
@@ -438,7 +438,7 @@ def test_a_collection_is_loaded_whole(server: Cluster, tmp_path: Path) -> None:
 def test_nothing_is_lost_when_one_of_three_nodes_falls_in_the_middle_of_a_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returns: bool
 ) -> None:
-    monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 20)
+    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 20)
     build_store(documents(3_000), tmp_path / "store")
     store = DocumentStore(tmp_path / "store")
     with cluster(3) as nodes:
