@@ -1,4 +1,4 @@
-"""BM25 and dense search for the same batch of queries, at the same time."""
+"""The searches of an index: BM25 and dense search of one batch of queries, in parallel."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

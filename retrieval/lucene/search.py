@@ -13,7 +13,7 @@ from indexing.lucene.write import CONTENTS, analyzer, damaged, open_reader
 from indexing.types import Store, Tick
 from retrieval.backends import Sparse
 from retrieval.lucene.analyzer import stems_of
-from retrieval.lucene.top_docs import columns_of
+from retrieval.lucene.top_docs import search_columns
 from retrieval.types import Columns, Rankings, Statistics, offsets_of
 
 K1 = 0.9
@@ -69,7 +69,7 @@ class LuceneSearcher:
         for start in range(0, len(asked), CHUNK_QUERIES * threads):
             chunk = asked[start : start + CHUNK_QUERIES * threads]
             try:
-                found += columns_of(find, chunk, threads)
+                found += search_columns(find, chunk, threads)
             except java_error() as error:
                 raise damaged(self._folder) from error
             tick(len(chunk))
