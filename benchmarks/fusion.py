@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.table import Row, faster, take_turns
 from fusion.rrf import fuse_queries, fuse_systems
-from retrieval.types import Rankings, offsets_of
+from retrieval.types import Rankings, offsets_of, ranked
 
 NARRATIVES, QUERIES, DEPTH, KEPT, K = 105, 8, 1000, 100, 60
 MSMARCO, SEGMENTS = 10_960_555, 113_520_750
@@ -38,10 +38,7 @@ def synthetic(documents: int) -> list[Rankings]:
                 best = np.argsort(-values)[:DEPTH]
                 docs[system].append(pool[best])
                 scores[system].append(values[best])
-    offsets = offsets_of([DEPTH] * len(IDS))
-    return [
-        Rankings(tuple(IDS), offsets, np.concatenate(d), np.concatenate(s)) for d, s in zip(docs, scores, strict=True)
-    ]
+    return [ranked(IDS, d, s, DEPTH) for d, s in zip(docs, scores, strict=True)]
 
 
 def ours(systems: list[Rankings]) -> tuple[Rankings, Rankings]:

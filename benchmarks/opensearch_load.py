@@ -23,12 +23,11 @@ from opensearchpy import helpers
 
 from benchmarks.table import Row, faster, processor_time
 from benchmarks.texts import passages
-from indexing.opensearch.bulk import BYTES, DOCUMENTS
+from indexing.opensearch.bulk import REQUEST_BYTES, REQUEST_DOCUMENTS
 from indexing.opensearch.cluster import Place, close, connect, place_of
-from indexing.opensearch.index import create, index_body, refresh, remove
-from indexing.opensearch.load import AT_ONCE, send
+from indexing.opensearch.index import Target, create, index_body, refresh, remove
+from indexing.opensearch.load import NODE_REQUESTS, Upload, send_rows
 from indexing.opensearch.missing import missing_rows
-from indexing.opensearch.requests import PATIENCE
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
 from tests.support.servers.opensearch import JARS, cluster
@@ -53,9 +52,8 @@ def _beside_helpers(folder: Path, url: str) -> Iterator[Row]:
     store, place = DocumentStore(folder / "s"), place_of(f"{url}/loaded")
 
     def ours() -> None:
-        nodes = connect(place.urls, AT_ONCE)
-        wanted = [(0, PASSAGES)]
-        send(nodes, place, store, None, wanted, folder / "note", lambda _: None, PATIENCE)
+        nodes = connect(place.urls, NODE_REQUESTS)
+        send_rows(nodes, Upload(Target(place), {}, store, None, folder / "note"), [(0, PASSAGES)], lambda _: None)
         close(nodes)
 
     jobs: dict[str, Callable[[], object]] = {
@@ -104,14 +102,16 @@ def _actions(store: DocumentStore, place: Place) -> Iterator[dict[str, Any]]:
 
 
 def _parallel_bulk(store: DocumentStore, url: str, place: Place) -> None:
-    with closing(opensearchpy.OpenSearch([url], timeout=600, pool_maxsize=AT_ONCE)) as client:
-        done = helpers.parallel_bulk(client, _actions(store, place), AT_ONCE, DOCUMENTS, BYTES)
+    with closing(opensearchpy.OpenSearch([url], timeout=600, pool_maxsize=NODE_REQUESTS)) as client:
+        done = helpers.parallel_bulk(client, _actions(store, place), NODE_REQUESTS, REQUEST_DOCUMENTS, REQUEST_BYTES)
         assert all(ok for ok, _ in done)
 
 
 async def _async_bulk(store: DocumentStore, url: str, place: Place) -> None:
     async with opensearchpy.AsyncOpenSearch([url], timeout=600) as client:
-        async for ok, _ in helpers.async_streaming_bulk(client, _actions(store, place), DOCUMENTS, BYTES):
+        async for ok, _ in helpers.async_streaming_bulk(
+            client, _actions(store, place), REQUEST_DOCUMENTS, REQUEST_BYTES
+        ):
             assert ok
 
 

@@ -24,14 +24,15 @@ from indexing.index import Index
 from indexing.lucene.write import build_lucene
 from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import CONTENTS, VECTOR, Target
-from indexing.opensearch.load import load
+from indexing.opensearch.load import Upload, load
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding
 from indexing.vectors.shards import SHARD, Shards
 from indexing.vectors.types import Vectors, on_grid
 from retrieval.lucene.analyzer import stems_of
 from retrieval.lucene.search import LuceneSearcher
-from retrieval.opensearch import SCALE, OpenSearchDense, OpenSearchSparse
+from retrieval.opensearch.dense import QUERY_SCALE, OpenSearchDense
+from retrieval.opensearch.sparse import OpenSearchSparse
 from retrieval.types import Rankings, ranked
 from tests.support.servers.opensearch import JARS, MAIN, OLDER, Cluster, call, cluster
 
@@ -71,7 +72,7 @@ class _Corpus:
         """The passages in an index of so many shards."""
         name, meta = f"passages-{shards}", {"key": f"passages-{shards}", "faiss": "Flat"}
         place, note = place_of(f"{server.url}/{name}"), self.folder / f"{server.version}-{name}"
-        load(Target(place, shards), meta, self.store, Shards(self.files, PASSAGES, 0), note)
+        load(Upload(Target(place, shards), meta, self.store, Shards(self.files, PASSAGES, 0), note))
         return Index(self.folder, name, Embedding(), PASSAGES, {}, 0, "Flat", place.at)
 
 
@@ -153,7 +154,7 @@ def _ours(index: Index, ids: list[str], asked: Sequence[str], queries: Vectors) 
 
 def _native(server: Cluster, index: Index, text: str, query: Vectors) -> list[int]:
     """The rows that the cluster's own fusion gives, from the same two searches."""
-    scaled = (query * np.float32(SCALE)).tolist()
+    scaled = (query * np.float32(QUERY_SCALE)).tolist()
     parameters = {"field": VECTOR, "query_value": scaled, "space_type": "innerproduct"}
     script = {"source": "knn_score", "lang": "knn", "params": parameters}
     searches = [

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fusion.hits import gather
-from fusion.lists import Members
+from fusion.lists import Members, Ranked
 from fusion.methods import METHODS, impossible
 from fusion.norms import NORMS
 from fusion.rrf import K, fuse_groups
@@ -16,7 +16,7 @@ NORM = "min-max"
 
 
 def fuse(
-    rankings: Sequence[Rankings],
+    rankings: Sequence[Ranked],
     members: Members,
     ids: Sequence[str],
     method: str = "rrf",

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.lists import Lists, Members, lay_out
-from retrieval.types import Rankings, offsets_of
+from fusion.lists import Lists, Members, Ranked, lay_out
+from retrieval.types import offsets_of
 
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.int64]
@@ -92,7 +92,7 @@ class Hits:
 
 
 def gather(
-    rankings: Sequence[Rankings],
+    rankings: Sequence[Ranked],
     members: Members,
     weights: Sequence[Sequence[float]] | None = None,
     norm: Callable[[Hits], Hits] = lambda hits: hits,

@@ -2,14 +2,49 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.types import Rankings, offsets_of
+from retrieval.types import offsets_of
 
 Members = Sequence[Sequence[tuple[int, int]]]
 """For each group the lists in it: (which of the rankings, which query of it)."""
+
+
+class Ranked(Protocol):
+    """Lists of documents in the order of their ranks, as `Rankings` holds them; fusion asks for no other order.
+
+    List i owns `docs[offsets[i]:offsets[i + 1]]` and the scores beside them.
+    """
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """The start of each list, then the end of the last one: int64[lists + 1]."""
+
+    @property
+    def docs(self) -> NDArray[np.int32]:
+        """The documents of all lists: int32[hits]."""
+
+    @property
+    def scores(self) -> NDArray[np.floating[Any]]:
+        """The scores of all lists: float[hits]."""
+
+    def __len__(self) -> int:
+        """Return the number of lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedLists:
+    """Lists whose ranks another tool has decided: ties may stand in any order, and scores may ascend (distances)."""
+
+    offsets: NDArray[np.int64]
+    docs: NDArray[np.int32]
+    scores: NDArray[np.floating[Any]]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +71,7 @@ class Lists:
         return np.repeat(np.arange(len(self.groups) - 1), np.diff(self.groups))
 
 
-def lay_out(rankings: Sequence[Rankings], members: Members, weights: Sequence[Sequence[float]] | None = None) -> Lists:
+def lay_out(rankings: Sequence[Ranked], members: Members, weights: Sequence[Sequence[float]] | None = None) -> Lists:
     """The members of each group with their weights, 1 where none are given; a list of weight 0 is left out.
 
     `ValueError` for a weight that is negative or not finite.

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fusion.lists import Members, lay_out, of_topics
+from fusion.lists import Members, Ranked, lay_out, of_topics
 from retrieval.types import Rankings, offsets_of
 
 K = 60
@@ -118,7 +118,7 @@ def _fuse(
 
 
 def fuse_groups(
-    rankings: Sequence[Rankings],
+    rankings: Sequence[Ranked],
     members: Members,
     ids: Sequence[str],
     k: float,

@@ -1,4 +1,4 @@
-"""An index as it lies in its folder: opened, and known by its key while it is in use."""
+"""An index folder: its description, and a guard against its replacement while a command uses it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,67 +15,66 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FORMAT = 5
-"""Raised when the layout of an index folder changes."""
+"""The version of the layout of an index folder; each change of the layout raises it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index folder: its parts and its key, which changes with the corpus, the settings and the layout.
-
-    `at` says where documents and postings are, if not in the folder: {"backend": "opensearch", "url": ...}.
-
-    `documents` is how many there are, None where the engine does not tell.
-    `left_out` counts the records of the corpus that are no documents, by kind. `segments` counts the segments:
-    `official` ones, which the corpus has, and `windows`, which Keystone cut; empty where nobody counted.
-    `cut` of the documents were longer than the embedding model's window; their vectors stand for their beginning.
-    `faiss` is the kind of the FAISS index; None where there is none. It lies in `faiss_shards` files; 0 where it is
-    one that is read as a whole.
-    """
+    """The description of an index in its folder."""
 
     folder: Path
     key: str
+    """A digest of the corpus, the settings and the layout: it changes with each of them."""
     embedding: Embedding | None
+    """The embedding model; None for an index without embeddings."""
     documents: int | None
+    """The number of documents; None if the engine does not tell it."""
     left_out: dict[str, int]
+    """The number of the corpus's records that are no documents, by kind."""
     cut: int
+    """The number of documents longer than the embedding model's window; their vectors stand for their beginning."""
     faiss: str | None
+    """The kind of the FAISS index; None if there is none."""
     at: dict[str, str] = field(default_factory=dict)
+    """The place of documents and postings, such as {"backend": "opensearch", "url": ...}; empty for the folder."""
     faiss_shards: int = 0
+    """The number of files that hold the FAISS index; 0 for a single file, which a search reads as a whole."""
     segments: dict[str, int] = field(default_factory=dict)
+    """The number of `official` segments, which the corpus has, and of `windows`, which Keystone cut; may be empty."""
 
     @property
     def backend(self) -> str:
-        """What holds documents and postings: a name of `indexing.stores` and `retrieval.backends`."""
+        """The engine that holds documents and postings: a name in `indexing.stores` and `retrieval.backends`."""
         return self.at.get("backend", "lucene")
 
     @property
     def pooled(self) -> bool:
-        """Whether a run embeds the candidates that it finds by BM25, and searches among them alone."""
+        """Whether runs embed the candidates that BM25 finds, and search these alone."""
         return self.embedding is not None and self.faiss is None
 
     @property
     def store(self) -> Path:
-        """The document store."""
+        """The folder of the document store."""
         return self.folder / "store"
 
     @property
     def lucene(self) -> Path:
-        """The Lucene index."""
+        """The folder of the Lucene index."""
         return self.folder / "lucene"
 
     @property
     def dense(self) -> Path:
-        """The FAISS index; there only where `faiss` says of which kind."""
+        """The file of the FAISS index; it exists if `faiss` names a kind and `faiss_shards` is 0."""
         return self.folder / "dense.faiss"
 
     @property
     def dense_shards(self) -> list[Path]:
-        """The files of a FAISS index in parts; none where it is `dense`."""
+        """The files of a FAISS index in several files; empty if it is the file `dense`."""
         return shard_files(self.folder, self.faiss_shards)
 
 
 def open_index(folder: Path) -> Index:
-    """An index that `build_index` made. `UserError` if the folder is not one."""
+    """Read the description in an index folder. `UserError` if the folder is no index, or has another layout."""
     try:
         found = orjson.loads((folder / "index.json").read_bytes())
         if found["format"] != FORMAT:
@@ -90,9 +89,9 @@ def open_index(folder: Path) -> Index:
 
 
 def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
-    """What opens a part of an index, so that parts of two indexes are never used together.
+    """Guard a function that opens a part of an index, so that nobody uses parts of two indexes together.
 
-    `UserError` where the folder does not hold the index any more when the part is open, whatever the part says.
+    `UserError` if the folder no longer holds the index when the part is open, whatever the function returns or raises.
     """
 
     @wraps(open_part)
@@ -110,6 +109,7 @@ def of_one_index(open_part: Callable[Concatenate[Index, P], T]) -> Callable[Conc
 
 
 def _key_in(folder: Path) -> str | None:
+    """Read the key of the index in a folder; None if there is no index."""
     try:
         return open_index(folder).key
     except UserError:
@@ -117,5 +117,5 @@ def _key_in(folder: Path) -> str | None:
 
 
 def shard_files(folder: Path, count: int) -> list[Path]:
-    """The files of an index in `count` parts, in the order of rows."""
+    """Name the files of a FAISS index in `count` files, in the order of rows."""
     return [folder / f"dense-{number:04d}.faiss" for number in range(count)]

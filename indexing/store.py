@@ -1,7 +1,7 @@
-"""The document store: documents and segments in bulk, by row and by id.
+"""The document store of an index folder: documents and segments in bulk, by row and by id.
 
-A row is a document's position among all ids in ascending order, so that comparing rows compares ids.
-Files: `documents.jsonl` in the order of arrival; `ids.npy`, `offsets.npy` by row.
+A row is a document's position among all ids in ascending order, so that comparing rows compares ids. The store has
+three files: `documents.jsonl` in the order of arrival, `ids.npy` and `offsets.npy` by row.
 """
 
 import os
@@ -16,19 +16,20 @@ import orjson
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.index import Index
 from indexing.io.files import reserved, unicode_name
-from indexing.types import Document, Progress, Segment, Span, document_id, silent
+from indexing.types import Document, Progress, Segment, Span, Store, document_id, silent
 
-BATCH = 2**13
-"""Ids that are handled at once."""
+BATCH_IDS = 2**13
+"""The number of ids that a build handles at once."""
 
 
 def build_store(documents: Iterable[Document], folder: Path, progress: Progress = silent, report: Report = stop) -> int:
-    """Write the documents to a new folder; returns their number. `UserError` for no document.
+    """Write the documents to a new folder; returns their number.
 
-    Ids satisfy `is_id`. The first document of an id is kept; later ones, known only when all have been read, are
-    reported, and `documents.jsonl` holds them without use. Memory: one document at a time, then about 25 bytes a
-    document for sorting; ids and offsets stay on disk.
+    The ids of all documents satisfy `is_id`. If several documents share an id, the store keeps the first; `report`
+    receives the others after the last document, and `documents.jsonl` holds them without use. `UserError` if there is
+    no document. Memory: one document at a time, then about 25 bytes per document for sorting.
     """
     folder.mkdir(parents=True)
     arrivals = folder / "arrivals.jsonl"
@@ -50,18 +51,19 @@ def build_store(documents: Iterable[Document], folder: Path, progress: Progress 
 
 
 def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Report) -> int:
+    """Sort `count` ids of at most `width` bytes, and write ids and offsets by row; returns the number of rows."""
     arrived = [folder / "arrived-ids.npy", folder / "arrived-ends.npy"]
     ids = reserved(arrived[0], f"S{width}", (count,))
     ends = reserved(arrived[1], np.int64, (count,))
     with arrivals.open("rb") as log:
-        for start in range(0, count, BATCH):
-            batch = [orjson.loads(line) for line in islice(log, BATCH)]
-            ids[start : start + BATCH] = [name.encode() for name, _, _ in batch]
-            ends[start : start + BATCH] = [end for _, _, end in batch]
+        for start in range(0, count, BATCH_IDS):
+            batch = [orjson.loads(line) for line in islice(log, BATCH_IDS)]
+            ids[start : start + BATCH_IDS] = [name.encode() for name, _, _ in batch]
+            ends[start : start + BATCH_IDS] = [end for _, _, end in batch]
     order = np.argsort(ids, kind="stable")
     repeated = np.zeros(count, dtype=bool)
-    for start in range(0, count, BATCH):
-        rows = order[max(0, start - 1) : start + BATCH]
+    for start in range(0, count, BATCH_IDS):
+        rows = order[max(0, start - 1) : start + BATCH_IDS]
         names = ids[rows]
         repeated[rows[1:]] = names[1:] == names[:-1]
     if repeated.any():
@@ -69,11 +71,11 @@ def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Re
         order = order[~repeated[order]]
     rows_ids = reserved(folder / "ids.npy", ids.dtype, order.shape)
     offsets = reserved(folder / "offsets.npy", np.int64, (len(order), 2))
-    for start in range(0, len(order), BATCH):
-        rows = order[start : start + BATCH]
-        rows_ids[start : start + BATCH] = ids[rows]
-        offsets[start : start + BATCH, 0] = np.where(rows > 0, ends[rows - 1], 0)
-        offsets[start : start + BATCH, 1] = ends[rows]
+    for start in range(0, len(order), BATCH_IDS):
+        rows = order[start : start + BATCH_IDS]
+        rows_ids[start : start + BATCH_IDS] = ids[rows]
+        offsets[start : start + BATCH_IDS, 0] = np.where(rows > 0, ends[rows - 1], 0)
+        offsets[start : start + BATCH_IDS, 1] = ends[rows]
     for file in (rows_ids, offsets):
         file.flush()
     for path in (arrivals, *arrived):
@@ -82,6 +84,7 @@ def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Re
 
 
 def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report) -> None:
+    """Report the arrivals that `repeated` bool[arrivals] marks as documents of an earlier id."""
     with arrivals.open("rb") as log:
         for line, again in zip(log, repeated, strict=True):
             if again:
@@ -90,8 +93,17 @@ def _report_repeated(arrivals: Path, repeated: NDArray[np.bool_], report: Report
                 report(BadRecord(f"{where}document id {name!r} occurs more than once in the corpus", "repeated id"))
 
 
+def open_store(index: Index) -> Store:
+    """Open the document store in an index folder. `UserError` if it is not whole."""
+    return DocumentStore(index.store)
+
+
 class DocumentStore:
-    """A store opened for reading: ids and offsets are mapped into memory, documents are read when asked for."""
+    """A document store in a folder, opened for reading.
+
+    The store maps ids and offsets into memory and reads each document on demand.
+    `UserError` if the folder holds no complete store. Several threads may read at the same time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -112,22 +124,25 @@ class DocumentStore:
         return len(self._ids)
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        """The document ids of rows (int[n])."""
+        """Return the document ids of rows (int[n])."""
         return [name.decode() for name in self._ids[np.asarray(rows, dtype=np.int64)].tolist()]
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """The rows (int32[n]) of document ids; -1 for an id that is not in the store."""
+        """Return the rows (int32[n]) of document ids; -1 for an id that is not in the store."""
         return rows_of(self._ids, ids)
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
+        """Return the documents of rows (int[n]).
+
+        `IndexError` for a row that is not in the store; `UserError` if the store is damaged.
+        """
         try:
             return [from_record(orjson.loads(record)) for record in self.records(rows)]
         except (KeyError, TypeError, ValueError) as error:
             raise self._damaged(str(error)) from error
 
     def records(self, rows: ArrayLike) -> Iterator[bytes]:
-        """The documents of rows (int[n]) as JSON, for `from_record`, each read when it is asked for."""
+        """Yield the documents of rows (int[n]) as JSON for `from_record`, each read on demand; errors as from `get`."""
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
@@ -140,19 +155,19 @@ class DocumentStore:
         return UserError(f"{self.folder / 'documents.jsonl'}: damaged: build the index again: {why}")
 
     def segments(self, ids: Sequence[str]) -> list[Segment | None]:
-        """Segments by id; None for one that is not in the store."""
+        """Return segments by id; None for a segment that is not in the store."""
         rows = self.rows([document_id(name) for name in ids])
         known = {row: {s.id: s for s in self.get([row])[0].segments} for row in np.unique(rows[rows >= 0]).tolist()}
         return [known.get(row, {}).get(name) for row, name in zip(rows.tolist(), ids, strict=True)]
 
     def __iter__(self) -> Iterator[Document]:
-        """All documents by row."""
+        """Yield all documents by row."""
         for row in range(len(self)):
             yield from self.get([row])
 
 
 def rows_of(known: NDArray[np.bytes_], ids: Sequence[str]) -> NDArray[np.int32]:
-    """The places (int32[n]) of ids in an ascending array of them as UTF-8; -1 for one that is not there."""
+    """Return the places (int32[n]) of ids in `known`, ids as UTF-8, ascending; -1 for an id that is not there."""
     if not len(known):
         return np.full(len(ids), -1, dtype=np.int32)
     wanted = np.array([_searchable(name, known.dtype.itemsize) for name in ids], dtype=known.dtype)
@@ -161,13 +176,13 @@ def rows_of(known: NDArray[np.bytes_], ids: Sequence[str]) -> NDArray[np.int32]:
 
 
 def _searchable(name: str, width: int) -> bytes:
-    """An id as bytes; the empty one, which no document has, where numpy would take it for another's."""
+    """Return an id as UTF-8, or the empty id, which no document has, if numpy would confuse the id with another."""
     found = name.encode("utf-8", "surrogatepass")
     return b"" if name.endswith("\0") or len(found) > width else found
 
 
 def to_record(document: Document) -> dict[str, Any]:
-    """A document as JSON, which `from_record` reads."""
+    """Return a document as a JSON object, which `from_record` reads."""
     segments = [[s.id, s.span.start, s.span.end] for s in document.segments]
     return {
         "id": document.id,
@@ -180,6 +195,6 @@ def to_record(document: Document) -> dict[str, Any]:
 
 
 def from_record(record: dict[str, Any]) -> Document:
-    """The document that `to_record` wrote."""
+    """Read a document that `to_record` wrote. `KeyError`, `TypeError` or `ValueError` for another object."""
     segments = tuple(Segment(name, Span(record["id"], start, end)) for name, start, end in record["segments"])
     return Document(record["id"], record["text"], record["title"], record["url"], record["headings"], segments)

@@ -95,21 +95,25 @@ MINILM = Embedding()
 
 
 class Store(Protocol):
-    """Documents in bulk, by row and by id. Comparing rows compares ids."""
+    """Documents in bulk, by row and by id.
+
+    Comparing rows compares ids. A row never changes its document for the life of a store. If a store receives new
+    documents, it may give all its documents new rows; then only rows of one `rows` call, or of one search, compare.
+    """
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Document]:
-        """All documents by row."""
+        """Yield all documents by row."""
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        """The document ids of rows (int[n])."""
+        """Return the document ids of rows (int[n])."""
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """The rows (int32[n]) of document ids; -1 for an id that is not in the store."""
+        """Return the rows (int32[n]) of document ids; -1 for an id that is not in the store."""
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
+        """Return the documents of rows (int[n]). `IndexError` for a row that is not in the store."""
 
 
 Tick = Callable[[int], None]

@@ -1,9 +1,13 @@
-"""The searches of an index, by the engine that holds it; nothing above this module knows which one that is."""
+"""One table of the engines that search indexes: to add an engine, write its openers and add a line here.
+
+Keystone imports an engine's module when it opens the first index of that engine.
+"""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any, Protocol
 
-from indexing.attached.rest_store import RestStore
 from indexing.errors import UserError
 from indexing.index import Index, of_one_index
 from indexing.types import Store, Tick
@@ -22,65 +26,77 @@ class Sparse(Protocol):
         threads: int = 1,
         tick: Tick = ...,
     ) -> Rankings:
-        """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
+        """Rank the top `depth` documents of each query by BM25; ties by document id.
+
+        A query is a text, or a mapping from stems to weights. `tick` receives the number of finished queries.
+        """
 
     def stems(self, text: str) -> list[str]:
-        """The stems of a text in order, as they are indexed."""
+        """Return the stems of a text in order, as the index holds them."""
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
-        """In how many documents each stem occurs."""
+        """Count the documents that hold each stem."""
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """In how many documents the stem of each word occurs; 0 for a stop word."""
+        """Count the documents that hold the stem of each word; 0 for a stop word."""
 
 
 class Dense(Protocol):
-    """Inner products of query and document vectors."""
+    """Inner products of query vectors and document vectors."""
 
     @property
     def dimension(self) -> int:
-        """Entries of a vector."""
+        """The number of entries in a vector."""
 
     def search(self, query_ids: Sequence[str], queries: Vectors, depth: int, threads: int = 1) -> Rankings:
-        """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
+        """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Openers:
+    """The import paths, `MODULE:FUNCTION`, of an engine's openers."""
+
+    sparse: str
+    """A function of (index, store, statistics) that returns a `Sparse`; `store` is the one of `open_store(index)`."""
+    dense: str | None = None
+    """A function of (index, parameters) that returns a `Dense`; None if the engine searches no vectors."""
+
+
+BACKENDS = {
+    "lucene": Openers("retrieval.lucene.search:open_sparse", "retrieval.faiss_search:open_dense"),
+    "opensearch": Openers("retrieval.opensearch.sparse:open_sparse", "retrieval.opensearch.dense:open_dense"),
+    "pyserini": Openers("retrieval.lucene.attached:open_sparse"),
+    "rest": Openers("retrieval.rest:open_sparse"),
+}
+"""The openers by `Index.backend`."""
 
 
 @of_one_index
 def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -> Sparse:
-    """The BM25 search of an index over the documents of `store`, which is given those that it did not have.
+    """Open the BM25 search of an index. `store` is the index's own; a REST search adds the documents that it finds.
 
-    `statistics` says where a sharded index counts words.
+    `statistics` names the shards of an OpenSearch index that count words. `UserError` for an unknown backend, and if
+    the backend cannot open the index.
     """
-    if index.backend == "lucene":
-        from retrieval.lucene.search import LuceneSearcher
-
-        return LuceneSearcher(index.lucene)
-    if index.backend == "pyserini":
-        from indexing.attached.lucene_index import ROWS, lucene_folder
-        from indexing.lucene.rows import LuceneRows
-        from retrieval.lucene.attached import PrebuiltSearcher
-
-        return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), index.at["state"])
-    if isinstance(store, RestStore):
-        from retrieval.rest import RestSearcher
-
-        return RestSearcher(store)
-    if index.backend == "opensearch":
-        from retrieval.opensearch import OpenSearchSparse
-
-        return OpenSearchSparse(index, statistics)
-    raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
+    openers = BACKENDS.get(index.backend)
+    found: Sparse = _resolve(index, openers.sparse if openers else None)(index, store, statistics)
+    return found
 
 
 @of_one_index
 def open_dense(index: Index, parameters: str = "") -> Dense:
-    """The dense search of an index that holds vectors; `parameters` such as `nprobe=16` where it is not exact."""
-    if index.backend == "lucene":
-        from retrieval.faiss_search import FaissSearcher
+    """Open the dense search of an index that holds vectors of all documents.
 
-        return FaissSearcher(index.dense_shards or index.dense, parameters)
-    if index.backend == "opensearch":
-        from retrieval.opensearch import OpenSearchDense
+    `parameters` sets an inexact index, such as `nprobe=16`. `UserError` for a backend that is unknown or searches no
+    vectors, for impossible parameters, and if the backend cannot open the index.
+    """
+    openers = BACKENDS.get(index.backend)
+    found: Dense = _resolve(index, openers.dense if openers else None)(index, parameters)
+    return found
 
-        return OpenSearchDense(index, parameters)
-    raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
+
+def _resolve(index: Index, path: str | None) -> Any:
+    """Import an opener. `UserError` if this version has none for the index."""
+    if path is None:
+        raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot search")
+    return resolve_name(path)

@@ -7,18 +7,27 @@ from typing import Any
 
 import numpy as np
 
+from indexing.index import Index
 from indexing.vectors.faiss_files import load_dense_shards, search_shards
 from indexing.vectors.faiss_index import faiss_module, load_dense, search_of
 from indexing.vectors.types import Vectors
+from retrieval.backends import Dense
 from retrieval.types import Rankings, ranked
 
-SPARE = 8
+SPARE_HITS = 8
+"""The number of hits that a search asks for beyond the wanted depth."""
+
+
+def open_dense(index: Index, parameters: str) -> Dense:
+    """Open the FAISS index of an index folder. `UserError` if it is damaged, and for impossible parameters."""
+    return FaissSearcher(index.dense_shards or index.dense, parameters)
 
 
 class FaissSearcher:
-    """A FAISS index made by `build_dense` or `build_dense_shards`, with search parameters such as `nprobe=16`.
+    """Dense search of the FAISS index that `build_dense` or `build_dense_shards` made.
 
-    `path` is its file, or its files in the order of rows; several are mapped and not read.
+    `path` is the index's file, or its files in the order of rows; Keystone maps several files into memory instead of
+    reading them. `parameters` sets the search of an inexact index, such as `nprobe=16`.
     """
 
     def __init__(self, path: Path | Sequence[Path], parameters: str = "") -> None:
@@ -26,26 +35,26 @@ class FaissSearcher:
 
     @property
     def dimension(self) -> int:
-        """Entries of a vector."""
+        """The number of entries in a vector."""
         return int(self._parts[0].d)
 
     def search(self, query_ids: Sequence[str], queries: Vectors, depth: int, threads: int = 1) -> Rankings:
-        """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
+        """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
         faiss_module().omp_set_num_threads(threads)
         return search_dense(self._parts, query_ids, queries, depth)
 
 
 def search_dense(index: Any | Sequence[Any], query_ids: Sequence[str], queries: Vectors, depth: int) -> Rankings:
-    """The top `depth` documents of each query vector (float32[queries, dimension]); ties by document id.
+    """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id.
 
-    `index` is one of FAISS, or several that hold one range of rows after the other.
-    FAISS keeps any of the documents that tie at its last place, so more are fetched until no tie is cut. An index
-    that is not exact may find fewer documents; then its rankings are shorter.
+    `index` is a FAISS index, or several FAISS indexes that hold consecutive ranges of rows. FAISS keeps arbitrary
+    documents among those that tie at its last place. The function therefore fetches more until it cuts no tie. If an
+    inexact index finds fewer documents than asked, its rankings are shorter.
     """
     parts = index if isinstance(index, Sequence) else [index]
     search = search_of(parts[0]) if len(parts) == 1 else partial(search_shards, parts)
     total = sum(part.ntotal for part in parts)
-    wanted = min(depth + SPARE, total)
+    wanted = min(depth + SPARE_HITS, total)
     while True:
         scores, docs = search(queries, wanted)
         whole = (docs[:, -1] < 0) | (scores[:, -1] < scores[:, min(depth, wanted) - 1])

@@ -1,18 +1,19 @@
-"""Pseudo-relevance feedback: a query's terms, weighted, after a look at the documents that it finds first.
+"""Pseudo-relevance feedback: the documents that a query finds first add weighted stems to the query.
 
-Term vectors are mappings from stem to weight. A stem serves as feedback if it is 2 to 20 ASCII letters or digits
-and stands in at most a tenth of the documents; parameters and this filter are those of Anserini's baselines.
+A term vector maps stems to weights. Feedback may add a stem of 2 to 20 ASCII letters or digits that occurs in at most
+a tenth of all documents. The parameters and this filter are those of Anserini's baselines.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-TERMS = 10
-"""Stems that a document, and the whole feedback, may add."""
-DOCUMENTS = 10
-"""Documents that are taken to be relevant."""
-COMMON = 0.1
+FEEDBACK_STEMS = 10
+"""The maximum number of stems that each document, and the whole feedback, may add."""
+FEEDBACK_DOCUMENTS = 10
+"""The number of documents at the top that count as relevant."""
+COMMON_SHARE = 0.1
+"""The share of all documents above which a stem is too common to be added."""
 ORIGINAL_WEIGHT = 0.5
 BETA = 0.75
 
@@ -23,14 +24,14 @@ _STEM = re.compile(r"[a-z0-9]{2,20}")
 
 
 def serves(stem: str, documents_with_it: int, documents: int) -> bool:
-    """Whether a stem may be added to a query: plain, and not in more than a tenth of all documents."""
-    return bool(_STEM.fullmatch(stem)) and documents_with_it <= COMMON * documents
+    """Tell whether feedback may add a stem that occurs in `documents_with_it` of all `documents`."""
+    return bool(_STEM.fullmatch(stem)) and documents_with_it <= COMMON_SHARE * documents
 
 
 def rm3(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], scores: Sequence[float]) -> Vector:
-    """RM3 (Abdul-Jaleel et al., TREC 2004): half the query's model, half a relevance model.
+    """Expand a query by RM3 (Abdul-Jaleel et al., TREC 2004): half the query's model, half a relevance model.
 
-    `query` and `documents` hold term frequencies, `scores` those of the documents. The relevance model (Lavrenko
+    `query` and `documents` hold term frequencies; `scores` are the documents' scores. The relevance model (Lavrenko
     and Croft, SIGIR 2001) weighs each document's 10 most frequent stems by its score.
     """
     model: Vector = {}
@@ -43,9 +44,9 @@ def rm3(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], sc
 
 
 def rocchio(query: Mapping[str, float], documents: Sequence[Mapping[str, float]], scores: Sequence[float]) -> Vector:
-    """Rocchio (1971): the query's vector plus 0.75 of the mean of the documents' vectors, all of unit length.
+    """Expand a query by Rocchio (1971): its vector plus 0.75 of the mean of the documents' vectors, of unit length.
 
-    `query` and `documents` hold term frequencies; every document counts alike.
+    `query` and `documents` hold term frequencies. Each document counts alike, whatever its score.
     """
     mean: Vector = {}
     for document, _ in zip(documents, scores, strict=True):
@@ -54,11 +55,11 @@ def rocchio(query: Mapping[str, float], documents: Sequence[Mapping[str, float]]
 
 
 METHODS: dict[str, Feedback] = {"rm3": rm3, "rocchio": rocchio}
-"""The methods by name."""
+"""The feedback methods by name."""
 
 
 def _largest(vector: Mapping[str, float]) -> Vector:
-    return dict(sorted(vector.items(), key=lambda item: (-item[1], item[0]))[:TERMS])
+    return dict(sorted(vector.items(), key=lambda item: (-item[1], item[0]))[:FEEDBACK_STEMS])
 
 
 def _length_one(vector: Mapping[str, float]) -> float:

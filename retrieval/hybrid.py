@@ -1,4 +1,4 @@
-"""BM25 and dense search for the same batch of queries, at the same time."""
+"""The searches of an index: BM25 and dense search of one batch of queries, in parallel."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,38 +15,36 @@ from indexing.vectors.embed import embed_queries
 from indexing.vectors.faiss_index import faiss_module
 from indexing.vectors.of_documents import Texts, contents, document_vectors
 from retrieval.backends import Sparse, open_dense, open_sparse
-from retrieval.feedback import DOCUMENTS, METHODS, serves
-from retrieval.pool import pool_of, search_pool
-from retrieval.types import Query, Rankings, Statistics
+from retrieval.feedback import FEEDBACK_DOCUMENTS, METHODS, serves
+from retrieval.pool import Candidates, pool_of, search_pool
+from retrieval.types import Query, Rankings, SearchSettings
 
 
 def search_bm25(
-    index: Index,
-    store: Store,
-    queries: Sequence[Query],
-    depth: int,
-    threads: int = 1,
-    progress: Progress = silent,
-    feedback: str | None = None,
-    statistics: Statistics = "global",
+    index: Index, store: Store, queries: Sequence[Query], settings: SearchSettings, progress: Progress = silent
 ) -> Rankings:
-    """The BM25 ranking of every query's `sparse_text`, expanded by a method of `retrieval.feedback` if one is named."""
-    searcher = open_sparse(index, store, statistics)
+    """Rank documents for each query's `sparse_text` by BM25, `settings.depth` deep.
+
+    If `settings.feedback` names a method of `retrieval.feedback`, a first search expands the queries. `UserError`
+    from the engine, and for feedback that it does not support.
+    """
+    searcher = open_sparse(index, store, settings.statistics)
     ids, texts = [query.id for query in queries], [query.sparse_text for query in queries]
     expanded: Sequence[str] | Sequence[Mapping[str, float]] = texts
-    if feedback:
-        with progress(f"BM25 search for {feedback}", len(queries)) as tick:
-            first = searcher.search(ids, texts, DOCUMENTS, threads, tick)
-        expanded = _expanded(store, searcher, texts, first, feedback)
+    if settings.feedback:
+        with progress(f"BM25 search for {settings.feedback}", len(queries)) as tick:
+            first = searcher.search(ids, texts, FEEDBACK_DOCUMENTS, settings.threads, tick)
+        expanded = _expand_queries(store, searcher, texts, first, settings.feedback)
     with progress("BM25 search", len(queries)) as tick:
-        found = searcher.search(ids, expanded, depth, threads, tick)
+        found = searcher.search(ids, expanded, settings.depth, settings.threads, tick)
     detach_thread()
     return found
 
 
-def _expanded(
+def _expand_queries(
     store: Store, searcher: Sparse, texts: Sequence[str], first: Rankings, feedback: str
 ) -> list[dict[str, float]]:
+    """Expand each query text into weighted stems, by the documents that it found first."""
     rows = np.unique(first.docs)
     counts = [Counter(searcher.stems(document.contents)) for document in store.get(rows)]
     stems = sorted(set().union(*counts))
@@ -65,83 +63,74 @@ def _expanded(
 
 
 def search_embeddings(
-    index: Index,
-    queries: Sequence[Query],
-    depth: int,
-    threads: int = 1,
-    progress: Progress = silent,
-    faiss: str = "",
+    index: Index, queries: Sequence[Query], settings: SearchSettings, progress: Progress = silent
 ) -> Rankings:
-    """The dense ranking of every query's `dense_text`. `UserError` where the index has no embeddings.
+    """Rank documents for each query's `dense_text` by the inner product of embeddings, `settings.depth` deep.
 
-    `faiss` sets search parameters of an index that is not exact, such as `nprobe=16`.
+    `UserError` if the index has no embeddings, if the embedding model's vectors have changed their length, and for
+    search parameters that the index does not support.
     """
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it without --no-dense, or set retrieval.systems")
     with progress("Dense search", len(queries)) as tick:
-        dense = open_dense(index, faiss)
-        vectors = embed_queries(index.embedding, [query.dense_text for query in queries], threads, tick)
+        dense = open_dense(index, settings.faiss)
+        vectors = embed_queries(index.embedding, [query.dense_text for query in queries], settings.threads, tick)
         if vectors.shape[1] != dense.dimension:
             raise UserError(
                 f"{index.folder}: found vectors of {vectors.shape[1]} numbers from {index.embedding.model}, "
                 f"expected {dense.dimension}: the model has changed: build the index again"
             )
-        return dense.search([query.id for query in queries], vectors, depth, threads)
+        return dense.search([query.id for query in queries], vectors, settings.depth, settings.threads)
 
 
 def search_candidates(
     index: Index,
-    store: Store,
+    candidates: Candidates,
     queries: Sequence[Query],
-    bm25: Rankings,
-    depth: int,
-    threads: int = 1,
+    settings: SearchSettings,
     progress: Progress = silent,
-    faiss: str = "",
-    texts_of: Texts = contents,
 ) -> Rankings:
-    """The dense ranking of every query's `dense_text` among the documents that `bm25` has for any query.
+    """Rank the candidates for each query's `dense_text` by the inner product of embeddings, exactly.
 
-    `texts_of` says which text stands for a document, in place of title and text. `UserError` where the index has no
-    embeddings, and for search parameters in `faiss`, as this search is exact.
+    `UserError` if the index has no embedding model, and for search parameters in `settings.faiss`.
     """
-    if faiss:
-        raise UserError(f"retrieval.faiss: found {faiss!r}, expected none: a candidate pool is searched exactly")
-    pool = pool_of(bm25)
-    vectors = document_vectors(index, store, pool.tolist(), texts_of, threads, progress)
-    assert index.embedding is not None  # `document_vectors` has looked
+    if settings.faiss:
+        raise UserError(
+            f"retrieval.faiss: found {settings.faiss!r}, expected none: a candidate pool is searched exactly"
+        )
+    vectors = document_vectors(
+        index, candidates.store, candidates.rows.tolist(), candidates.texts_of, settings.threads, progress
+    )
+    assert index.embedding is not None  # `document_vectors` has checked
     with progress("Dense search", len(queries)) as tick:
-        asked = embed_queries(index.embedding, [query.dense_text for query in queries], threads, tick)
-        faiss_module().omp_set_num_threads(threads)
-        return search_pool(pool, vectors, [query.id for query in queries], asked, depth)
+        asked = embed_queries(index.embedding, [query.dense_text for query in queries], settings.threads, tick)
+        faiss_module().omp_set_num_threads(settings.threads)
+        return search_pool(candidates.rows, vectors, [query.id for query in queries], asked, settings.depth)
 
 
 def search_all(
     index: Index,
     store: Store,
     queries: Sequence[Query],
-    systems: Sequence[str],
-    depth: int,
-    threads: int = 1,
+    settings: SearchSettings,
     progress: Progress = silent,
-    feedback: str | None = None,
-    faiss: str = "",
     texts_of: Texts = contents,
-    statistics: Statistics = "global",
 ) -> dict[str, Rankings]:
-    """One batch of rankings for each named system (`bm25`, `dense`), searched in parallel.
+    """Search a batch of queries with each system of `settings.systems`, in parallel; the result is keyed by system.
 
-    An index without vectors of all documents is searched by BM25 first, for the pool of the dense search, which
-    `texts_of` is for.
+    If the index has no vectors of all documents, Keystone searches BM25 first. The dense search then ranks the
+    documents that BM25 found for any query; `texts_of` returns the text that Keystone embeds for each of them.
+    `store` is the one of `open_store(index)`. `UserError` as from `search_bm25` and the dense searches.
     """
-    if index.pooled and "dense" in systems:
-        bm25 = search_bm25(index, store, queries, depth, threads, progress, feedback, statistics)
-        dense = search_candidates(index, store, queries, bm25, depth, threads, progress, faiss, texts_of)
-        return {name: {"bm25": bm25, "dense": dense}[name] for name in systems}
+    if index.pooled and "dense" in settings.systems:
+        bm25 = search_bm25(index, store, queries, settings, progress)
+        candidates = Candidates(store, pool_of(bm25), texts_of)
+        dense = search_candidates(index, candidates, queries, settings, progress)
+        return {name: {"bm25": bm25, "dense": dense}[name] for name in settings.systems}
     searches: dict[str, Callable[..., Rankings]] = {
-        "bm25": partial(search_bm25, index, store, feedback=feedback, statistics=statistics),
-        "dense": partial(search_embeddings, index, faiss=faiss),
+        "bm25": partial(search_bm25, index, store),
+        "dense": partial(search_embeddings, index),
     }
-    with ThreadPoolExecutor(len(systems) or 1) as pool:
-        jobs = {name: pool.submit(searches[name], queries, depth, threads, progress) for name in systems}
+    with ThreadPoolExecutor(len(settings.systems) or 1) as pool:
+        jobs = {name: pool.submit(searches[name], queries, settings, progress) for name in settings.systems}
         return {name: job.result() for name, job in jobs.items()}

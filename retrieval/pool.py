@@ -1,28 +1,40 @@
 """Dense search in a candidate pool (Keystone-Docs RAG, section 2.2): the documents that BM25 finds for any query."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from indexing.types import Store
 from indexing.vectors.faiss_index import new_index
+from indexing.vectors.of_documents import Texts, contents
 from indexing.vectors.types import Vectors
 from retrieval.faiss_search import search_dense
 from retrieval.types import Rankings, offsets_of
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The documents of a pool: their rows in a store, ascending, and a function that gives the text to embed."""
+
+    store: Store
+    rows: NDArray[np.int32]
+    texts_of: Texts = contents
+
+
 def pool_of(rankings: Rankings) -> NDArray[np.int32]:
-    """The documents of all queries' rankings, each once, ascending."""
+    """Return the rows of the documents in any ranking, each once, ascending: int32[documents]."""
     return np.unique(rankings.docs)
 
 
 def search_pool(
     pool: NDArray[np.int32], vectors: Vectors, query_ids: Sequence[str], queries: Vectors, depth: int
 ) -> Rankings:
-    """The top `depth` of the pool for each query vector (float32[queries, dimension]), exactly; ties by document id.
+    """Rank the top `depth` documents of the pool for each query vector, exactly; ties by document id.
 
-    `vectors` (float32[documents, dimension]) are beside `pool`, whose rows ascend.
+    `pool` int32[documents] holds ascending rows, `vectors` float32[documents, dimension] the embeddings beside them,
+    and `queries` float32[queries, dimension] the query vectors.
     """
     if not len(pool):
         counts = np.zeros(len(query_ids), dtype=np.int64)

@@ -1,22 +1,31 @@
-"""BM25 by a REST server of Pyserini's; what it finds is kept, so that it has rows."""
+"""BM25 by a REST server of Pyserini or Anserini; the store keeps the documents that it finds and gives them rows."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
+from typing import cast
 
 import numpy as np
 
 from indexing.attached.rest_server import TooDeep
 from indexing.attached.rest_store import RestStore
 from indexing.errors import UserError
-from indexing.types import Tick
+from indexing.index import Index
+from indexing.types import Store, Tick
+from retrieval.backends import Sparse
 from retrieval.lucene.analyzer import stems_of
-from retrieval.ties import SPARE, search_whole
-from retrieval.types import Columns, Rankings, ranked
+from retrieval.ties import SPARE_HITS, search_past_ties
+from retrieval.types import Columns, Rankings, Statistics, offsets_of, ranked
+
+
+def open_sparse(_index: Index, store: Store, _statistics: Statistics) -> Sparse:
+    """Open the search of an index on a REST server; `store` is the one that `open_store` gave for the index."""
+    return RestSearcher(cast(RestStore, store))
 
 
 class RestSearcher:
-    """A server's index, searched as the server does; `store` is given what is found and numbered anew.
+    """The search of a server's index, by the server's own scores. `store` receives the documents that it finds.
 
-    A server takes texts alone, and does not tell how many documents hold a word.
+    A server accepts texts only, and it does not tell how many documents hold a word.
     """
 
     def __init__(self, store: RestStore) -> None:
@@ -30,15 +39,16 @@ class RestSearcher:
         threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,
     ) -> Rankings:
-        """The top `depth` documents of each query by the server's scores; ties by document id. Changes all rows.
+        """Rank the top `depth` documents of each query by the server's scores; ties by document id.
 
-        Where the server refuses the few more that tell whether a tie was cut, ties at the last place are as it cut
-        them. `UserError` for weighted stems, and where the server refuses `depth` itself. `threads` is of no account.
+        Rows given earlier keep their documents; see `RestStore`. To see whether the last place cuts a tie, Keystone
+        asks for a few more hits. If the server refuses them, its own order decides that tie. `UserError` for weighted
+        stems, if the server refuses `depth` itself, and if it cannot answer. The method ignores `threads`.
         """
         texts = [self._text(query) for query in queries]
         names: dict[int, list[str]] = {}
 
-        def found(places: Sequence[int], wanted: int) -> list[Columns]:
+        def find(places: Sequence[int], wanted: int) -> list[Columns]:
             nothing = np.empty(0, np.int32), np.empty(0, np.float32)
             hits = dict.fromkeys(places, nothing)
             asked = [(place, texts[place]) for place in places if texts[place].strip()]
@@ -47,27 +57,29 @@ class RestSearcher:
                 names[place] = [one.id for one in candidates]
                 scores = np.array([one.score for one in candidates], dtype=np.float32)
                 hits[place] = np.arange(len(candidates), dtype=np.int32), scores
-                tick(wanted in (depth, depth + SPARE))
+                tick(wanted in (depth, depth + SPARE_HITS))
             return [hits[place] for place in places]
 
         try:
-            hits = search_whole(found, len(texts), depth)
+            hits = search_past_ties(find, len(texts), depth)
         except TooDeep:
-            hits = found(range(len(texts)), depth)
-        self._store.renumber()
-        rows = [self._store.rows(names.get(place, [])) for place in range(len(texts))]
+            hits = find(range(len(texts)), depth)
+        self._store.number_documents()
+        own = [names.get(place, []) for place in range(len(texts))]
+        found = self._store.rows([*chain.from_iterable(own)])
+        rows = [found[start:end] for start, end in pairwise(offsets_of([len(ids) for ids in own]))]
         return ranked(query_ids, rows, [scores for _, scores in hits], depth)
 
     def stems(self, text: str) -> list[str]:
-        """The stems of a text in order, by Anserini's English analyzer, which is the server's unless it was told."""
+        """Return the stems of a text in order, by Anserini's English analyzer, which is the server's default."""
         return stems_of(text)
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
-        """Not to be had: `UserError`."""
+        """Raise `UserError`, unless the list is empty: a server does not count documents."""
         return self._refused(stems)
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """Not to be had: `UserError`."""
+        """Raise `UserError`, unless the list is empty: a server does not count documents."""
         return self._refused(words)
 
     def _text(self, query: str | Mapping[str, float]) -> str:

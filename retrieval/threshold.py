@@ -7,17 +7,19 @@ from numpy.typing import NDArray
 
 from retrieval.types import Rankings
 
-GROWTH = 4
-"""How much deeper each try looks than the one before."""
+DEPTH_FACTOR = 4
+"""The factor between the depths of one try and the next."""
 
 
-def best_sums(
+def find_best_sums(
     best: Callable[[int], Rankings], sums: Callable[[NDArray[np.int32]], NDArray[np.float64]], depth: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Rows and sums of the `depth` documents whose scores, over all searches, add up to most; ties by row.
+    """Find the `depth` documents with the highest sum of scores over all searches; ties by row.
 
-    `best` gives the top documents of each search to a depth, with scores above 0, `sums` the sums of some rows. No
-    document that no search has found so far can have more than the last scores together, which ends the looking.
+    `best(n)` ranks the top n documents of each search, with scores above 0. `sums(rows)` returns the exact sums of
+    int32[n] rows: float64[n]. A document that no search has found yet cannot exceed the sum of the searches' last
+    scores. The function looks deeper until that bound is below the last wanted sum. Returns rows int32[n] and sums
+    float64[n], n <= depth.
     """
     deep = depth
     while True:
@@ -28,4 +30,4 @@ def best_sums(
         last = [float(found.scores_of(i)[-1]) for i in range(len(found)) if len(found.of(i)) == deep]
         if not last or (len(order) == depth and totals[order[-1]] > sum(last)):
             return rows[order], totals[order]
-        deep *= GROWTH
+        deep *= DEPTH_FACTOR

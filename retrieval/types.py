@@ -1,4 +1,4 @@
-"""Topics, queries, and rankings of documents for a whole batch of queries."""
+"""Topics, queries, settings of a search, and rankings of documents for a whole batch of queries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,27 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 Statistics = Literal["global", "local"]
-"""Whether a word's weight comes from all shards, which are then asked twice, or from the document's own alone."""
+"""The shards that count in how many documents a word occurs: all of them (`global`), or the document's own (`local`).
+
+For `global`, OpenSearch asks each shard twice.
+"""
 
 Columns = tuple[NDArray[np.int32], NDArray[np.float32]]
-"""The engine's own numbers of documents, and the scores of a query's hits, best first."""
+"""One query's hits, best first: the engine's own document numbers int32[hits], and scores float32[hits]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What a user asks: the narrative, word for word."""
+    """A user's information need: an id, and the narrative word for word."""
 
     id: str
     narrative: str
     place: str = field(default="", compare=False)
-    """The file and line where it stands."""
+    """The file and line that hold the topic."""
     record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """Its object, where the file has such, with all keys."""
+    """The topic's JSON object with all its keys; empty if the file holds no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One search for a topic: the question, and its texts for BM25 and for the embedding model."""
+    """One search for a topic: the question, its text for BM25, and its text for the embedding model."""
 
     topic_id: str
     id: str
@@ -38,11 +41,33 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Rankings:
-    """One ranking a query, columnar: query i owns `docs[offsets[i]:offsets[i + 1]]` and the scores beside them.
+class SearchSettings:
+    """The settings of a search that do not depend on the queries."""
 
-    `docs` are rows of the document store. Each ranking is ordered by score down, then row up, which is
-    ascending document id; make one from unordered hits with `ranked`.
+    systems: Sequence[str] = ("bm25", "dense")
+    """The names of the systems to search: `bm25`, `dense`, or both."""
+    depth: int = 1000
+    """The maximum number of documents in each ranking."""
+    feedback: str | None = None
+    """The name of a method in `retrieval.feedback.METHODS` that expands BM25 queries; None expands nothing."""
+    faiss: str = ""
+    """Search parameters for an inexact vector index, such as `nprobe=16`; empty keeps the index's defaults."""
+    statistics: Statistics = "global"
+    """The shards of an OpenSearch index that count words; other engines have one count."""
+    threads: int = 1
+    """The number of threads that search and embed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rankings:
+    """One ranking per query, in columns: query i owns `docs[offsets[i]:offsets[i + 1]]` and the scores beside them.
+
+    `query_ids` holds q ids. `offsets` is int64[q + 1], `docs` int32[n] are rows of the document store, and `scores`
+    is float[n]. Each ranking is ordered by score down, then row up. Rows ascend with document ids, so a tie goes to
+    the smaller id. To rank unordered hits, call `ranked`.
+
+    The constructor raises `ValueError` if the columns do not fit together or a ranking is out of order. It names the
+    query. NaN has no order, so it also raises `ValueError`.
     """
 
     query_ids: tuple[str, ...]
@@ -50,19 +75,23 @@ class Rankings:
     docs: NDArray[np.int32]
     scores: NDArray[np.floating[Any]]
 
+    def __post_init__(self) -> None:
+        _check_offsets(self)
+        _check_order(self)
+
     def __len__(self) -> int:
         return len(self.query_ids)
 
     def of(self, i: int) -> NDArray[np.int32]:
-        """The documents of query i, best first."""
+        """Return the documents of query i, best first: int32[hits]."""
         return self.docs[self.offsets[i] : self.offsets[i + 1]]
 
     def scores_of(self, i: int) -> NDArray[np.floating[Any]]:
-        """The scores of query i, beside `of(i)`."""
+        """Return the scores of query i, beside `of(i)`: float[hits]."""
         return self.scores[self.offsets[i] : self.offsets[i + 1]]
 
     def top(self, depth: int) -> "Rankings":
-        """The first `depth` documents of every query."""
+        """Return the rankings with at most the first `depth` documents of each query."""
         counts = np.minimum(np.diff(self.offsets), depth)
         kept = [slice(start, start + count) for start, count in zip(self.offsets, counts, strict=False)]
         return Rankings(
@@ -73,8 +102,42 @@ class Rankings:
         )
 
 
+def _check_offsets(rankings: Rankings) -> None:
+    """Raise `ValueError` if the offsets do not divide the columns among the queries."""
+    offsets, docs, scores = rankings.offsets, rankings.docs, rankings.scores
+    if len(offsets) != len(rankings.query_ids) + 1:
+        raise ValueError(f"found {len(offsets)} offsets for {len(rankings.query_ids)} queries, expected one more")
+    if (falling := np.flatnonzero(offsets[1:] < offsets[:-1])).size:
+        raise ValueError(f"query {rankings.query_ids[falling[0]]}: its offsets descend")
+    if offsets[0] != 0 or not offsets[-1] == len(docs) == len(scores):
+        found = f"{offsets[0]} to {offsets[-1]} for {len(docs)} documents and {len(scores)} scores"
+        raise ValueError(f"found offsets from {found}, expected offsets from 0 to the length of both columns")
+
+
+def _check_order(rankings: Rankings) -> None:
+    """Raise `ValueError` for the first query whose hits are not ordered by score down, then row up.
+
+    One comparison per pair of neighbours suffices for strictly descending scores; only ties compare rows too.
+    """
+    offsets, docs, scores = rankings.offsets, rankings.docs, rankings.scores
+    if np.isnan(scores[offsets[:-1][np.diff(offsets) == 1]]).any():
+        single = next(i for i in range(len(rankings)) if np.isnan(rankings.scores_of(i)).any())
+        raise ValueError(f"query {rankings.query_ids[single]}: a score is not a number")
+    descends = scores[:-1] > scores[1:]
+    starts = offsets[1:-1]
+    descends[starts[(starts > 0) & (starts < len(scores))] - 1] = True
+    ties = np.flatnonzero(~descends)
+    wrong = ties[(scores[ties] != scores[ties + 1]) | (docs[ties] >= docs[ties + 1])]
+    if wrong.size:
+        query = int(np.searchsorted(offsets, wrong[0], side="right")) - 1
+        raise ValueError(
+            f"query {rankings.query_ids[query]}: hit {wrong[0] - offsets[query] + 2} is out of order: "
+            "expected score down, then row up"
+        )
+
+
 def offsets_of(counts: Sequence[int] | NDArray[np.integer[Any] | np.bool_]) -> NDArray[np.int64]:
-    """Where each of the runs of these lengths begins, and where the last one ends: int64[len(counts) + 1]."""
+    """Return the start of each of n consecutive parts with these lengths, then the end: int64[n + 1]."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
@@ -84,9 +147,11 @@ def ranked(
     scores: Sequence[NDArray[np.floating[Any]]],
     depth: int,
 ) -> Rankings:
-    """Rankings from the unordered hits of each query, cut at `depth`; a document occurs once a query.
+    """Make rankings from each query's hits in any order, cut at `depth`.
 
-    Hits whose scores descend already, as search engines give them, are only put in order where scores are equal.
+    `docs[i]` int[hits] and `scores[i]` float[hits] belong to `query_ids[i]`; a document occurs once per query. If the
+    scores descend already, as search engines give them, the function only sorts the hits with equal scores.
+    `ValueError` if a document occurs twice with one score, or a score is NaN.
     """
     if not docs:
         return Rankings(tuple(query_ids), offsets_of([]), np.empty(0, np.int32), np.empty(0, np.float32))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.index import Index
 from tests.support.servers.opensearch import OLDER, Cluster, cluster
 from tests.support.servers.vllm import CHAT, EMBEDDING, TINY, Server, started
@@ -31,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """The small corpus, really indexed: store, Lucene, FAISS."""
     folder = tmp_path_factory.mktemp("small")
-    return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", threads=2)[0]
+    return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", BuildSettings(threads=2))[0]
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""Index folders for documents and postings that another engine holds: `index.json`, and what only we need."""
+"""Index folders over documents and postings that another engine holds."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
@@ -14,19 +14,26 @@ from indexing.types import Embedding
 from indexing.vectors.embed import embedder
 
 
-def adopt(
-    corpus: Path,
-    out: Path,
-    at: dict[str, str],
-    embedding: Embedding | None,
-    parts: tuple[str, ...],
-    fill: Callable[[Path], int | None],
-) -> tuple[Index, bool]:
-    """An index over what `at` names, whose documents are embedded by the runs that find them; and whether it is new.
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """The engine that holds an index's documents and postings, and what an index folder adds to it."""
 
-    `fill` makes the `parts` in the folder and says how many documents there are, None where nobody knows. A folder
-    that already holds this very index is left as it is; one that holds anything else is refused.
+    at: dict[str, str]
+    """The engine and the place of the index there, as in `Index.at`."""
+    embedding: Embedding | None
+    """The model by which runs embed the documents that they find; None for no embeddings."""
+    parts: tuple[str, ...] = ()
+    """The files and folders that Keystone adds beside `index.json`."""
+
+
+def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path], int | None]) -> tuple[Index, bool]:
+    """Make an index folder over an attachment; also returns whether it is new.
+
+    `fill` makes the attachment's parts in a folder and returns the number of documents, None if nobody knows it. If
+    `out` already holds this very index, the function leaves it as it is. `UserError` if `out` holds anything else,
+    and for an impossible embedding model.
     """
+    at, embedding = attachment.at, attachment.embedding
     model = asdict(embedding) if embedding else None
     key = digest([FORMAT, at, embedding.made_by if embedding else None])
     if out.exists():
@@ -35,8 +42,8 @@ def adopt(
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         return existing, False
     if embedding:
-        embedder(embedding)  # an impossible model is known now, though it is only used later
-    with partial_folder(out, key, (*parts, "index.json")) as folder:
+        embedder(embedding)  # raises for an impossible model now, though only runs use it
+    with partial_folder(out, key, (*attachment.parts, "index.json")) as folder:
         meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": None, "documents": fill(folder)}
         meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus)}
         with written(folder / "index.json") as file:

@@ -1,18 +1,18 @@
-"""A Lucene index that Pyserini or Anserini made, used where it is: searched as it is, its stored documents the store.
+"""A Lucene index that Pyserini or Anserini built, used in place: Keystone searches it and reads its stored documents.
 
-The index folder of ours holds the rows of its documents (`indexing.lucene.rows`) and `index.json`, whose `at` names it.
+Keystone's index folder holds the rows of its documents (`indexing.lucene.rows`), and `index.json`, which names it.
 """
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.attached.attach import adopt
+from indexing.attached.attach import Attachment, adopt
 from indexing.build.index import refuse_windows
 from indexing.corpora import pyserini
 from indexing.corpora.corpus import corpus_key
@@ -28,32 +28,38 @@ from indexing.lucene.read import StoredTexts
 from indexing.lucene.rows import LuceneRows, build_rows
 from indexing.lucene.write import open_reader
 from indexing.store import rows_of
-from indexing.types import Document, Embedding, Progress, silent
+from indexing.types import Document, Embedding, Progress, Store, silent
 
 BACKEND = "pyserini"
 ROWS = "rows"
-BATCH = 2**10
-"""Documents that are fetched at once."""
+BATCH_DOCUMENTS = 2**10
+"""The number of documents that an iteration fetches at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrebuiltSettings:
+    """How runs use a prebuilt index."""
+
+    segments: Path | None = None
+    """`pyserini:NAME` or `pyserini:FOLDER` of an index of official segments."""
+    windows: bool = False
+    """Whether runs may cut documents of MS MARCO V2.1 that have no official segments."""
+    embedding: Embedding | None = None
+    """The model by which runs embed the documents that they find; None for no embeddings."""
 
 
 def adopt_prebuilt(
-    corpus: Path,
-    out: Path,
-    segments: Path | None = None,
-    windows: bool = False,
-    embedding: Embedding | None = None,
-    progress: Progress = silent,
+    corpus: Path, out: Path, settings: PrebuiltSettings = PrebuiltSettings(), progress: Progress = silent
 ) -> tuple[Index, bool]:
-    """An index of ours over the Lucene index `pyserini:NAME` or `pyserini:FOLDER`; and whether it had to be made.
+    """Make an index folder over the Lucene index `pyserini:NAME` or `pyserini:FOLDER`; also returns whether it is new.
 
-    `segments`, in the same form, is an index of official segments. Where there is an embedding model, runs embed the
-    documents that they find. Documents of MS MARCO V2.1 without `segments` are an error unless `windows` lets runs cut
-    them. `UserError` for an index that stores no documents or whose ids cannot be used.
+    `UserError` for an index that stores no documents or has unusable ids, for documents of MS MARCO V2.1 with neither
+    `segments` nor `windows` in the settings, and if `out` holds another index.
     """
+    segments = settings.segments
     at = {"backend": BACKEND, "index": _place(corpus), "state": _state(corpus)}
     if segments:
         at |= {"segments": _place(segments)}
-    if segments:
         OfficialSegments(segments)
 
     def fill(folder: Path) -> int:
@@ -61,16 +67,16 @@ def adopt_prebuilt(
         if reader.maxDoc() and StoredTexts(reader).of([0]) == [None]:
             raise UserError(f"{corpus}: stores no raw documents: take its variant that does, whose name has no -slim")
         count: int = stage(folder, ROWS, lambda path: build_rows(reader, str(corpus), path, progress))
-        if not (segments or windows):
+        if not (segments or settings.windows):
             for name in LuceneRows(folder / ROWS).ids[:1].tolist():
                 refuse_windows(segmented(Document(name.decode(), "")))
         return count
 
-    return adopt(corpus, out, at, embedding, (ROWS,), fill)
+    return adopt(corpus, out, Attachment(at, settings.embedding, (ROWS,)), fill)
 
 
 def lucene_folder(index: Index) -> Path:
-    """The Lucene index that an index of ours stands for. `UserError` where it is gone or is another one by now."""
+    """Return the folder of the Lucene index that an index folder names. `UserError` if it is gone or has changed."""
     path = Path(f"{pyserini.PREFIX}{index.at['index']}")
     if _state(path) != index.at["state"]:
         raise UserError(f"{path}: is not the index that {index.folder} was made for: make {index.folder} again")
@@ -78,7 +84,7 @@ def lucene_folder(index: Index) -> Path:
 
 
 def _place(path: Path) -> str:
-    """A name as it is; a folder by its absolute path."""
+    """Return the name of an index, or the absolute path of a folder. `UserError` without the prefix `pyserini:`."""
     name = pyserini.index_name(path)
     if name is None:
         raise UserError(f"{path}: expected pyserini:NAME or pyserini:FOLDER, an index to be used where it is")
@@ -89,8 +95,13 @@ def _state(path: Path) -> str:
     return digest(corpus_key(path, "pyserini"))
 
 
+def open_store(index: Index) -> Store:
+    """Open the documents that a prebuilt Lucene index stores. `UserError` if it is gone or has changed."""
+    return PrebuiltStore(index)
+
+
 class PrebuiltStore:
-    """The documents that a Lucene index stores, by row; several threads may read at the same time."""
+    """The documents that a Lucene index stores, by row. Several threads may read at the same time."""
 
     def __init__(self, index: Index) -> None:
         self.lucene_rows = LuceneRows(index.folder / ROWS)
@@ -101,15 +112,18 @@ class PrebuiltStore:
         return len(self.lucene_rows.ids)
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        """The document ids of rows (int[n])."""
+        """Return the document ids of rows (int[n])."""
         return [name.decode() for name in self.lucene_rows.ids[np.asarray(rows, dtype=np.int64)].tolist()]
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """The rows (int32[n]) of document ids; -1 for an id that is not in the store."""
+        """Return the rows (int32[n]) of document ids; -1 for an id that is not in the store."""
         return rows_of(self.lucene_rows.ids, ids)
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
+        """Return the documents of rows (int[n]).
+
+        `IndexError` for a row that is not in the store; `UserError` for a document that the index does not store.
+        """
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise IndexError(f"row {wanted.min()} is not in the store")
@@ -125,9 +139,9 @@ class PrebuiltStore:
         return [self._document(name, raw, own) for name, raw, own in zip(names, raws, cuts, strict=True)]
 
     def __iter__(self) -> Iterator[Document]:
-        """All documents by row."""
-        for start in range(0, len(self), BATCH):
-            yield from self.get(range(start, min(start + BATCH, len(self))))
+        """Yield all documents by row."""
+        for start in range(0, len(self), BATCH_DOCUMENTS):
+            yield from self.get(range(start, min(start + BATCH_DOCUMENTS, len(self))))
 
     def _document(self, name: str, raw: str | None, cuts: list[Cut]) -> Document:
         where = f"{pyserini.PREFIX}{self._path}: document {name}"

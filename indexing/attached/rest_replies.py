@@ -1,4 +1,4 @@
-"""What a REST server of Pyserini's or Anserini's replies, in either form of its interface, read and checked."""
+"""Reading and checking the replies of a REST server of Pyserini or Anserini, in either form of its interface."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,13 +9,13 @@ import numpy as np
 from indexing.io.http import said
 from indexing.types import is_id
 
-LARGEST = float(np.finfo(np.float32).max)
-"""A score at most."""
+LARGEST_SCORE = float(np.finfo(np.float32).max)
+"""The largest score that rankings can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A hit: `payload` is what came with it of the document, None for nothing."""
+    """A hit. `payload` is the part of the document that came with it, None if nothing came."""
 
     id: str
     score: float
@@ -23,7 +23,10 @@ class Candidate:
 
 
 def candidates_of(reply: Any) -> list[Candidate]:
-    """The candidates of a reply, best first. `ValueError` for anything but ids and scores that do not ascend."""
+    """Read the candidates of a reply, best first.
+
+    `ValueError` for a reply of another form, an impossible id or score, a document twice, and scores that ascend.
+    """
     found = reply.get("candidates") if isinstance(reply, dict) else None
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise ValueError("found no list of candidates")
@@ -36,7 +39,7 @@ def candidates_of(reply: Any) -> list[Candidate]:
 
 
 def payload_of(reply: Any) -> Any:
-    """The payload of a reply that holds one document: under `doc`, or the reply itself."""
+    """Return the payload of a reply that holds one document: the value under `doc`, or the reply itself."""
     return reply["doc"] if isinstance(reply, dict) and "doc" in reply else reply
 
 
@@ -49,6 +52,6 @@ def _id(item: dict[str, Any]) -> str:
 
 def _score(item: dict[str, Any]) -> float:
     found = item.get("score")
-    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= LARGEST:
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= LARGEST_SCORE:
         raise ValueError(f"found the score {said(found)}, expected a finite number of single precision")
     return float(found)

@@ -1,8 +1,9 @@
-"""A server of Pyserini's or Anserini's REST interface: queries and documents by HTTP, as many at once as it bears.
+"""A server of Pyserini's or Anserini's REST interface: searches and documents by HTTP, as many at a time as it bears.
 
-Both forms of the interface are spoken: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too,
-and that of Pyserini before it (`POST /v1/indexes/INDEX/search`). What is turned away (429), fails (5xx), breaks off or
-takes too long is asked again after a pause, which the server may name. `PYSERINI_API_KEY` is sent as a bearer token.
+Keystone speaks both forms of the interface: the one of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server
+has too, and Pyserini's older one (`POST /v1/indexes/INDEX/search`). If the server turns a request away (429), fails
+(5xx), breaks off or takes too long, Keystone asks again after a pause, which the server may name. Keystone sends
+`PYSERINI_API_KEY` as a bearer token.
 """
 
 import os
@@ -25,14 +26,14 @@ from indexing.io.server import Asked, Asker, Refused
 PREFIX = "rest:"
 KEY = "PYSERINI_API_KEY"
 AT_ONCE = 8
-"""Requests at the same time, at most."""
+"""The maximum number of requests at a time."""
 SECONDS = 60.0
-"""How long a reply may take."""
+"""The time that a reply may take, in seconds."""
 DOCUMENT_LIMIT_BYTES, HIT_LIMIT_BYTES = 2**26, 2**16
-"""Bytes that a reply may have: for its longest document, and for each further hit."""
+"""The maximum length of a reply: for its longest document, plus for each hit."""
 
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
-"""How a server says that so many hits are too many."""
+"""Words by which a server refuses the number of hits."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,21 +41,21 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of the interface: where requests go, and how a search is put."""
+    """One form of the interface: the paths of searches and documents, and whether a search is posted."""
 
     search: str
     document: str
     posted: bool
 
     def asked(self, name: str, query: str, hits: int) -> Asked:
-        """The request of a search; documents come as they are stored where that can be asked for."""
+        """Make the request of a search. If the form allows it, the request asks for documents as they are stored."""
         target, limit = self.search.format(quote(name, "")), DOCUMENT_LIMIT_BYTES + hits * HIT_LIMIT_BYTES
         if self.posted:
             return Asked("POST", target, orjson.dumps({"query": query, "hits": hits}), limit)
         return Asked("GET", f"{target}?{urlencode({'query': query, 'hits': hits, 'parse': 'false'})}", None, limit)
 
     def fetched(self, name: str, doc_id: str) -> Asked:
-        """The request for a document."""
+        """Make the request of a document."""
         target = self.document.format(quote(name, ""), quote(doc_id, ""))
         return Asked("GET", target if self.posted else f"{target}?parse=false", None, DOCUMENT_LIMIT_BYTES)
 
@@ -63,17 +64,17 @@ FORMS = {
     "v1": Form("/v1/{}/search", "/v1/{}/doc/{}", posted=False),
     "v1/indexes": Form("/v1/indexes/{}/search", "/v1/indexes/{}/documents/{}", posted=True),
 }
-"""The forms by name, the newer one first."""
+"""The forms of the interface by name, the newer one first."""
 
 
 class TooDeep(UserError):
-    """The server gives fewer hits than were asked for."""
+    """The server refuses the number of hits."""
 
 
 def address(corpus: Path) -> tuple[str, str] | None:
-    """URL and index name of `rest:http://HOST:PORT/INDEX`; None for a corpus of another kind.
+    """Read URL and index name of `rest:http://HOST:PORT/INDEX`; None for a corpus without `rest:`.
 
-    `UserError` for one that is not whole. A path makes one slash of two, which is undone here.
+    A `Path` makes one slash of two; the function accepts that. `UserError` for an incomplete address.
     """
     name = os.fspath(corpus)
     if not name.startswith(PREFIX):
@@ -86,7 +87,7 @@ def address(corpus: Path) -> tuple[str, str] | None:
 
 
 def form_of(url: str, name: str) -> str:
-    """Which form of the interface a server speaks for an index. `UserError` where it has no such index."""
+    """Ask which form of the interface a server speaks for an index. `UserError` if it has no such index."""
     refusals = []
     for form in FORMS:
         try:
@@ -100,7 +101,7 @@ def form_of(url: str, name: str) -> str:
 
 
 class Server:
-    """An index of a server."""
+    """An index on a server, in the form of the interface with this name. `UserError` for an unknown form."""
 
     def __init__(self, url: str, name: str, form: str) -> None:
         if form not in FORMS:
@@ -111,12 +112,15 @@ class Server:
         self._asker = Asker(url, name, key, AT_ONCE, SECONDS)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
-        """The candidates of each query, best first, `hits` at most; all in memory, so for few queries."""
+        """Search a few queries; returns at most `hits` candidates of each, best first. Errors as from `searches`."""
         found = dict(self.searches(enumerate(queries), hits))
         return [found[place] for place in range(len(queries))]
 
     def searches(self, queries: Iterable[tuple[T, str]], hits: int) -> Iterator[tuple[T, list[Candidate]]]:
-        """The candidates of each query, best first, `hits` at most, as they come."""
+        """Search (place, query) pairs; yields each place with at most `hits` candidates, best first, as they arrive.
+
+        `TooDeep` if the server refuses the number of hits; `UserError` if it cannot answer.
+        """
 
         def find(asked: tuple[T, str], stopped: Event) -> tuple[T, list[Candidate]]:
             place, query = asked
@@ -132,7 +136,7 @@ class Server:
         return _each(find, queries)
 
     def documents(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        """The payload of each document, as they come."""
+        """Fetch documents; yields each id with its payload, as they arrive. `UserError` if the server cannot answer."""
 
         def fetch(doc_id: str, stopped: Event) -> tuple[str, Any]:
             return doc_id, self._asker.ask(self._form.fetched(self.name, doc_id), payload_of, stopped)
@@ -141,9 +145,10 @@ class Server:
 
 
 def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:
-    """What `work` makes of each item, as it comes; no more than twice `AT_ONCE` are held.
+    """Call `work` for each item in `AT_ONCE` threads; yields the results as they arrive.
 
-    `work` is also given an event by which it is told that nobody waits for it any more.
+    The function holds at most `2 * AT_ONCE` items. `work` also receives an event, which is set when nobody waits for
+    its result any more.
     """
     source, stopped = iter(items), Event()
     pool = ThreadPoolExecutor(AT_ONCE)

@@ -1,14 +1,14 @@
-"""The documents of an index on a REST server: those that searches have returned, kept in the index folder.
+"""The documents of an index on a REST server: those that searches have found, kept in the index folder.
 
-A server has no list of its ids. `found.sqlite` holds each document that was ever found, by id; rows are the ranks of
-the ids that a store knew when it was opened or last given documents. They change from store to store: what is kept
-longer than a store is kept by id.
+A server has no list of its ids, so `found.sqlite` holds each document that any search has found, by id. Rows belong
+to one `RestStore`: what outlives a store is kept by id.
 """
 
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.attached.attach import adopt
+from indexing.attached.attach import Attachment, adopt
 from indexing.attached.rest_server import Server, address, form_of
 from indexing.corpora.jsonl import TEXT_KEYS
 from indexing.corpora.pyserini import document_of_object
@@ -24,71 +24,116 @@ from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from indexing.store import from_record, rows_of, to_record
-from indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Segment, Span, is_id
+from indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Segment, Span, Store, is_id
 
 BACKEND = "rest"
 FOUND = "found.sqlite"
-_BATCH = 500
+BATCH_IDS = 500
+"""The number of documents that one query of the registry reads."""
+MOST_ROWS = 2**31 - 1
+"""The maximum number of rows that a store can give, which int32 can hold."""
 _SEGMENT = re.compile(r".+#\d+_\d+")
 
 
 def adopt_server(corpus: Path, out: Path, embedding: Embedding | None = None) -> tuple[Index, bool]:
-    """An index of ours over `rest:http://HOST:PORT/INDEX`; and whether it had to be made.
+    """Make an index folder over `rest:http://HOST:PORT/INDEX`; also returns whether it is new.
 
-    `UserError` where there is no such server or index.
+    `UserError` if there is no such server or index, and if `out` holds another index.
     """
     found = address(corpus)
     if found is None:
         raise UserError(f"{corpus}: expected rest:http://HOST:PORT/INDEX")
     url, name = found
     at = {"backend": BACKEND, "url": url, "name": name, "api": form_of(url, name)}
-    return adopt(corpus, out, at, embedding, (), lambda _folder: None)
+    return adopt(corpus, out, Attachment(at, embedding), lambda _folder: None)
 
 
 def open_server(index: Index) -> Server:
-    """The server that holds an index."""
+    """Connect to the server that holds an index. `UserError` for an unknown form of the interface."""
     return Server(index.at["url"], index.at["name"], index.at["api"])
 
 
+@dataclass(frozen=True, slots=True)
+class _Numbering:
+    """Rows of documents: the document `ids[i]` has the row `first + i`. The ids ascend as UTF-8."""
+
+    first: int
+    ids: NDArray[np.bytes_]
+
+    @property
+    def end(self) -> int:
+        """The first row after these."""
+        return self.first + len(self.ids)
+
+
+def open_store(index: Index) -> Store:
+    """Open the documents of an index on a REST server. `UserError` if the registry in the folder cannot be used."""
+    return RestStore(index)
+
+
 class RestStore:
-    """The documents of an index that are known, by row; several threads may read at the same time."""
+    """The documents that searches have found, by row. Several threads may read, and one may search, at the same time.
+
+    A row never changes its document. Two promises oppose each other here: searches find new documents all the time,
+    and comparing rows compares ids, so a new document belongs between the rows of old ones. Therefore, when a search
+    has found new documents, `number_documents` gives all known documents new rows after all earlier ones.
+    The earlier rows keep their documents: rankings that hold them stay valid. `rows`, `len` and iteration use the
+    newest rows. So the rows of one search, or of one call of `rows`, compare as ids; those of two searches may not.
+
+    Each numbering holds all known ids, about 30 bytes each. If many topics search one after another, open a store for
+    each, which frees its numberings with the topic.
+    """
 
     def __init__(self, index: Index) -> None:
         self._path, self.server = index.folder / FOUND, open_server(index)
         with self._opened() as registry, registry:
             registry.execute("CREATE TABLE IF NOT EXISTS documents (id TEXT PRIMARY KEY, record BLOB NOT NULL)")
-        self._ids = np.empty(0, "S1")
-        self.renumber()
+        self._numberings: tuple[_Numbering, ...] = (_Numbering(0, self._known_ids()),)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._numberings[-1].ids)
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        """The document ids of rows (int[n]). `UserError` for a document that was found once and is not known now."""
+        """Return the document ids of rows (int[n]), of any numbering.
+
+        `IndexError` for a row that the store has never given. `UserError` for the row -1, by which `rows` says that
+        the registry lacks a document that a run has found.
+        """
         wanted = np.asarray(rows, dtype=np.int64)
         if wanted.size and wanted.min() < 0:
             raise UserError(f"{self._path}: lacks documents that the run has found: make the run anew, in another out")
-        return [name.decode() for name in self._ids[wanted].tolist()]
+        numberings = self._numberings
+        newest = numberings[-1]
+        if wanted.size and wanted.max() >= newest.end:
+            raise IndexError(f"row {wanted.max()} is not in the store")
+        if not wanted.size or wanted.min() >= newest.first:
+            return [name.decode() for name in newest.ids[wanted - newest.first].tolist()]
+        numbering = np.searchsorted([own.first for own in numberings], wanted, side="right") - 1
+        places = zip(numbering.tolist(), wanted.tolist(), strict=True)
+        return [numberings[i].ids[row - numberings[i].first].decode() for i, row in places]
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """The rows (int32[n]) of document ids; -1 for an id that is not known."""
-        return rows_of(self._ids, ids)
+        """Return the newest rows (int32[n]) of document ids; -1 for an id that no search has found."""
+        newest = self._numberings[-1]
+        places = rows_of(newest.ids, ids)
+        return np.where(places < 0, -1, places + newest.first).astype(np.int32)
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
+        """Return the documents of rows (int[n]), of any numbering; errors as from `ids`."""
         names = self.ids(rows)
         records = self._records(sorted(set(names)))
         return [from_record(orjson.loads(records[name])) for name in names]
 
     def __iter__(self) -> Iterator[Document]:
-        """All documents by row."""
-        for start in range(0, len(self), _BATCH):
-            yield from self.get(range(start, min(start + _BATCH, len(self))))
+        """Yield all documents by their newest row."""
+        newest = self._numberings[-1]
+        for start in range(newest.first, newest.end, BATCH_IDS):
+            yield from self.get(range(start, min(start + BATCH_IDS, newest.end)))
 
     def keep(self, found: Iterable[tuple[str, Any]]) -> None:
-        """Keep documents, by id and with what came of each, without changing any row; see `renumber`.
+        """Write documents to the registry: pairs of an id and the payload that came with it. It gives them no rows.
 
-        What came without a text is fetched. `UserError` for a document that has none even so.
+        If a payload has no text, Keystone fetches the document. `UserError` if even that has no text.
         """
         payloads = dict(found)
         known = self._records(list(payloads))
@@ -99,17 +144,30 @@ class RestStore:
         with self._opened() as registry, registry:
             registry.executemany("INSERT OR IGNORE INTO documents VALUES (?, ?)", records)
 
-    def renumber(self) -> None:
-        """Number the rows anew, by all documents that are known now."""
+    def number_documents(self) -> None:
+        """Give all documents of the registry rows, after the rows given so far, unless the newest rows have them all.
+
+        `UserError` if the rows would exceed int32.
+        """
+        ids, newest = self._known_ids(), self._numberings[-1]
+        if np.array_equal(ids, newest.ids):
+            return
+        if newest.end + len(ids) > MOST_ROWS:
+            raise UserError(f"{self._path}: one command has numbered {newest.end} documents: give the command again")
+        self._numberings = (*self._numberings, _Numbering(newest.end, ids))
+
+    def _known_ids(self) -> NDArray[np.bytes_]:
+        """Read all ids of the registry as UTF-8, ascending: bytes[documents]."""
         with self._opened() as registry:
             names = [name.encode() for (name,) in registry.execute("SELECT id FROM documents ORDER BY id")]
-        self._ids = np.array(names, dtype=np.bytes_)
+        return np.array(names, dtype=np.bytes_)
 
     def _records(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Read the records of documents that the registry holds, by id."""
         records: dict[str, bytes] = {}
         with self._opened() as registry:
-            for start in range(0, len(names), _BATCH):
-                batch = names[start : start + _BATCH]
+            for start in range(0, len(names), BATCH_IDS):
+                batch = names[start : start + BATCH_IDS]
                 marks = ", ".join("?" * len(batch))
                 records.update(registry.execute(f"SELECT id, record FROM documents WHERE id IN ({marks})", batch))
         return records
@@ -130,14 +188,15 @@ class RestStore:
                 yield registry
         except sqlite3.DatabaseError as error:
             raise UserError(
-                f"{self._path}: cannot be used: {error}: documents that are found are kept there"
+                f"{self._path}: cannot be used: {error}: Keystone keeps the documents that it finds there"
             ) from error
 
 
 def document_of_payload(payload: Any, name: str, where: str) -> Document:
-    """The document of what a server sends of it: an object, JSON of one inside a string, or a plain text.
+    """Read the document in a server's payload: an object, an object's JSON in a string, or a plain text.
 
-    A plain text with the id of a segment (`DOCUMENT#NUMBER_OFFSET`) is its own segment. `BadRecord` for anything else.
+    If a plain text has the id of a segment (`DOCUMENT#NUMBER_OFFSET`), it is its own segment. `BadRecord` for any
+    other payload; `where` names it in the error.
     """
     record = _object(payload)
     if record is not None:
@@ -149,7 +208,7 @@ def document_of_payload(payload: Any, name: str, where: str) -> Document:
 
 
 def _object(payload: Any) -> dict[str, Any] | None:
-    """The object that a payload is or whose JSON it is, None where it is neither."""
+    """Return a payload that is an object, or the object of its JSON; None for any other payload."""
     if isinstance(payload, str) and payload.lstrip().startswith("{"):
         with suppress(orjson.JSONDecodeError):
             payload = orjson.loads(payload)

@@ -1,31 +1,39 @@
-"""What the long work of a build runs on: this machine, or Ray. What it makes has the same bytes."""
+"""One table of the engines that do the long work of a build: this machine, or Ray. They make the same bytes.
+
+To add an engine, write its opener and add a line here. Keystone imports an engine's module when a build names it.
+"""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pkgutil import resolve_name
 
 from indexing.corpora.corpus import Read, read_files
+from indexing.errors import UserError
 from indexing.vectors.shards import Embed, embed_shards
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How the files of a corpus are read and how shards of documents are embedded."""
+    """How a build reads the files of a corpus, and how it embeds shards of documents."""
 
     read: Read
     embed: Embed
 
 
-LOCAL = Engine(read_files, embed_shards)
+ENGINES = {"local": "indexing.build.engines:open_local", "ray": "indexing.build.ray:open_ray"}
+"""For each engine the import path, `MODULE:FUNCTION`, of a function of (threads): a context manager of an `Engine`."""
+
+
+def open_engine(name: str, threads: int) -> AbstractContextManager[Engine]:
+    """Open an engine for the length of a block. `UserError` for an unknown name, and if the engine cannot start."""
+    if name not in ENGINES:
+        raise UserError(f"engine: found {name!r}, expected one of {', '.join(ENGINES)}")
+    engine: AbstractContextManager[Engine] = resolve_name(ENGINES[name])(threads)
+    return engine
 
 
 @contextmanager
-def engine_of(name: str, threads: int) -> Iterator[Engine]:
-    """The engine `local` or `ray`, for as long as the block lasts. `UserError` where there is no Ray."""
-    if name == "local":
-        yield LOCAL
-        return
-    from indexing.build.ray import cluster, embed_shards, read_files
-
-    with cluster(threads):
-        yield Engine(read_files, embed_shards)
+def open_local(_threads: int) -> Iterator[Engine]:
+    """Open the engine that works in this process."""
+    yield Engine(read_files, embed_shards)

@@ -1,4 +1,4 @@
-"""An interrupt (Ctrl-C) as the end of a process within a time, whatever its threads are at."""
+"""An interrupt (Ctrl-C) that ends the process within a time, whatever its threads do."""
 
 import os
 import signal
@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 INTERRUPTED = 130
-"""The exit code of what was interrupted, as everywhere."""
+"""The usual exit code of an interrupted process."""
 
 
 @contextmanager
 def interrupts_end_the_process(grace: float, last: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Within the block an interrupt leaves the process so many seconds to end by itself, then calls `last` and ends it.
+    """If an interrupt arrives within the block, give the process `grace` seconds, then call `last` and end it.
 
-    Threads in the midst of a computation, which Python waits for, cannot be interrupted. All files are written so that
-    an end at any moment is harmless. Only the main thread can ask for this; others' blocks change nothing.
+    Python waits for threads that compute, and nothing can interrupt them. Keystone writes all files so that an end at
+    any moment is harmless. In a thread other than the main one, the block changes nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

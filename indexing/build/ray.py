@@ -1,10 +1,9 @@
-"""The engine `ray`: Ray Data reads the files of a corpus and embeds shards of documents, by an actor pool.
+"""The engine `ray`: Ray Data reads the files of a corpus, and an actor pool embeds shards of documents.
 
-Workers read the corpus files, which lie under the same path on every machine. All else goes through Ray: only the
-machine of the command sees the index folder. Results are taken in an order, or put in a place, that does not depend on
-which worker was first, and a worker's error comes back as a value, so that it is told as the local engine tells it.
-
-Ray makes again what a worker that died had in its hands.
+Workers read the corpus files, which lie under the same path on every machine. All other data goes through Ray: only
+the machine of the command sees the index folder. The order and place of results do not depend on the speed of workers.
+A worker returns an error as a value, so that Keystone reports it as the local engine does. If a worker dies, Ray does
+its work again.
 """
 
 import ctypes
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from indexing.build.engines import Engine
 from indexing.build.interrupts import interrupts_end_the_process
 from indexing.corpora.corpus import Files
 from indexing.corpora.corpus import read_files as read_here
@@ -34,34 +34,34 @@ from indexing.vectors.shards import Made, embed_texts, refused, texts_of
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's switch for clusters of several machines. Without them it listens on 127.0.0.1 alone, under any system."""
+"""Ray's switch for clusters of several machines. If it is off, Ray listens on 127.0.0.1 alone, under any system."""
 
 JAVAS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
-REACH = 10
-"""Seconds in which a cluster answers."""
+REACH_TIMEOUT_S = 10
+"""The time in which a cluster must answer."""
 
-SERIAL = ("ir_datasets", "pyserini")
-"""Formats that are read where the command runs: their data sets lie in a cache of that machine."""
-GROUP = 2**25
-"""Bytes of the small files that one task reads; a larger file is one task's."""
-PIECE = 2**20
-"""Characters of text, about, after which a reader hands on what it has."""
-RECORDS = 1_000
-"""Documents and bad records after which it does so too."""
-BLOCK = 2**24
-"""Bytes of a block of Ray Data, which bounds what lies in memory for each worker."""
+LOCAL_FORMATS = ("ir_datasets", "pyserini")
+"""Formats that the machine of the command reads: their data sets lie in its cache."""
+GROUP_BYTES = 2**25
+"""The total size of the small files that one task reads; a larger file is a task of its own."""
+PIECE_CHARACTERS = 2**20
+"""The approximate length of text after which a reader hands on its documents."""
+PIECE_RECORDS = 1_000
+"""The number of documents and bad records after which a reader hands them on."""
+BLOCK_BYTES = 2**24
+"""The size of a block of Ray Data, which bounds the memory for each worker."""
 
 Batch = dict[str, list[bytes]]
-"""What Ray Data hands on: one value as JSON under `value`, and its float32 numbers, if it has any, under `vectors`."""
+"""A row of Ray Data: one value as JSON under `value`, and its float32 numbers, if it has any, under `vectors`."""
 
 
 @contextmanager
 def cluster(threads: int) -> Iterator[None]:
-    """Ray for as long as the block lasts: a connection that there is, the cluster at `RAY_ADDRESS`, or a local one.
+    """Connect to Ray for the length of a block: an open connection, the cluster at `RAY_ADDRESS`, or a local cluster.
 
-    A local one has `threads` CPUs and all GPUs, no dashboard, and listens on 127.0.0.1. `UserError` where there is no
-    Ray or no cluster at the address.
+    A local cluster has `threads` CPUs and all GPUs, no dashboard, and listens on 127.0.0.1. `UserError` if Ray is not
+    installed, or if no cluster answers at the address.
     """
     address = os.environ.get("RAY_ADDRESS") or "local"
     if address not in ("local", "auto"):
@@ -75,7 +75,7 @@ def cluster(threads: int) -> Iterator[None]:
     local = {"num_cpus": threads, "include_dashboard": False} if address == "local" else {}
     java_class("java.lang.Object")  # starts Java, which sets handlers of signals
     try:
-        with _silence(), _handlers_kept():
+        with _silence(), _keep_handlers():
             ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         found = "Ray cannot be started" if local else f"RAY_ADDRESS: found {address!r}, expected a running cluster"
@@ -84,13 +84,23 @@ def cluster(threads: int) -> Iterator[None]:
         with interrupts_end_the_process(0):  # Ray's processes get it too, and without them this one would crash
             yield
     finally:
-        with _handlers_kept():
+        with _keep_handlers():
             ray.shutdown()
 
 
+@contextmanager
+def open_ray(threads: int) -> Iterator[Engine]:
+    """Open the engine `ray` for the length of a block; see `cluster`."""
+    with cluster(threads):
+        yield Engine(read_files, embed_shards)
+
+
 def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Document]:
-    """What `indexing.corpora.corpus.read_files` gives, in the same order, read and segmented by Ray's workers."""
-    if format in SERIAL:
+    """Read and segment files as `indexing.corpora.corpus.read_files` does, in the same order, by Ray's workers.
+
+    `report` receives bad records. `UserError` if a file cannot be read or Ray fails.
+    """
+    if format in LOCAL_FORMATS:
         yield from read_here(files, format, report)
         return
     groups = _dataset([[(str(file), name) for file, name in group] for group in _groups(files)], in_order=True)
@@ -108,9 +118,9 @@ def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Doc
 def embed_shards(
     store: DocumentStore, embedding: Embedding, shards: Sequence[range], _threads: int = 1, tick: Tick = lambda _: None
 ) -> Iterator[Made]:
-    """What `indexing.vectors.shards.embed_shards` gives, in the order in which shards are done.
+    """Embed shards as `indexing.vectors.shards.embed_shards` does; yields them in the order in which they are done.
 
-    An error waits for the shards before its own, so that it is the one that the local engine would have told.
+    An error waits for the shards before its own, so that it is the error of the local engine.
     """
     pool = _ray().data.ActorPoolStrategy(size=max(1, min(len(shards), _cpus())))
     ends = _dataset([(rows.start, rows.stop) for rows in shards])
@@ -152,7 +162,7 @@ def _texts(folder: Path, batch: Batch) -> Batch:
 
 
 def _read(format: str, batch: Batch) -> Iterator[Batch]:
-    """What a group of files holds, piece by piece: documents, bad records by their fields, an error that ends it."""
+    """Read a group of files piece by piece: documents, bad records by their fields, and a final error."""
     found: list[dict[str, Any]] = []
 
     def note(error: BadRecord) -> None:
@@ -163,7 +173,7 @@ def _read(format: str, batch: Batch) -> Iterator[Batch]:
         for document in read_here([(Path(file), name) for file, name in _of(batch)], format, note):
             found.append(to_record(segmented(document)) | {"place": document.place})
             size += len(document.text)
-            if size > PIECE or len(found) > RECORDS:
+            if size > PIECE_CHARACTERS or len(found) > PIECE_RECORDS:
                 yield _batch(found)
                 found, size = [], 0
     except UserError as error:
@@ -172,16 +182,16 @@ def _read(format: str, batch: Batch) -> Iterator[Batch]:
 
 
 def _groups(files: Files) -> list[Files]:
-    """The files in order, those that are small together."""
+    """Group the files in order; small neighbours share a group."""
     groups: list[list[tuple[Path, str]]] = []
-    size = GROUP
+    size = GROUP_BYTES
     for file, name in files:
         try:
             own = file.stat().st_size
         except OSError:
-            own = 0  # whoever reads it says so
+            own = 0  # the reader reports the error
         size += own
-        if size >= GROUP or not groups:
+        if size >= GROUP_BYTES or not groups:
             groups.append([])
             size = own
         groups[-1].append((file, name))
@@ -189,18 +199,18 @@ def _groups(files: Files) -> list[Files]:
 
 
 def _reach(address: str) -> None:
-    """`UserError` where nothing listens, which Ray itself takes minutes to say."""
+    """Raise `UserError` if nothing listens at the address. Ray itself needs minutes to say so."""
     try:
         host, port = address.rsplit(":", 1)
-        socket.create_connection((host.strip("[]"), int(port)), REACH).close()
+        socket.create_connection((host.strip("[]"), int(port)), REACH_TIMEOUT_S).close()
     except (OSError, ValueError) as error:
         expected = "expected HOST:PORT of a running cluster, asked from one of its machines"
         raise UserError(f"RAY_ADDRESS: found {address!r}, {expected}: {error}") from error
 
 
 @contextmanager
-def _handlers_kept() -> Iterator[None]:
-    """Signals that Java works by have the same handlers after the block; Ray would take them, and Java then crash."""
+def _keep_handlers() -> Iterator[None]:
+    """Restore the handlers of the signals that Java needs: Ray replaces them, and Java would then crash."""
     libc = ctypes.CDLL(None)
     kept = [(number, ctypes.create_string_buffer(1024)) for number in JAVAS]  # more than a `sigaction` takes anywhere
     for number, action in kept:
@@ -214,7 +224,7 @@ def _handlers_kept() -> Iterator[None]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Nothing on standard error: Ray's core says there which level of messages it was asked for."""
+    """Write nothing to standard error within the block: Ray's core prints its level of messages there."""
     kept = os.dup(2)
     try:
         with Path(os.devnull).open("wb") as nothing:
@@ -239,22 +249,22 @@ def _cpus() -> int:
 
 
 def _here() -> dict[str, Any]:
-    """Options of tasks that run on the machine of the command, beside an actor pool that has all CPUs."""
+    """Return the options of tasks that run on the machine of the command, beside an actor pool that has all CPUs."""
     return {"num_cpus": 0, "resources": {f"node:{_ray().util.get_node_ip_address()}": 0.001}}
 
 
 def _dataset(values: Sequence[Any], in_order: bool = False) -> Any:
-    """A dataset of one block a value; `in_order` says that what becomes of them comes in their order."""
+    """Make a dataset with one block per value. If `in_order`, results come in the order of the values."""
     data = _ray().data
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = data.DataContext.get_current()
-    context.target_max_block_size = BLOCK
+    context.target_max_block_size = BLOCK_BYTES
     context.execution_options.preserve_order = in_order
     return data.from_items([{"value": _written(value)} for value in values], override_num_blocks=len(values))
 
 
 def _values(dataset: Any) -> Generator[tuple[Any, bytes], None, None]:
-    """The values of a dataset with their vectors, as they are made. `UserError` where Ray itself fails."""
+    """Yield the values of a dataset with their vectors, as they arrive. `UserError` if Ray itself fails."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -276,5 +286,5 @@ def _of(batch: Batch) -> Any:
 
 
 def _written(value: Any) -> bytes:
-    """A value as JSON; that of the standard library, which takes names of files that are not UTF-8."""
+    """Return a value as JSON by the standard library, which accepts names of files that are not UTF-8."""
     return json.dumps(value).encode()

@@ -1,4 +1,4 @@
-"""Index folders whose documents, postings and vectors are in OpenSearch."""
+"""Index folders over documents, postings and vectors in OpenSearch."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,15 +13,16 @@ from indexing.io.http import said
 from indexing.io.staged import partial_folder, stage
 from indexing.opensearch.cluster import Place, as_expected, close, connect
 from indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
-from indexing.opensearch.load import load
-from indexing.store import DocumentStore
+from indexing.opensearch.load import Upload, load
 from indexing.types import Embedding, Progress
 from indexing.vectors.embed import embedder
-from indexing.vectors.shards import Shards
 
 
 def check_cluster(target: Target, key: str, embedding: Embedding | None, faiss: str | None) -> None:
-    """`UserError` for a cluster that cannot take the index, before anything is read or embedded for it."""
+    """Raise `UserError` if the cluster cannot take the index, before Keystone reads or embeds anything for it.
+
+    `key` is the key of the index, `faiss` the kind of search among vectors.
+    """
     dimension = embedder(embedding).dimension if embedding and faiss is not None else None
     body = index_body({"faiss": faiss}, target.shards, dimension)
     nodes = connect(target.place.urls, 1)
@@ -34,25 +35,16 @@ def check_cluster(target: Target, key: str, embedding: Embedding | None, faiss: 
         close(nodes)
 
 
-def load_stage(
-    target: Target,
-    meta: dict[str, Any],
-    store: DocumentStore,
-    vectors: Shards | None,
-    folder: Path,
-    progress: Progress,
-) -> None:
-    """Load the documents of a build that a later try goes on with."""
-    note = folder / "acknowledged"
-    stage(folder, "opensearch", lambda _: load(target, meta, store, vectors, note, progress))
+def load_stage(folder: Path, upload: Upload, progress: Progress) -> None:
+    """Load the documents of a build in `folder`, as a stage that a later try skips or goes on with."""
+    stage(folder, "opensearch", lambda _: load(upload, progress))
 
 
 def attach(place: Place, out: Path, key_env: str | None = None) -> tuple[Index, bool]:
-    """An index folder for an index that was loaded to OpenSearch elsewhere; also says whether it had to be made.
+    """Make an index folder over an index that another folder has loaded to OpenSearch; also returns whether it is new.
 
-    `key_env` names the key of its embedding model: the cluster, to which others write, does not.
-
-    `UserError` where there is no finished index, or the folder holds another one.
+    `key_env` is the environment variable with the key of the embedding model. Keystone never takes that name from the
+    cluster, to which others may write. `UserError` if there is no finished index, or `out` holds another one.
     """
     nodes = connect(place.urls, 1)
     try:
@@ -76,7 +68,10 @@ def attach(place: Place, out: Path, key_env: str | None = None) -> tuple[Index, 
 
 
 def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
-    """What an index says of itself, with this name of a key. `ValueError`, `KeyError` or `TypeError` if it is none."""
+    """Check the description that an index holds, and put `key_env` into its embedding model.
+
+    `ValueError`, `KeyError` or `TypeError` for a description that Keystone has not written.
+    """
     if meta["format"] != FORMAT:
         raise ValueError(f"index format {said(meta['format'])}, expected {FORMAT}: build it again")
     if not isinstance(meta["documents"], int) or meta["documents"] < 0 or not isinstance(meta["key"], str):

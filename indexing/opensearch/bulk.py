@@ -1,6 +1,7 @@
-"""Documents as requests of OpenSearch's `_bulk`, what its answers say, and a note of what it has acknowledged.
+"""Documents as requests of OpenSearch's `_bulk`, its answers, and a note of the rows that it has acknowledged.
 
-A document's `_id` is its row and it is created, never replaced: status 409 says that an answer was lost.
+A document's `_id` is its row. Keystone creates documents and never replaces them: status 409 says that an answer was
+lost.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,31 +20,31 @@ from indexing.opensearch.requests import Read
 from indexing.store import DocumentStore, from_record
 from indexing.vectors.shards import Shards
 
-BYTES, DOCUMENTS = 5_000_000, 5_000
-"""What a request holds at most, if its first document is not larger."""
-CHUNK = 256
-"""Documents whose vectors are read at once."""
+REQUEST_BYTES, REQUEST_DOCUMENTS = 5_000_000, 5_000
+"""The maximum size of a request; a single document may be larger."""
+CHUNK_VECTORS = 256
+"""The number of vectors that Keystone reads at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Documents to be created: their rows, the lines of `_bulk`, and where the lines of each end."""
+    """Documents to create: their rows, the lines of `_bulk`, and the end of each document's lines in bytes."""
 
     rows: Sequence[int]
     body: bytes
     ends: Sequence[int]
 
     def only(self, positions: Sequence[int]) -> "Batch":
-        """The documents at these positions."""
+        """Return a batch of the documents at these positions."""
         lines = [self.body[self.ends[i - 1] if i else 0 : self.ends[i]] for i in positions]
         return Batch([self.rows[i] for i in positions], b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
 
 
 def batches(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]) -> Iterator[Batch]:
-    """The documents of these rows in batches for `_bulk`, made when asked for."""
+    """Yield the documents of the wanted rows in batches for `_bulk`, each made on demand."""
     rows, lines, size = list[int](), list[bytes](), 0
     for row, line in _lines(store, vectors, wanted):
-        if rows and (size + len(line) > BYTES or len(rows) == DOCUMENTS):
+        if rows and (size + len(line) > REQUEST_BYTES or len(rows) == REQUEST_DOCUMENTS):
             yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
             rows, lines, size = [], [], 0
         rows.append(row)
@@ -55,8 +56,8 @@ def batches(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]
 
 def _lines(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
     for first, last in wanted:
-        for start in range(first, last, CHUNK):
-            rows = range(start, min(start + CHUNK, last))
+        for start in range(first, last, CHUNK_VECTORS):
+            rows = range(start, min(start + CHUNK_VECTORS, last))
             own = vectors.of(rows.start, rows.stop) if vectors else None
             for i, record in enumerate(store.records(rows)):
                 document = from_record(orjson.loads(record))
@@ -73,9 +74,9 @@ def _lines(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span])
 
 
 def read_bulk(batch: Batch, reply: Reply, name: Callable[[int], str]) -> Read[Batch, Sequence[int]]:
-    """The rows of a batch that the cluster has now, and what is to be sent again; `name` names a row.
+    """Read the rows of a batch that the cluster has now, and the batches to send again; `name` names a row.
 
-    `UserError` for a document that it rejects, and for a batch that it refuses.
+    `UserError` for a document that the cluster rejects, and for a batch that it refuses.
     """
     if reply.status == 413:
         if len(batch.rows) == 1:
@@ -104,20 +105,20 @@ def read_bulk(batch: Batch, reply: Reply, name: Callable[[int], str]) -> Read[Ba
 
 
 def spans(rows: Iterable[int]) -> list[Span]:
-    """Ascending rows as spans."""
+    """Merge ascending rows into spans."""
     found = np.fromiter(rows, np.int64)
     cuts = np.flatnonzero(np.diff(found) != 1) + 1
     return [(int(part[0]), int(part[-1]) + 1) for part in np.split(found, cuts) if len(part)]
 
 
 def gaps(done: Iterable[Span], count: int) -> list[Span]:
-    """The spans of the first `count` rows that ascending spans leave."""
+    """Return the spans of the first `count` rows that the ascending spans in `done` leave."""
     ends = [0, *(end for span in done for end in span), count]
     return [(start, stop) for start, stop in zip(ends[::2], ends[1::2], strict=True) if start < stop]
 
 
 def acknowledged(note: Path, uuid: str) -> list[Span]:
-    """The ascending spans that the note says the index `uuid` has acknowledged; begins a new note for another index."""
+    """Read the spans that the index `uuid` has acknowledged, ascending. A note of another index begins anew."""
     with suppress(OSError):
         first, *lines = note.read_bytes().split(b"\n")
         if first == uuid.encode():

@@ -1,7 +1,8 @@
-"""An OpenSearch cluster: where it is, how it is reached safely, and its answers to single requests.
+"""An OpenSearch cluster: its place, a safe connection, and its answers to single requests.
 
-User and password are `OPENSEARCH_USER` and `OPENSEARCH_PASSWORD`, or a key is `OPENSEARCH_API_KEY`: never part of a
-URL, a message or a file. Certificates are checked, against those of `OPENSEARCH_CA_CERTS` where it names a file.
+The environment holds user and password (`OPENSEARCH_USER`, `OPENSEARCH_PASSWORD`) or a key (`OPENSEARCH_API_KEY`).
+They are never part of a URL, a message or a file. Keystone checks certificates. If `OPENSEARCH_CA_CERTS` names a file,
+Keystone checks them against the authorities in it.
 """
 
 import os
@@ -26,26 +27,26 @@ EXAMPLE = "http://localhost:9200/name"
 USER, PASSWORD, KEY, CA = "OPENSEARCH_USER", "OPENSEARCH_PASSWORD", "OPENSEARCH_API_KEY", "OPENSEARCH_CA_CERTS"
 CREDENTIALS = f"{USER} and {PASSWORD}, or {KEY}"
 SECONDS = 120.0
-"""For which an answer is awaited, unless the request says."""
+"""The time for which Keystone waits for an answer, in seconds, unless the request sets another."""
 PORTS = {"http": 9200, "https": 443}
-CAUSES = 8
-"""Causes of an error that are named."""
-LONGEST_NAME = 255
-"""Bytes of the name of an index."""
+MOST_CAUSES = 8
+"""The maximum number of causes of an error that a message names."""
+LONGEST_NAME_BYTES = 255
+"""The maximum length of the name of an index."""
 
 _NOT_IN_NAMES = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f\x7f]')
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An index in a cluster that is reached by any of the base URLs."""
+    """The place of an index: the base URLs of a cluster's nodes, and the index's name."""
 
     urls: tuple[str, ...]
     name: str
 
     @property
     def at(self) -> dict[str, str]:
-        """As an `Index` has it."""
+        """The place as `Index.at` holds it."""
         return {"backend": "opensearch", "url": ",".join(self.urls), "name": self.name}
 
     @property
@@ -58,13 +59,13 @@ class Place:
 
 
 def place_of(text: str) -> Place:
-    """Read `URL/NAME`, or `URL,URL/NAME` where several nodes may be asked. `UserError` for anything else."""
+    """Read `URL/NAME`, or `URL,URL/NAME` for several nodes. `UserError` for anything else."""
     urls, _, name = text.rpartition("/")
     return Place(tuple(_checked(url, text) for url in urls.split(",")), _checked_name(name))
 
 
 def place_at(at: Mapping[str, str]) -> Place:
-    """The place of an index whose documents are in OpenSearch: what `Place.at` gave."""
+    """Read the place that `Place.at` has written."""
     return place_of(f"{at['url']}/{at['name']}")
 
 
@@ -82,14 +83,14 @@ def _checked(url: str, text: str) -> str:
 
 
 def _checked_name(name: str) -> str:
-    """The name of an index by OpenSearch's rules."""
+    """Return the name of an index if it obeys OpenSearch's rules; else raise `UserError`."""
     wrong = (
         "is empty" if not name
         else "has capital letters" if name != name.lower()
         else f"begins with {name[0]!r}" if name[0] in "_-+"
         else "is no name" if name in (".", "..")
         else f"holds {found[0]!r}" if (found := _NOT_IN_NAMES.search(name))
-        else f"is longer than {LONGEST_NAME} bytes" if len(name.encode(errors="replace")) > LONGEST_NAME
+        else f"is longer than {LONGEST_NAME_BYTES} bytes" if len(name.encode(errors="replace")) > LONGEST_NAME_BYTES
         else None
     )  # fmt: skip
     if wrong:
@@ -99,7 +100,7 @@ def _checked_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request below a base URL; its answer may take `seconds` and have `limit` bytes."""
+    """One request below a base URL. Its answer may take `seconds` and have `limit` bytes."""
 
     method: str
     path: str
@@ -110,13 +111,13 @@ class Request:
 
     @property
     def is_lines(self) -> bool:
-        """Whether the body is NDJSON: that of `_bulk` and `_msearch`."""
+        """Whether the body is NDJSON, as `_bulk` and `_msearch` want it."""
         return self.path.endswith(("/_bulk", "/_msearch"))
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer of the cluster, whatever it says; `value` is its JSON."""
+    """A whole answer of the cluster, also an error; `value` is its JSON."""
 
     status: int
     headers: Mapping[str, str]
@@ -126,23 +127,23 @@ class Reply:
 
     @property
     def reason(self) -> str:
-        """What the server has to say on an error, in one line and without credentials."""
+        """The server's words on an error, in one line and without credentials."""
         error = self.value.get("error", self.value) if isinstance(self.value, dict) else self.value
         if 300 <= self.status < 400:
             error = f"leads to {self.headers.get('Location', 'nowhere')}, expected the URL it ends at"
         return f"{self.status}: {reason_of(error) or responses.get(self.status, 'without a reason')}"
 
     def checked(self) -> Any:
-        """The JSON of an answer that is no error. `UserError` of an error."""
+        """Return the JSON of the answer. `UserError` if the answer is an error."""
         if not 200 <= self.status < 300:
             raise UserError(f"{self.url}: refused with status {self.reason}")
         return self.value
 
 
 def reason_of(error: Any) -> str:
-    """The words of an OpenSearch error object, in one line: its own and those of its causes; empty if it has none."""
+    """Write the words of an error object and of its causes in one line; empty if it has none."""
     words = list[str]()
-    while isinstance(error, dict) and len(words) < CAUSES:
+    while isinstance(error, dict) and len(words) < MOST_CAUSES:
         words.append(": ".join(said(error[name]) for name in ("type", "reason") if error.get(name)))
         error = error.get("caused_by")
     if error and not isinstance(error, dict):
@@ -152,7 +153,7 @@ def reason_of(error: Any) -> str:
 
 @contextmanager
 def as_expected(where: object) -> Iterator[None]:
-    """`UserError` where the block reads an answer that has not the form of OpenSearch's; `where` is who gave it."""
+    """Raise `UserError` if the block reads an answer of another form than OpenSearch's; `where` names its sender."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration) as error:
@@ -200,7 +201,10 @@ class Node:
 
 
 def credentials() -> str | None:
-    """The Authorization header of the environment's credentials; None if it has none. `UserError` for half of them."""
+    """Make the Authorization header of the credentials in the environment; None without any.
+
+    `UserError` for incomplete credentials, and for two kinds at once.
+    """
     user, password, key = os.environ.get(USER, ""), os.environ.get(PASSWORD, ""), secret(KEY)
     if bool(user) != bool(password):
         raise UserError(f"found {USER if user else PASSWORD} alone in the environment, expected {CREDENTIALS}")
@@ -212,9 +216,10 @@ def credentials() -> str | None:
 
 
 def connect(urls: Sequence[str], at_once: int) -> list[Node]:
-    """The nodes of a cluster, of which at least one answers; each is asked up to `at_once` requests at one time.
+    """Connect to the nodes of a cluster, each for up to `at_once` requests at a time.
 
-    `UserError` if none is there, if credentials are wrong, or would go to another machine by plain http.
+    `UserError` if no node answers, if the cluster rejects the credentials, and if they would go to another machine by
+    plain http.
     """
     header, ca = credentials(), os.environ.get(CA) or None
     if ca and not Path(ca).is_file():
@@ -236,13 +241,14 @@ def close(nodes: Sequence[Node]) -> None:
 
 
 def refuse_strangers(reply: Reply) -> None:
-    """`UserError` for an answer that asks for credentials, or for other ones."""
+    """Raise `UserError` for an answer that asks for credentials, or for other ones."""
     if reply.status in (401, 403):
         known = "" if reply.key else f"; expected in the environment {CREDENTIALS}"
         raise UserError(f"{reply.url}: refused with status {reply.reason}{known}")
 
 
 def _missed(node: Node) -> str | None:
+    """Say why a node does not answer; None if it does. `UserError` if it rejects the credentials."""
     try:
         reply = node.ask(Request("GET", "/"))
     except Unreached as error:

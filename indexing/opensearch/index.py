@@ -1,6 +1,6 @@
-"""An index in OpenSearch: its mapping, what it says of itself, and its life from empty to finished.
+"""An index in OpenSearch: its mapping, its description of itself, and its life from empty to finished.
 
-`_id` is a document's row, `_meta.keystone` what `index.json` holds. An index takes writes until it is finished.
+A document's `_id` is its row, and `_meta.keystone` is the content of `index.json`. A finished index accepts no writes.
 """
 
 import re
@@ -17,7 +17,7 @@ from indexing.opensearch.cluster import Node, Place, Request, as_expected, reaso
 from indexing.opensearch.requests import ask
 
 DOCID, ROW, CONTENTS, DOCUMENT, VECTOR = "docid", "row", "contents", "document", "vector"
-"""The fields: a document's id, its row, title and text as they are searched, its record in a store, its embedding."""
+"""The fields: a document's id, its row, title and text for searches, its record in a store, its embedding."""
 ANALYZER = "anserini"
 ANALYSIS = {
     "filter": {
@@ -33,18 +33,18 @@ ANALYSIS = {
         }
     },
 }
-"""Anserini's analyzer for English, in OpenSearch's words."""
+"""Anserini's analyzer for English, as an OpenSearch setting."""
 SIMILARITY = {"type": "BM25", "k1": 0.9, "b": 0.4}
 EF_CONSTRUCTION = 128
-MERGE_SECONDS = 6 * 3600.0
-"""For which the merging of an index is awaited."""
+MERGE_TIMEOUT_S = 6 * 3600.0
+"""The time for which Keystone waits until an index is merged."""
 
 _HNSW = re.compile(r"HNSW(\d+)(,Flat)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where documents are loaded to, in how many primary shards and how many copies of each."""
+    """The index that receives documents: its place, its primary shards, and the copies of each shard."""
 
     place: Place
     shards: int = 1
@@ -53,7 +53,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What an index of the cluster says of itself; `uuid` is another one when it was removed and made again."""
+    """The state of an index in the cluster. If somebody removes and makes it again, `uuid` changes."""
 
     uuid: str
     meta: dict[str, Any]
@@ -61,10 +61,11 @@ class Held:
 
 
 def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, replicas: int = 0) -> dict[str, Any]:
-    """Settings and mapping of an empty index, for vectors of `dimension` numbers where it has any.
+    """Make settings and mapping of an empty index.
 
-    `meta` is what it says of itself; its `faiss` is the kind of search among vectors. No settings but those that
-    loading wants: no refresh, no copies, and no waiting for the disk.
+    `meta` is the index's description of itself; `meta["faiss"]` is the kind of search among vectors. `dimension` is
+    the number of entries in a vector; None for an index without vectors. The settings speed up loading: no refresh,
+    `replicas` copies, and no waiting for the disk. `UserError` as from `vector_field`.
     """
     fields: dict[str, Any] = {
         DOCID: {"type": "keyword"},
@@ -94,7 +95,7 @@ def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, repl
 
 
 def vector_field(faiss: str, dimension: int) -> dict[str, Any]:
-    """The field of vectors by FAISS's factory string: with a graph for HNSW, none for Flat. `UserError` for others."""
+    """Make the field of vectors: with a graph if FAISS's factory string is HNSW, without for Flat; else `UserError`."""
     field: dict[str, Any] = {"type": "knn_vector", "dimension": dimension}
     if faiss == "Flat":
         return field
@@ -106,7 +107,10 @@ def vector_field(faiss: str, dimension: int) -> dict[str, Any]:
 
 
 def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
-    """What is at a place; None for nothing. `UserError` for an index that is not ours."""
+    """Read the state of the index at a place; None if there is none.
+
+    `UserError` for an alias, and for an index that Keystone has not made.
+    """
     reply = ask(nodes, Request("GET", place.path))
     if reply.status == 404:
         return None
@@ -125,7 +129,7 @@ def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
 
 
 def refuse_other(place: Place, held: Held | None, key: str) -> None:
-    """`UserError` if what is at a place is of another corpus or other settings."""
+    """Raise `UserError` if the index at a place has another corpus or other settings than the key."""
     if held and held.meta["key"] != key:
         raise UserError(
             f"{place}: holds an index of another corpus or other settings (of {said(held.meta.get('corpus'))}): "
@@ -134,7 +138,7 @@ def refuse_other(place: Place, held: Held | None, key: str) -> None:
 
 
 def check_possible(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> None:
-    """`UserError` if the cluster knows no such index, as one without k-NN knows no vectors; makes nothing."""
+    """Raise `UserError` if the cluster cannot make such an index, for example without k-NN. It makes nothing."""
     template = {"index_patterns": [f"{place.name}-{uuid4().hex}"], "priority": 2**30, "template": body}
     reply = ask(nodes, Request("POST", "/_index_template/_simulate", orjson.dumps(template)))
     if reply.status == 400:
@@ -142,30 +146,30 @@ def check_possible(nodes: Sequence[Node], place: Place, body: Mapping[str, Any])
 
 
 def create(nodes: Sequence[Node], place: Place, body: Mapping[str, Any]) -> None:
-    """Make an index; one that is there already, as after a lost answer, is left as it is."""
+    """Create an index. If it exists, as after a lost answer, the function leaves it as it is."""
     reply = ask(nodes, Request("PUT", place.path, orjson.dumps(body)))
     if "resource_already_exists_exception" not in reply.reason:
         reply.checked()
 
 
 def remove(nodes: Sequence[Node], place: Place) -> None:
-    """Remove an index."""
+    """Remove an index, if it exists."""
     reply = ask(nodes, Request("DELETE", place.path))
     if reply.status != 404:
         reply.checked()
 
 
 def refresh(nodes: Sequence[Node], place: Place) -> None:
-    """Make all that was sent visible to searches."""
-    _of_all_shards(nodes, Request("POST", f"{place.path}/_refresh"), place)
+    """Make all sent documents visible to searches."""
+    _ask_all_shards(nodes, Request("POST", f"{place.path}/_refresh"), place)
 
 
 def finish(nodes: Sequence[Node], place: Place, replicas: int) -> None:
-    """Merge each shard into one segment, write it to the disk, ask for copies, and take no more writes."""
-    merge = Request("POST", f"{place.path}/_forcemerge", params={"max_num_segments": "1"}, seconds=MERGE_SECONDS)
-    _of_all_shards(nodes, merge, place)
+    """Merge each shard into one segment, write it to the disk, ask for copies, and refuse further writes."""
+    merge = Request("POST", f"{place.path}/_forcemerge", params={"max_num_segments": "1"}, seconds=MERGE_TIMEOUT_S)
+    _ask_all_shards(nodes, merge, place)
     refresh(nodes, place)
-    _of_all_shards(nodes, Request("POST", f"{place.path}/_flush", params={"wait_if_ongoing": "true"}), place)
+    _ask_all_shards(nodes, Request("POST", f"{place.path}/_flush", params={"wait_if_ongoing": "true"}), place)
     settings = {
         "number_of_replicas": replicas,
         "refresh_interval": None,
@@ -175,8 +179,8 @@ def finish(nodes: Sequence[Node], place: Place, replicas: int) -> None:
     ask(nodes, Request("PUT", f"{place.path}/_settings", orjson.dumps({"index": settings}))).checked()
 
 
-def _of_all_shards(nodes: Sequence[Node], request: Request, place: Place) -> None:
-    """Ask for what every shard has to do. `UserError` where one could not."""
+def _ask_all_shards(nodes: Sequence[Node], request: Request, place: Place) -> None:
+    """Send a request that every shard has to carry out. `UserError` if a shard fails."""
     answer = ask(nodes, request).checked()
     with as_expected(place):
         shards = answer["_shards"]

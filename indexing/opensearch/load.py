@@ -1,11 +1,12 @@
-"""Documents of a store, and their vectors, into an index of OpenSearch: all of them, each once.
+"""Loading the documents of a store, and their vectors, into an index of OpenSearch: all of them, each once.
 
-A document's `_id` is its row and it is created, never replaced, so that it can be sent again whenever an answer was
-lost. What the cluster has acknowledged is noted in a file, so that a later try need not send it again; what the
-cluster holds in the end is counted, whatever the note says.
+A document's `_id` is its row, and Keystone creates it but never replaces it. So Keystone can send a document again
+whenever an answer was lost. A file notes the rows that the cluster has acknowledged, so that a later try skips them.
+At the end Keystone counts the documents that the cluster holds, whatever the note says.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,61 +15,71 @@ from indexing.opensearch.bulk import Batch, acknowledged, batches, gaps, read_bu
 from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
 from indexing.opensearch.index import Held, Target, create, finish, held_at, index_body, refresh, refuse_other, remove
 from indexing.opensearch.missing import Span, missing_rows
-from indexing.opensearch.requests import PATIENCE, GaveUp, Read, ask, exchange
+from indexing.opensearch.requests import PATIENCE_S, Dialogue, GaveUp, Read, ask, send_parts
 from indexing.store import DocumentStore
 from indexing.types import Progress, Tick, silent
 from indexing.vectors.shards import Shards
 
-AT_ONCE = 4
-"""Requests at one time, for each node."""
-NAMED = 10
-"""Ids that an error names."""
+NODE_REQUESTS = 4
+"""The maximum number of requests to one node at a time."""
+NAMED_IDS = 10
+"""The maximum number of ids that an error names."""
 
-_SHARD_SECONDS = "15s"
-"""For which the cluster waits for a shard that is not there, before it turns its documents away."""
+_SHARD_TIMEOUT = "15s"
+"""The time for which the cluster waits for a missing shard before it turns the shard's documents away."""
 
 
-def load(
-    target: Target,
-    meta: dict[str, Any],
-    store: DocumentStore,
-    vectors: Shards | None,
-    note: Path,
-    progress: Progress = silent,
-    patience: float = PATIENCE,
-) -> None:
-    """Bring the index to hold all documents of the store, finished; go on where an earlier try was stopped.
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """The documents to load, and the index that receives them."""
 
-    `meta` is what it says of itself, `note` the file of what was acknowledged. `UserError` for an index of another
-    key, documents that the cluster rejects, and documents that it has lost although they were sent twice.
+    target: Target
+    meta: dict[str, Any]
+    """The description that the index holds of itself: the content of `index.json`, without `at`."""
+    store: DocumentStore
+    vectors: Shards | None
+    """The documents' vectors, by row; None for an index without vectors."""
+    note: Path
+    """The file of the acknowledged rows."""
+    patience: float = PATIENCE_S
+    """The seconds without any success after which `load` gives up."""
+
+
+def load(upload: Upload, progress: Progress = silent) -> None:
+    """Load all documents of the store into the index and finish it; go on from where an earlier try stopped.
+
+    `UserError` if the place holds an index of another key, for documents that the cluster rejects, and for documents
+    that it loses although Keystone has sent them twice. `GaveUp` if nothing succeeds for `upload.patience` seconds.
     """
+    target, store = upload.target, upload.store
     place = target.place
-    nodes = connect(place.urls, AT_ONCE * len(place.urls))
+    nodes = connect(place.urls, NODE_REQUESTS * len(place.urls))
     try:
-        held = _held(nodes, target, meta, vectors)
+        held = _find_or_create(nodes, upload)
         if not held.finished:
             try:
-                _fill(nodes, target, held, store, vectors, note, progress, patience)
+                _send_documents(nodes, upload, held, progress)
             except GaveUp:
                 if not _lost_a_shard(nodes, place):
                     raise
                 remove(nodes, place)
-                held = _held(nodes, target, meta, vectors, target.replicas)
-                _fill(nodes, target, held, store, vectors, note, progress, patience)
+                held = _find_or_create(nodes, upload, target.replicas)
+                _send_documents(nodes, upload, held, progress)
             with progress("Merging segments", None):
                 finish(nodes, place, target.replicas)
         if (now := held_at(nodes, place)) is None or now.uuid != held.uuid:
             raise UserError(f"{place}: was removed while it was loaded: run the same command again")
         if missing := missing_rows(nodes, place, len(store)):
-            raise UserError(f"{place}: {_named(store, missing)}; remove the index and run the same command again")
+            raise UserError(
+                f"{place}: {_name_missing(store, missing)}; remove the index and run the same command again"
+            )
     finally:
         close(nodes)
 
 
-def _held(
-    nodes: Sequence[Node], target: Target, meta: dict[str, Any], vectors: Shards | None, replicas: int = 0
-) -> Held:
-    """The index that is there, ours; made if there is none."""
+def _find_or_create(nodes: Sequence[Node], upload: Upload, replicas: int = 0) -> Held:
+    """Return the index at the target's place; if there is none, create it. `UserError` for an index of another key."""
+    target, meta, vectors = upload.target, upload.meta, upload.vectors
     if (held := held_at(nodes, target.place)) is None:
         dimension = vectors.dimension if vectors else None
         create(nodes, target.place, index_body(meta, target.shards, dimension, replicas))
@@ -79,43 +90,29 @@ def _held(
     return held
 
 
-def _fill(
-    nodes: Sequence[Node],
-    target: Target,
-    held: Held,
-    store: DocumentStore,
-    vectors: Shards | None,
-    note: Path,
-    progress: Progress,
-    patience: float,
-) -> None:
-    """Send what has not been acknowledged; then once more what the cluster does not hold."""
-    place = target.place
-    done = acknowledged(note, held.uuid)
+def _send_documents(nodes: Sequence[Node], upload: Upload, held: Held, progress: Progress) -> None:
+    """Send the rows that the cluster has not acknowledged; then send the rows that it lacks once more."""
+    place, store = upload.target.place, upload.store
+    done = acknowledged(upload.note, held.uuid)
     with progress("Loading OpenSearch", len(store)) as tick:
         tick(sum(stop - start for start, stop in done))
-        send(nodes, place, store, vectors, gaps(done, len(store)), note, tick, patience)
+        send_rows(nodes, upload, gaps(done, len(store)), tick)
     refresh(nodes, place)
     if missing := missing_rows(nodes, place, len(store)):
         with progress("Loading again what was lost", len(missing)) as tick:
-            send(nodes, place, store, vectors, spans(missing), note, tick, patience)
+            send_rows(nodes, upload, spans(missing), tick)
         refresh(nodes, place)
         if missing := missing_rows(nodes, place, len(store)):
-            raise UserError(f"{place}: {_named(store, missing)}, although they were acknowledged twice")
+            raise UserError(f"{place}: {_name_missing(store, missing)}, although they were acknowledged twice")
 
 
-def send(
-    nodes: Sequence[Node],
-    place: Place,
-    store: DocumentStore,
-    vectors: Shards | None,
-    wanted: Iterable[Span],
-    note: Path,
-    tick: Tick,
-    patience: float,
-) -> None:
-    """Send the wanted rows; write to the note, and tell `tick`, what is acknowledged."""
-    params = {"filter_path": "errors,items.*.status,items.*.error", "timeout": _SHARD_SECONDS}
+def send_rows(nodes: Sequence[Node], upload: Upload, wanted: Iterable[Span], tick: Tick) -> None:
+    """Send the documents of the wanted rows. The note and `tick` receive the rows that the cluster acknowledges.
+
+    `UserError` for a document that the cluster rejects; `GaveUp` as from `load`.
+    """
+    place, store = upload.target.place, upload.store
+    params = {"filter_path": "errors,items.*.status,items.*.error", "timeout": _SHARD_TIMEOUT}
 
     def request_of(batch: Batch) -> Request:
         return Request("POST", f"{place.path}/_bulk", batch.body, params)
@@ -123,20 +120,21 @@ def send(
     def read(batch: Batch, reply: Reply) -> Read[Batch, Sequence[int]]:
         return read_bulk(batch, reply, lambda row: f"{place}: document {store.ids([row])[0]!r}")
 
-    with note.open("ab", buffering=0) as log:
-        parts = batches(store, vectors, wanted)
-        for rows in exchange(nodes, parts, request_of, read, AT_ONCE * len(nodes), patience):
+    dialogue = Dialogue(request_of, read, NODE_REQUESTS * len(nodes), upload.patience)
+    with upload.note.open("ab", buffering=0) as log:
+        for rows in send_parts(nodes, batches(store, upload.vectors, wanted), dialogue):
             log.write(b"".join(b"%d %d\n" % span for span in spans(rows)))
             tick(len(rows))
 
 
 def _lost_a_shard(nodes: Sequence[Node], place: Place) -> bool:
-    """Whether the only copy of a shard is gone with its node."""
+    """Tell whether the only copy of a shard is gone with its node."""
     health = ask(nodes, Request("GET", f"/_cluster/health{place.path}")).checked()
     with as_expected(place):
         return bool(health["status"] == "red")
 
 
-def _named(store: DocumentStore, missing: Sequence[int]) -> str:
-    names = ", ".join(map(repr, store.ids(missing[:NAMED])))
-    return f"{len(missing)} documents are missing: {names}{', ...' if len(missing) > NAMED else ''}"
+def _name_missing(store: DocumentStore, missing: Sequence[int]) -> str:
+    """Write the number of missing rows and the first of their ids."""
+    names = ", ".join(map(repr, store.ids(missing[:NAMED_IDS])))
+    return f"{len(missing)} documents are missing: {names}{', ...' if len(missing) > NAMED_IDS else ''}"

@@ -1,4 +1,4 @@
-"""Which rows an index of OpenSearch does not hold: ranges of rows are counted, and split where some are missing."""
+"""Search for the rows that an index of OpenSearch lacks: count ranges of rows, and split ranges that lack some."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -11,19 +11,19 @@ from indexing.opensearch.cluster import Node, Place, Request, as_expected
 from indexing.opensearch.index import ROW
 from indexing.opensearch.requests import ask
 
-RANGES = 1_024
-"""That are counted by one request."""
-SPLIT = 16
-"""Parts of a range in which rows are missing."""
-LISTED = 1_000
-"""Rows of a range that is listed and not split further."""
+REQUEST_RANGES = 1_024
+"""The number of ranges that one request counts."""
+SPLIT_PARTS = 16
+"""The number of parts into which Keystone splits a range that lacks rows."""
+LISTED_ROWS = 1_000
+"""The length up to which Keystone lists the rows of a range instead of splitting it."""
 
 Span = tuple[int, int]
-"""Rows from the first up to, not including, the second."""
+"""Rows from the first number up to, but not including, the second."""
 
 
 def missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
-    """The rows below `count` of which the index holds no document, ascending. `UserError` if it holds others too."""
+    """Return the rows below `count` that the index lacks, ascending. `UserError` if it holds other documents too."""
     with as_expected(place):
         return _missing_rows(nodes, place, count)
 
@@ -35,12 +35,14 @@ def _missing_rows(nodes: Sequence[Node], place: Place, count: int) -> list[int]:
     while suspected:
         incomplete = [
             span
-            for start in range(0, len(suspected), RANGES)
-            for span, found in _counted(nodes, place, suspected[start : start + RANGES])
+            for start in range(0, len(suspected), REQUEST_RANGES)
+            for span, found in _counted(nodes, place, suspected[start : start + REQUEST_RANGES])
             if found < span[1] - span[0]
         ]
-        missing += [row for span in incomplete if span[1] - span[0] <= LISTED for row in _listed(nodes, place, span)]
-        suspected = [part for span in incomplete if span[1] - span[0] > LISTED for part in _parts(span)]
+        missing += [
+            row for span in incomplete if span[1] - span[0] <= LISTED_ROWS for row in _listed(nodes, place, span)
+        ]
+        suspected = [part for span in incomplete if span[1] - span[0] > LISTED_ROWS for part in _parts(span)]
     if held > count - len(missing):
         raise UserError(f"{place}: holds {held} documents, expected {count}: others write to it: choose another name")
     return sorted(missing)
@@ -54,9 +56,9 @@ def _counted(nodes: Sequence[Node], place: Place, ranges: Sequence[Span]) -> Ite
 
 
 def _listed(nodes: Sequence[Node], place: Place, span: Span) -> list[int]:
-    """The missing rows of a range of at most `LISTED`."""
+    """List the missing rows of a range of at most `LISTED_ROWS`."""
     query = {"range": {ROW: {"gte": span[0], "lt": span[1]}}}
-    asked = {"size": LISTED, "query": query, "_source": False, "stored_fields": "_none_", "docvalue_fields": [ROW]}
+    asked = {"size": LISTED_ROWS, "query": query, "_source": False, "stored_fields": "_none_", "docvalue_fields": [ROW]}
     hits = _search(nodes, place, asked)["hits"]["hits"]
     there = {row for hit in hits for row in hit["fields"][ROW]}
     return [row for row in range(*span) if row not in there]
@@ -64,7 +66,7 @@ def _listed(nodes: Sequence[Node], place: Place, span: Span) -> list[int]:
 
 def _parts(span: Span) -> list[Span]:
     width = span[1] - span[0]
-    return list(pairwise(span[0] + width * part // SPLIT for part in range(SPLIT + 1)))
+    return list(pairwise(span[0] + width * part // SPLIT_PARTS for part in range(SPLIT_PARTS + 1)))
 
 
 def _search(nodes: Sequence[Node], place: Place, body: dict[str, Any]) -> Any:

@@ -1,8 +1,8 @@
-"""Requests to a cluster, as many at once as it bears, each sent again until it has been answered.
+"""Requests to a cluster: as many at a time as it bears, and each one again until the cluster answers it.
 
-One thread controls; others only send and receive bytes. A node that cannot be reached is rested and then tried with a
-single request, while the others are given its work. Whatever is turned away (status 429, whole requests or items of
-them) halves the number of requests at once and is sent again after a pause.
+One thread controls; others only send and receive bytes. If a node cannot be reached, Keystone lets it rest and gives
+its work to the others. It then tries the node with a single request. If the cluster turns a request or a part of it
+away (status 429), Keystone halves the number of requests at a time and sends it again after a pause.
 """
 
 import time
@@ -19,14 +19,14 @@ from indexing.io.http import Unreached
 from indexing.io.limit import Limit, backoff, retry_after
 from indexing.opensearch.cluster import Node, Reply, Request, as_expected, refuse_strangers
 
-PATIENCE = 600.0
-"""Seconds for which everything may fail before that is an error."""
-LONGEST_PAUSE = 10.0
-"""Seconds before a request is sent again, or a node is tried again, that does not ask for more."""
-LONGEST_REST = 60.0
-"""Seconds for which a node is left alone that asks for it, at most."""
-FIRST = 2
-"""Requests at once to begin with."""
+PATIENCE_S = 600.0
+"""The time without any success after which a job gives up."""
+LONGEST_PAUSE_S = 10.0
+"""The maximum pause before Keystone sends a request again or tries a node again, unless the node asks for more."""
+LONGEST_REST_S = 60.0
+"""The maximum time for which Keystone leaves a node alone that asks for a pause."""
+FIRST_REQUESTS = 2
+"""The number of requests at a time to begin with."""
 
 _BUSY = (408, 425, 429)
 _AWAY = (502, 503, 504)
@@ -37,20 +37,35 @@ R = TypeVar("R")
 
 
 class GaveUp(UserError):
-    """Nothing has succeeded for too long."""
+    """No request has succeeded for too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T, R]):
-    """What an answer says: `result`, None if nothing is done, and parts that are `left` to be sent again, and why.
+    """The content of an answer: the `result`, the parts `left` to send again, and why they are left.
 
-    Parts that are left because they were too many for one request are not `turned_away`.
+    `result` is None if the cluster did nothing. `turned_away` is False if parts are left because they were too many
+    for one request.
     """
 
     result: R | None
     left: Sequence[T] = ()
     why: str = ""
     turned_away: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Dialogue(Generic[T, R]):
+    """How the parts of a job become requests, and how Keystone reads the answers."""
+
+    request_of: Callable[[T], Request]
+    """Makes the request of a part."""
+    read: Callable[[T, Reply], "Read[T, R]"]
+    """Reads a whole answer to a part. It never sees an answer that says the cluster is busy. It may raise."""
+    at_once: int
+    """The maximum number of requests at a time."""
+    patience: float = PATIENCE_S
+    """The seconds without any success after which the job gives up."""
 
 
 @dataclass(slots=True)
@@ -62,7 +77,7 @@ class _Job(Generic[T]):
 
 @dataclass(slots=True)
 class _Line:
-    """A node as the exchange sees it."""
+    """A node with the number of its requests under way, its failures in a row, and its rest."""
 
     node: Node
     flying: int = 0
@@ -71,22 +86,28 @@ class _Line:
     rests_until: float = -float("inf")
 
     def failed(self, sent: float, at: float) -> None:
-        """Rest the node, once for all that was sent before it was known to fail."""
+        """Let the node rest, once for all requests that were sent before it was known to fail."""
         if sent >= self.changed:
             self.failures += 1
             self.changed = at
-            self.rests_until = at + backoff(self.failures, LONGEST_PAUSE)
+            self.rests_until = at + backoff(self.failures, LONGEST_PAUSE_S)
 
 
-_Answer = Reply | Unreached | BaseException
+@dataclass(slots=True)
+class _Answered(Generic[T]):
+    """The answer of a node to a job, or the error that sending it raised."""
+
+    job: _Job[T]
+    line: _Line
+    answer: Reply | BaseException
 
 
 @dataclass(slots=True)
 class _Senders:
-    """Threads that send requests; they are not waited for."""
+    """Threads that send requests. Nobody waits for their end."""
 
     requests: "SimpleQueue[tuple[_Job[object], _Line, Request] | None]" = field(default_factory=SimpleQueue)
-    answers: "SimpleQueue[tuple[_Job[object], _Line, _Answer]]" = field(default_factory=SimpleQueue)
+    answers: "SimpleQueue[_Answered[object]]" = field(default_factory=SimpleQueue)
     threads: int = 0
 
     def send(self, job: "_Job[object]", line: _Line, request: Request, flying: int) -> None:
@@ -99,9 +120,9 @@ class _Senders:
         while asked := self.requests.get():
             job, line, request = asked
             try:
-                self.answers.put((job, line, line.node.ask(request)))
+                self.answers.put(_Answered(job, line, line.node.ask(request)))
             except BaseException as error:
-                self.answers.put((job, line, error))
+                self.answers.put(_Answered(job, line, error))
             del asked, job, request
 
     def end(self) -> None:
@@ -109,21 +130,14 @@ class _Senders:
             self.requests.put(None)
 
 
-def exchange(
-    nodes: Sequence[Node],
-    parts: Iterable[T],
-    request_of: Callable[[T], Request],
-    read: Callable[[T, Reply], Read[T, R]],
-    at_once: int,
-    patience: float = PATIENCE,
-) -> Iterator[R]:
-    """Send the request of each part and yield what `read` makes of the answers, in their order of arrival.
+def send_parts(nodes: Sequence[Node], parts: Iterable[T], dialogue: Dialogue[T, R]) -> Iterator[R]:
+    """Send the request of each part until it is answered, and yield the results in the order of arrival.
 
-    At most `at_once` parts are drawn and not yet done. What `read` says is left is sent again. `read` is given every
-    whole answer but those that say that the cluster is busy or want other credentials; it may raise. `GaveUp` if
-    nothing has succeeded for `patience` seconds: with the last of the reasons.
+    The function draws at most `dialogue.at_once` parts ahead of the finished ones. It sends the parts again that
+    `dialogue.read` says are left. `GaveUp`, with the last reason, if nothing succeeds for `dialogue.patience`
+    seconds; `UserError` if a node asks for other credentials, and any error of `dialogue.read`.
     """
-    limit, source, drawn = Limit(at_once, FIRST, least=1), iter(parts), False
+    limit, source, drawn = Limit(dialogue.at_once, FIRST_REQUESTS, least=1), iter(parts), False
     lines = [_Line(node) for node in nodes]
     waiting: list[tuple[float, int, _Job[T]]] = []
     number, flying, failing_since = count(), 0, None
@@ -131,7 +145,7 @@ def exchange(
     try:
         while True:
             now = time.monotonic()
-            while flying < limit.size and (line := _free(lines, now)):
+            while flying < limit.size and (line := _free_line(lines, now)):
                 if waiting and waiting[0][0] <= now:
                     job = heappop(waiting)[2]
                 elif drawn or flying + len(waiting) >= limit.size:
@@ -145,28 +159,31 @@ def exchange(
                     now = time.monotonic()
                 flying, line.flying, job.sent = flying + 1, line.flying + 1, now
                 limit.started(now, flying)
-                senders.send(job, line, request_of(job.part), flying)  # type: ignore[arg-type]
+                senders.send(job, line, dialogue.request_of(job.part), flying)  # type: ignore[arg-type]
+                del job
             if drawn and not flying and not waiting:
                 return
             try:
                 due = _next_chance(lines, waiting, now) if flying < limit.size else None
-                answered, line, answer = senders.answers.get(timeout=due)
+                answered: _Answered[T] = senders.answers.get(timeout=due)  # type: ignore[assignment]
             except Empty:
                 continue
-            job, now = answered, time.monotonic()  # type: ignore[assignment]
-            flying, line.flying = flying - 1, line.flying - 1
-            found = _judged(job, line, answer, read, limit, now)
+            now = time.monotonic()
+            flying, answered.line.flying = flying - 1, answered.line.flying - 1
+            found = _judge(answered, dialogue.read, limit, now)
             if found.succeeded:
                 failing_since = None
             else:
                 failing_since = now if failing_since is None else failing_since
-                if now - failing_since >= patience:
-                    raise GaveUp(f"{found.why}; nothing has succeeded for {patience:g} s: what was done is kept")
+                if now - failing_since >= dialogue.patience:
+                    raise GaveUp(
+                        f"{found.why}; nothing has succeeded for {dialogue.patience:g} s: what was done is kept"
+                    )
             for part in found.again:
-                tries = 1 if found.succeeded else job.tries + 1
-                pause = backoff(tries, LONGEST_PAUSE) if found.pause is None else found.pause
+                tries = 1 if found.succeeded else answered.job.tries + 1
+                pause = backoff(tries, LONGEST_PAUSE_S) if found.pause is None else found.pause
                 heappush(waiting, (now + pause, next(number), _Job(part, tries)))
-            del job, answer, answered
+            del answered
             if found.result is not None:
                 yield found.result
     finally:
@@ -175,7 +192,10 @@ def exchange(
 
 @dataclass(frozen=True, slots=True)
 class _Judged(Generic[T, R]):
-    """`again` is to be sent after `pause` seconds, None: after those that its tries make it wait."""
+    """The consequence of an answer: parts to send `again` after `pause` seconds.
+
+    If `pause` is None, it grows with the tries of the part.
+    """
 
     result: R | None
     again: Sequence[T]
@@ -184,10 +204,9 @@ class _Judged(Generic[T, R]):
     pause: float | None = 0.0
 
 
-def _judged(
-    job: _Job[T], line: _Line, answer: _Answer, read: Callable[[T, Reply], Read[T, R]], limit: Limit, now: float
-) -> _Judged[T, R]:
-    """What follows of an answer, for its part, its node and the limit."""
+def _judge(answered: "_Answered[T]", read: Callable[[T, Reply], Read[T, R]], limit: Limit, now: float) -> _Judged[T, R]:
+    """Decide from an answer which parts to send again and when; tell the node's line and the limit about it."""
+    job, line, answer = answered.job, answered.line, answered.answer
     if isinstance(answer, Unreached):
         line.failed(job.sent, now)
         if answer.late:
@@ -199,7 +218,7 @@ def _judged(
         limit.overloaded(job.sent, now)
         if answer.status in _AWAY:
             line.failed(job.sent, now)
-        pause = min(retry_after(answer.headers.get("Retry-After")) or 0.0, LONGEST_REST) or None
+        pause = min(retry_after(answer.headers.get("Retry-After")) or 0.0, LONGEST_REST_S) or None
         if pause:
             line.rests_until = max(line.rests_until, now + pause)
         return _Judged(None, [job.part], succeeded=False, why=f"{line.node.url}: {answer.reason}", pause=pause)
@@ -221,24 +240,24 @@ def _judged(
     )
 
 
-def ask(nodes: Sequence[Node], request: Request, patience: float = PATIENCE) -> Reply:
-    """The cluster's answer to one request, which may be sent several times."""
+def ask(nodes: Sequence[Node], request: Request, patience: float = PATIENCE_S) -> Reply:
+    """Send one request until the cluster answers it. `GaveUp` if nothing succeeds for `patience` seconds."""
 
     def read(_: Request, reply: Reply) -> Read[Request, Reply]:
         return Read(reply)
 
-    [reply] = exchange(nodes, [request], lambda asked: asked, read, 1, patience)
+    [reply] = send_parts(nodes, [request], Dialogue(lambda asked: asked, read, 1, patience))
     return reply
 
 
-def _free(lines: Sequence[_Line], now: float) -> _Line | None:
-    """The node that is given the next request; none while all rest, or are being tried."""
+def _free_line(lines: Sequence[_Line], now: float) -> _Line | None:
+    """Choose the node for the next request; None while all nodes rest or a request tries them."""
     able = [line for line in lines if line.rests_until <= now and not (line.failures and line.flying)]
     return min(able, key=lambda line: (line.flying, line.failures), default=None)
 
 
 def _next_chance(lines: Sequence[_Line], waiting: Sequence[tuple[float, int, object]], now: float) -> float | None:
-    """In how many seconds something can be sent that cannot be now; None if only an answer can change that."""
+    """Return the seconds until the next request can be sent; None if only an answer can change that."""
     times = [line.rests_until for line in lines if line.rests_until > now]
     times += [waiting[0][0]] if waiting and waiting[0][0] > now else []
     return max(0.0, min(times) - now) + 1e-3 if times else None

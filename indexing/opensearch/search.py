@@ -1,7 +1,7 @@
-"""Searches of an index in OpenSearch, many in a request, each answered by every shard or asked again."""
+"""Searches of an index in OpenSearch: many in one request, and each one again until every shard has answered."""
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,18 +11,18 @@ from indexing.errors import UserError
 from indexing.index import Index
 from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at, reason_of
 from indexing.opensearch.index import held_at
-from indexing.opensearch.requests import PATIENCE, Read, ask, exchange
+from indexing.opensearch.requests import PATIENCE_S, Dialogue, Read, ask, send_parts
 from indexing.types import Tick
 
-AT_ONCE = 4
-"""Requests at one time, for each node, at most."""
-SEARCHES, HITS = 64, 16_384
-"""Of one request, at most: an answer then stays below a megabyte."""
-PARTIAL = {"allow_partial_search_results": False}
+NODE_REQUESTS = 4
+"""The maximum number of requests to one node at a time."""
+REQUEST_SEARCHES, REQUEST_HITS = 64, 16_384
+"""The maximum numbers of searches and of hits in one request, so that an answer stays below a megabyte."""
+ALL_SHARDS = {"allow_partial_search_results": False}
 MOST_ROWS = 2**31 - 1
-"""Of an index: what the field `row` holds."""
+"""The maximum number of rows in an index, which the field `row` can hold."""
 BY_SCORE = ["_score", {"row": "asc"}]
-"""An order without ties. Its keys are all that a hit has to say, so that nothing is loaded for one."""
+"""A sort order without ties. A hit's sort keys are its whole answer, so OpenSearch loads no document."""
 
 _ANSWERED = "hits.hits.sort hits.total.value status error timed_out _shards.failed _shards.failures.reason"
 _FILTER = ",".join(f"responses.{part}" for part in _ANSWERED.split())
@@ -31,30 +31,30 @@ _TURNED_AWAY = (408, 429)
 R = TypeVar("R")
 
 
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Cluster:
-    """The nodes of a cluster and the place of an index in it; the connections are closed when it is not used any more.
+    """The nodes of a cluster and the place of an index in it. Python closes the connections with the last reference."""
 
-    `version` is the server's, `shards` the number of primary shards, `window` the hits that a search may ask for,
-    `documents` those that the index holds.
-    """
+    nodes: Sequence[Node]
+    place: Place
+    version: tuple[int, ...]
+    """The server's version, such as (3, 5, 0)."""
+    shards: int
+    """The number of primary shards."""
+    window: int
+    """The maximum number of hits that a search may ask for."""
+    documents: int = MOST_ROWS
+    """The number of documents in the index."""
+    patience: float = PATIENCE_S
+    """The seconds without any success after which a search raises `GaveUp`."""
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        place: Place,
-        version: tuple[int, ...],
-        shards: int,
-        window: int,
-        documents: int = MOST_ROWS,
-    ) -> None:
-        self.nodes, self.place, self.version, self.shards, self.window = nodes, place, version, shards, window
-        self.documents = documents
-        weakref.finalize(self, close, nodes)
+    def __post_init__(self) -> None:
+        weakref.finalize(self, close, self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One search: its JSON, the hits that it asks for, and what an error calls it."""
+    """One search: its JSON, the number of hits that it asks for, and its name in an error."""
 
     body: bytes
     size: int
@@ -62,9 +62,12 @@ class Search:
 
 
 def open_cluster(index: Index) -> Cluster:
-    """The cluster that holds an index. `UserError` where it is not reached, or has lost the index or holds another."""
+    """Connect to the cluster that holds an index.
+
+    `UserError` if no node answers, or if the cluster lacks the finished index or holds another one in its place.
+    """
     place = place_at(index.at)
-    nodes = connect(place.urls, AT_ONCE)
+    nodes = connect(place.urls, NODE_REQUESTS)
     try:
         held = held_at(nodes, place)
         if held is None or held.meta["key"] != index.key or not held.finished:
@@ -86,12 +89,12 @@ def open_cluster(index: Index) -> Cluster:
 
 
 def version_of(number: str) -> tuple[int, ...]:
-    """A server's version as numbers: 3.5.0-SNAPSHOT is (3, 5, 0)."""
+    """Read a server's version as numbers: 3.5.0-SNAPSHOT is (3, 5, 0)."""
     return tuple(int(part) for part in number.split("-")[0].split("."))
 
 
 def search_of(query: Any, size: int, name: str, sort: Any = BY_SCORE, **further: Any) -> Search:
-    """A search that is answered by the sort keys of its hits alone."""
+    """Make a search whose answer holds only the sort keys of its hits; `further` adds fields to its JSON."""
     fields = {"size": size, "query": query, "sort": sort, "_source": False, "stored_fields": "_none_"}
     body = {**fields, "track_total_hits": False, **further}
     return Search(orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY), size, name)
@@ -101,17 +104,17 @@ def search_each(
     cluster: Cluster,
     searches: Sequence[Search],
     take: Callable[[Any], R],
-    header: dict[str, Any] | None = None,
+    header: Mapping[str, Any] | None = None,
     tick: Tick = lambda _: None,
-    patience: float = PATIENCE,
 ) -> list[R]:
-    """What `take` makes of the answer to each search.
+    """Ask each search and return `take(answer)` for each, in the order of the searches.
 
-    A search that not all shards have answered, in time, is asked again. `UserError` for one that cannot be answered,
-    and if nothing has been for `patience` seconds: with the name of a search and the server's words.
+    `header` holds options for `_msearch`, the same for all searches. If a shard does not answer in time, Keystone
+    asks the search again. `UserError`, with the name of a search and the server's words, for a search that the
+    cluster refuses, and if nothing succeeds for `cluster.patience` seconds.
     """
     found: dict[int, R] = {}
-    head = orjson.dumps(PARTIAL | (header or {})) + b"\n"
+    head = orjson.dumps(ALL_SHARDS | {**(header or {})}) + b"\n"
 
     def request_of(part: list[int]) -> Request:
         lines = b"".join(head + searches[number].body + b"\n" for number in part)
@@ -123,7 +126,7 @@ def search_each(
             raise ValueError(f"found answers to {len(answers)} of {len(part)} searches")
         left, why = [], ""
         for number, answer in zip(part, answers, strict=True):
-            if fault := _fault(answer):
+            if fault := _describe_fault(answer):
                 why = f"{cluster.place}: {searches[number].name}: {fault}"
                 left.append(number)
                 if 400 <= answer["status"] < 500 and answer["status"] not in _TURNED_AWAY:
@@ -133,15 +136,16 @@ def search_each(
         done = len(part) - len(left)
         return Read(done or None, [left] if left else [], why)
 
-    for done in exchange(cluster.nodes, _batches(searches), request_of, read, AT_ONCE * len(cluster.nodes), patience):
+    dialogue = Dialogue(request_of, read, NODE_REQUESTS * len(cluster.nodes), cluster.patience)
+    for done in send_parts(cluster.nodes, _batches(searches), dialogue):
         tick(done)
     return [found[number] for number in range(len(searches))]
 
 
-def _fault(answer: Any) -> str:
-    """Why the answer to a search is none, or not the whole; empty if it is."""
+def _describe_fault(answer: Any) -> str:
+    """Say why an answer to a search is an error or incomplete; empty if it is complete."""
     if "error" in answer:
-        return f"refused with status {answer['status']}: {_said(answer['error'])}"
+        return f"refused with status {answer['status']}: {_error_words(answer['error'])}"
     if answer.get("timed_out"):
         return "not answered in time by all shards"
     if failed := answer.get("_shards", {}).get("failed"):
@@ -150,8 +154,8 @@ def _fault(answer: Any) -> str:
     return ""
 
 
-def _said(error: Any) -> str:
-    """An error's words and, where it only says that shards have failed, those of the first."""
+def _error_words(error: Any) -> str:
+    """Return an error's words; if it only says that shards have failed, also the words of the first failure."""
     said, roots = reason_of(error), error.get("root_cause") if isinstance(error, dict) else None
     root = reason_of(roots[0]) if roots else ""
     return said if root in said else f"{said}: {root}"
@@ -161,7 +165,7 @@ def _batches(searches: Sequence[Search]) -> Iterator[list[int]]:
     batch: list[int] = []
     hits = 0
     for number, search in enumerate(searches):
-        if batch and (len(batch) == SEARCHES or hits + search.size > HITS):
+        if batch and (len(batch) == REQUEST_SEARCHES or hits + search.size > REQUEST_HITS):
             yield batch
             batch, hits = [], 0
         batch.append(number)

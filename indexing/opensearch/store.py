@@ -1,4 +1,4 @@
-"""The documents of an index in OpenSearch, in bulk."""
+"""The document store of an index in OpenSearch."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -13,23 +13,31 @@ from indexing.index import Index
 from indexing.io.http import said
 from indexing.opensearch.cluster import Reply, Request, reason_of
 from indexing.opensearch.index import DOCID, DOCUMENT, ROW
-from indexing.opensearch.requests import Read, exchange
-from indexing.opensearch.search import AT_ONCE, open_cluster, search_each, search_of
+from indexing.opensearch.requests import Dialogue, Read, send_parts
+from indexing.opensearch.search import NODE_REQUESTS, open_cluster, search_each, search_of
 from indexing.store import from_record
-from indexing.types import Document, is_id
+from indexing.types import Document, Store, is_id
 
-IDS = 4_096
-"""Ids that are looked up by one search."""
-DOCUMENTS = 128
-"""Documents that are fetched by one request."""
+SEARCH_IDS = 4_096
+"""The maximum number of ids that one search looks up."""
+REQUEST_DOCUMENTS = 128
+"""The maximum number of documents that one request fetches."""
 DOCUMENTS_LIMIT_BYTES = 2**28
-"""Of the answer to such a request: 2 MB a document."""
-HELD = 2_048
-"""Documents that an iteration asks for at once, and holds."""
+"""The maximum length of the answer to such a request: 2 MB a document."""
+HELD_DOCUMENTS = 2_048
+"""The number of documents that an iteration fetches at once and holds."""
+
+
+def open_store(index: Index) -> Store:
+    """Open the documents of an index in OpenSearch. `UserError` as from `open_cluster`."""
+    return OpenSearchStore(index)
 
 
 class OpenSearchStore:
-    """A `Store` whose documents are in a cluster."""
+    """A `Store` whose documents are in a cluster.
+
+    Each method raises `UserError` if the cluster does not answer, or has lost the index or a document.
+    """
 
     def __init__(self, index: Index) -> None:
         self._cluster = open_cluster(index)
@@ -39,7 +47,7 @@ class OpenSearchStore:
         return self._size
 
     def ids(self, rows: ArrayLike) -> list[str]:
-        """The document ids of rows (int[n]). `IndexError` for a row that is not in the store."""
+        """Return the document ids of rows (int[n]). `IndexError` for a row that is not in the store."""
         wanted = self._checked(rows)
         known = dict(self._pairs(ROW, np.unique(wanted).tolist()))
         for row in wanted.tolist():
@@ -48,13 +56,13 @@ class OpenSearchStore:
         return [known[row] for row in wanted.tolist()]
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int32]:
-        """The rows (int32[n]) of document ids; -1 for an id that is not in the store."""
+        """Return the rows (int32[n]) of document ids; -1 for an id that is not in the store."""
         known = {name: row for row, name in self._pairs(DOCID, sorted({name for name in ids if is_id(name)}))}
         return np.array([known.get(name, -1) for name in ids], dtype=np.int32)
 
     def _pairs(self, field: str, values: Sequence[Any]) -> Iterator[tuple[int, str]]:
-        """Row and id of the documents that have one of the values in a field."""
-        size = min(IDS, self._cluster.window)
+        """Yield row and id of each document that has one of the values in a field."""
+        size = min(SEARCH_IDS, self._cluster.window)
         searches = [
             search_of({"terms": {field: values[start : start + size]}}, size, f"{field}s", [ROW, DOCID])
             for start in range(0, len(values), size)
@@ -73,13 +81,14 @@ class OpenSearchStore:
         yield from chain.from_iterable(search_each(self._cluster, searches, take))
 
     def get(self, rows: ArrayLike) -> list[Document]:
-        """The documents of rows (int[n]). `IndexError` for a row that is not in the store."""
+        """Return the documents of rows (int[n]). `IndexError` for a row that is not in the store."""
         wanted = self._checked(rows)
         distinct = np.unique(wanted).tolist()
-        parts = [distinct[start : start + DOCUMENTS] for start in range(0, len(distinct), DOCUMENTS)]
+        parts = [distinct[start : start + REQUEST_DOCUMENTS] for start in range(0, len(distinct), REQUEST_DOCUMENTS)]
         known: dict[int, Document] = {}
         nodes = self._cluster.nodes
-        for found in exchange(nodes, parts, self._request, self._read, AT_ONCE * len(nodes)):
+        dialogue = Dialogue(self._request, self._read, NODE_REQUESTS * len(nodes))
+        for found in send_parts(nodes, parts, dialogue):
             known.update(found)
         return [known[row] for row in wanted.tolist()]
 
@@ -104,9 +113,9 @@ class OpenSearchStore:
         return Read(found or None, [left] if left else [], why)
 
     def __iter__(self) -> Iterator[Document]:
-        """All documents by row."""
-        for start in range(0, self._size, HELD):
-            yield from self.get(range(start, min(start + HELD, self._size)))
+        """Yield all documents by row."""
+        for start in range(0, self._size, HELD_DOCUMENTS):
+            yield from self.get(range(start, min(start + HELD_DOCUMENTS, self._size)))
 
     def _checked(self, rows: ArrayLike) -> NDArray[np.int64]:
         wanted = np.asarray(rows, dtype=np.int64)
@@ -117,7 +126,7 @@ class OpenSearchStore:
 
 
 def _document(record: Any) -> Document:
-    """The document of a record. `ValueError` for one that a store has not written."""
+    """Read the document of a record. `ValueError` for a record that no store has written."""
     found = from_record(record)
     texts = found.id, found.title, found.url, found.headings, found.text
     if not all(isinstance(text, str) for text in texts) or not is_id(found.id):

@@ -1,4 +1,4 @@
-"""The stems of texts, by Anserini's analyzer for English."""
+"""Anserini's analyzer for English, which turns a text into stems."""
 
 from functools import cache
 from typing import Any
@@ -8,7 +8,7 @@ from indexing.lucene.write import analyzer
 
 
 def stems_of(text: str) -> list[str]:
-    """The stems of a text in order, as they are indexed."""
+    """Return the stems of a text in order, as an index of Anserini holds them."""
     with ALONE:
         analysis, english = _analysis()
         shown: str = analysis.analyze(english, text).toString()

@@ -1,20 +1,35 @@
-"""BM25 over a Lucene index that was made elsewhere, whose numbers of documents are not rows."""
+"""BM25 over a Lucene index that Pyserini or Anserini built, whose document numbers are not rows."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from indexing.attached.lucene_index import ROWS, lucene_folder
+from indexing.index import Index
 from indexing.lucene.java import ALONE
 from indexing.lucene.rows import LuceneRows
-from indexing.types import Tick
+from indexing.types import Store, Tick
+from retrieval.backends import Sparse
 from retrieval.lucene.search import LuceneSearcher
-from retrieval.ties import SPARE, search_whole
-from retrieval.types import Columns, Rankings, ranked
+from retrieval.ties import SPARE_HITS, search_past_ties
+from retrieval.types import Columns, Rankings, Statistics, ranked
+
+
+def open_sparse(index: Index, _store: Store, _statistics: Statistics) -> Sparse:
+    """Open the BM25 search of the Lucene index that an index folder names.
+
+    `UserError` if that index is gone or has changed since the folder was made.
+    """
+    return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), index.at["state"])
 
 
 class PrebuiltSearcher:
-    """A Lucene index of Pyserini's, opened for BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
+    """BM25 with k1=0.9, b=0.4 and Anserini's English analyzer over a Lucene index that Keystone did not build.
+
+    `rows` translates Lucene's document numbers. `state` is the digest of the index's files: searchers of one folder
+    and state share one Lucene searcher.
+    """
 
     def __init__(self, folder: Path, rows: LuceneRows, state: str = "") -> None:
         self._rows = rows
@@ -29,30 +44,33 @@ class PrebuiltSearcher:
         threads: int = 1,
         tick: Tick = lambda _: None,
     ) -> Rankings:
-        """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
+        """Rank the top `depth` documents of each query by BM25; ties by document id.
 
-        def found(places: Sequence[int], wanted: int) -> list[Columns]:
-            told = tick if wanted == depth + SPARE else lambda _: None
+        A query is a text, or a mapping from stems to weights.
+        """
+
+        def find(places: Sequence[int], wanted: int) -> list[Columns]:
+            first_tick = tick if wanted == depth + SPARE_HITS else lambda _: None
             asked: Any = [queries[place] for place in places]
             with ALONE:
-                hits = self._searcher.search([query_ids[place] for place in places], asked, wanted, threads, told)
+                hits = self._searcher.search([query_ids[place] for place in places], asked, wanted, threads, first_tick)
             return [(hits.of(i), hits.scores_of(i)) for i in range(len(hits))]
 
-        hits = search_whole(found, len(queries), depth)
+        hits = search_past_ties(find, len(queries), depth)
         return ranked(query_ids, [self._rows.rows(docs) for docs, _ in hits], [scores for _, scores in hits], depth)
 
     def stems(self, text: str) -> list[str]:
-        """The stems of a text in order, as they are indexed."""
+        """Return the stems of a text in order, as the index holds them."""
         with ALONE:
             return self._searcher.stems(text)
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
-        """In how many documents each stem occurs."""
+        """Count the documents that hold each stem."""
         with ALONE:
             return self._searcher.stem_frequencies(stems)
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """In how many documents the stem of each word occurs; 0 for a stop word."""
+        """Count the documents that hold the stem of each word; 0 for a stop word."""
         with ALONE:
             return self._searcher.document_frequencies(words)
 

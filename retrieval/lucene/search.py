@@ -1,4 +1,4 @@
-"""BM25 over a Lucene index, by Lucene's own `IndexSearcher`."""
+"""BM25 over a Lucene index that Keystone built, by Lucene's own `IndexSearcher`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,24 +6,35 @@ from typing import Any
 
 import numpy as np
 
+from indexing.index import Index
 from indexing.lucene.java import java_class, java_error
 from indexing.lucene.method_handles import handle_of
 from indexing.lucene.write import CONTENTS, analyzer, damaged, open_reader
-from indexing.types import Tick
+from indexing.types import Store, Tick
+from retrieval.backends import Sparse
 from retrieval.lucene.analyzer import stems_of
-from retrieval.lucene.top_docs import columns_of
-from retrieval.types import Columns, Rankings, offsets_of
+from retrieval.lucene.top_docs import search_columns
+from retrieval.types import Columns, Rankings, Statistics, offsets_of
 
 K1 = 0.9
 B = 0.4
-CHUNK = 64
-"""Queries a thread between two signs of progress."""
+CHUNK_QUERIES = 64
+"""The number of queries that a thread answers between two signs of progress."""
 MOST_WORDS = 65_536
-"""Distinct words of a query; Lucene itself refuses more than 1,024."""
+"""The maximum number of distinct words in a query; Lucene's own maximum is 1,024."""
+
+
+def open_sparse(index: Index, _store: Store, _statistics: Statistics) -> Sparse:
+    """Open the BM25 search of an index folder that holds its own Lucene index. `UserError` if it is damaged."""
+    return LuceneSearcher(index.lucene)
 
 
 class LuceneSearcher:
-    """A Lucene index made by `build_lucene`, opened for BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
+    """BM25 with k1=0.9, b=0.4 and Anserini's English analyzer over the Lucene index in a folder.
+
+    Rankings hold Lucene's document numbers, which are rows if `build_lucene` made the index. `UserError` if Lucene
+    cannot read the index.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._reader = folder, open_reader(folder)
@@ -45,17 +56,20 @@ class LuceneSearcher:
         threads: int = 1,
         tick: Tick = lambda _: None,
     ) -> Rankings:
-        """The top `depth` documents of each query, a text or weighted stems, by BM25; ties by document id."""
+        """Rank the top `depth` documents of each query by BM25; ties by document number, ascending.
+
+        A query is a text, or a mapping from stems to weights. `UserError` if the index is damaged.
+        """
         handles = java_class("java.lang.invoke.MethodHandles")
         find = handles.insertArguments(self._find, 1, java_class("java.lang.Integer")(depth))
         if all(isinstance(query, str) for query in queries):
             find = handles.filterReturnValue(self._parse, find)
         asked = [query if isinstance(query, str) else self._weighted(query) for query in queries]
         found: list[Columns] = []
-        for start in range(0, len(asked), CHUNK * threads):
-            chunk = asked[start : start + CHUNK * threads]
+        for start in range(0, len(asked), CHUNK_QUERIES * threads):
+            chunk = asked[start : start + CHUNK_QUERIES * threads]
             try:
-                found += columns_of(find, chunk, threads)
+                found += search_columns(find, chunk, threads)
             except java_error() as error:
                 raise damaged(self._folder) from error
             tick(len(chunk))
@@ -76,15 +90,15 @@ class LuceneSearcher:
         return builder.build()
 
     def stems(self, text: str) -> list[str]:
-        """The stems of a text in order, as they are indexed."""
+        """Return the stems of a text in order, as the index holds them."""
         return stems_of(text)
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
-        """In how many documents each stem occurs."""
+        """Count the documents that hold each stem."""
         return [int(self._reader.docFreq(self._term(stem))) for stem in stems]
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
-        """In how many documents the stem of each word occurs; 0 for a stop word."""
+        """Count the documents that hold the stem of each word; 0 for a stop word."""
         found = [stems_of(word) for word in words]
         return [self.stem_frequencies(stems)[0] if len(stems) == 1 else 0 for stems in found]
 

@@ -1,7 +1,7 @@
-"""Lucene searches of a batch of queries, run in Java: a few crossings a batch and one a query, none a hit.
+"""Lucene searches of a batch of queries in Java: a few calls from Python per batch, one per query, none per hit.
 
-The threads are Java's, since one thread of Python at a time may call it. What they run is put together from method
-handles (`java.lang.invoke`), which the virtual machine compiles like any code: none of ours is built or shipped.
+The threads are Java's, because only one Python thread at a time may call Java. Keystone composes their work from method
+handles (`java.lang.invoke`). Java compiles these like any code, so Keystone neither builds nor ships Java classes.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,12 @@ _LUCENE = "org.apache.lucene.search."
 _OBJECTS = "[Ljava.lang.Object;"
 
 
-def columns_of(find: Any, queries: Sequence[Any], threads: int) -> list[Columns]:
-    """What a handle from a query, a text or an object of Java, to its `TopDocs` finds for each of them."""
+def search_columns(find: Any, queries: Sequence[Any], threads: int) -> list[Columns]:
+    """Search queries in `threads` threads of Java; returns the hits of each query, best first.
+
+    `find` is a method handle from a query, which is a text or a Java object, to its `TopDocs`. Any Java exception of
+    the search passes through.
+    """
     asked = java_class("java.util.ArrayList")()
     for query in queries:
         asked.add(query)
@@ -35,7 +39,10 @@ def columns_of(find: Any, queries: Sequence[Any], threads: int) -> list[Columns]
 
 
 def _as_interface(name: str) -> Any:
-    """A handle from a handle to it as the one method of an interface; such objects have no class that crosses."""
+    """Make a handle that turns a handle into an object of an interface with one method.
+
+    Python cannot make such an object itself: it has no class that the bridge to Java knows.
+    """
     made = lookup().findStatic(
         class_of("java.lang.invoke.MethodHandleProxies"),
         "asInterfaceInstance",
@@ -47,14 +54,14 @@ def _as_interface(name: str) -> Any:
 
 @cache
 def _mapped() -> Any:
-    """The handle `(stream, handle) -> stream` of what the handle makes of its elements."""
+    """Make the handle `(stream, handle) -> stream` that applies a handle to each element."""
     mapped = handle_of("java.util.stream.Stream", "map", "(Ljava/util/function/Function;)Ljava/util/stream/Stream;")
     return handles().filterArguments(mapped, 1, _as_interface("java.util.function.Function"))
 
 
 @cache
 def _submitted() -> Any:
-    """The handle `(pool, handle) -> task`, which runs the handle in the pool."""
+    """Make the handle `(pool, handle) -> task` that runs a handle in the pool."""
     task = "(Ljava/util/concurrent/Callable;)Ljava/util/concurrent/ForkJoinTask;"
     submitted = handle_of("java.util.concurrent.ForkJoinPool", "submit", task)
     return handles().filterArguments(submitted, 1, _as_interface("java.util.concurrent.Callable"))
@@ -62,7 +69,7 @@ def _submitted() -> Any:
 
 @cache
 def _columns() -> Any:
-    """The handle `TopDocs -> {docs, scores}`."""
+    """Make the handle `TopDocs -> {docs, scores}`."""
     pair = handles().identity(class_of(_OBJECTS)).asCollector(class_of(_OBJECTS), 2)
     pair = pair.asType(type_of("([I[F)[Ljava/lang/Object;"))
     both = handles().filterArguments(pair, 0, _column("doc", "Integer", "I"), _column("score", "Float", "F"))
@@ -70,7 +77,7 @@ def _columns() -> Any:
 
 
 def _column(field: str, boxed: str, code: str) -> Any:
-    """The handle `TopDocs -> array` of one field of its hits: `for i: array[i] = hits[i].field`."""
+    """Make the handle `TopDocs -> array` of one field of its hits: `for i: array[i] = hits[i].field`."""
     of = handles()
     hit, hits, array = class_of(_LUCENE + "ScoreDoc"), class_of(f"[L{_LUCENE}ScoreDoc;"), class_of(f"[{code}")
 

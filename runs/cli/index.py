@@ -1,82 +1,75 @@
-"""`keystone index`: an index made of a corpus, here or in OpenSearch, or one over what is searched where it is."""
+"""`keystone index`: make an index of a corpus, here or in OpenSearch, or attach an index that is searched in place."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexing.attached.rest_server import PREFIX as REST
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import Report, UserError
 from indexing.index import Index
-from indexing.types import Embedding, Progress
+from indexing.types import Progress
+
+if TYPE_CHECKING:
+    from indexing.opensearch.index import Target
 
 OPENSEARCH = "opensearch:"
+PYSERINI = "pyserini:"
 
 
-def make_index(
-    corpus: str,
-    out: Path,
-    *,
-    format: str | None,
-    in_place: bool,
-    segments: Path | None,
-    windows: bool,
-    embedding: Embedding | None,
-    faiss: str | None,
-    faiss_shard: int | None,
-    opensearch: str | None,
-    shards: int,
-    replicas: int,
-    engine: str,
-    threads: int,
-    progress: Progress,
-    report: Report,
-) -> tuple[Index, bool]:
-    """The index of what `corpus` names, and whether it had to be made: see the options of the command line.
+def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
+    """Read the place `URL[,URL...]/NAME` of a new index in OpenSearch. `UserError` if it is not one."""
+    if place is None:
+        return None
+    from indexing.opensearch.cluster import place_of
+    from indexing.opensearch.index import Target
 
-    `UserError` for options that do not go together.
+    return Target(place_of(place), shards, replicas)
+
+
+def is_attached(corpus: str) -> bool:
+    """Tell whether `corpus` names an index that Keystone can only search in place."""
+    return corpus.startswith((REST, OPENSEARCH))
+
+
+def attach_index(corpus: str, out: Path, settings: BuildSettings, progress: Progress) -> tuple[Index, bool]:
+    """Make an index folder over an index that is searched in place; also returns whether it is new.
+
+    `corpus` begins with `rest:`, `opensearch:` or `pyserini:`. `UserError` for a setting that needs a build, and if
+    the index cannot be used.
     """
-    if corpus.startswith((REST, OPENSEARCH)):
-        in_place = True
-    if in_place:
-        options: dict[str, object] = {"--opensearch": opensearch, "--faiss-shard": faiss_shard, "--format": format}
-        if not corpus.startswith("pyserini:"):
-            options["--segments"] = segments
-        if windows and not corpus.startswith("pyserini:"):
-            options["--windows"] = windows
-        if given := [name for name, value in options.items() if value is not None]:
-            raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
+    refused: dict[str, object] = {
+        "--opensearch": settings.opensearch,
+        "--faiss-shard": settings.faiss_shard,
+        "--format": settings.format,
+    }
+    if not corpus.startswith(PYSERINI):
+        refused |= {"--segments": settings.segments, "--windows": settings.windows or None}
+    if given := [name for name, value in refused.items() if value is not None]:
+        raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
     if corpus.startswith(REST):
         from indexing.attached.rest_store import adopt_server
 
-        return adopt_server(Path(corpus), out, embedding)
+        return adopt_server(Path(corpus), out, settings.embedding)
     if corpus.startswith(OPENSEARCH):
         from indexing.opensearch.build import attach
         from indexing.opensearch.cluster import place_of
 
-        return attach(place_of(corpus.removeprefix(OPENSEARCH)), out, embedding.key_env if embedding else None)
-    if in_place:
-        from indexing.attached.lucene_index import adopt_prebuilt
+        key_env = settings.embedding.key_env if settings.embedding else None
+        return attach(place_of(corpus.removeprefix(OPENSEARCH)), out, key_env)
+    from indexing.attached.lucene_index import PrebuiltSettings, adopt_prebuilt
 
-        return adopt_prebuilt(Path(corpus), out, segments, windows, embedding, progress)
-    target = None
-    if opensearch:
-        from indexing.opensearch.cluster import place_of
-        from indexing.opensearch.index import Target
+    prebuilt = PrebuiltSettings(settings.segments, settings.windows, settings.embedding)
+    return adopt_prebuilt(Path(corpus), out, prebuilt, progress)
 
-        if faiss_shard:
-            raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
-        target = Target(place_of(opensearch), shards, replicas)
-    return build_index(
-        Path(corpus),
-        out,
-        format=format,
-        segments=segments,
-        windows=windows,
-        embedding=embedding,
-        faiss=faiss,
-        faiss_shard=faiss_shard,
-        opensearch=target,
-        engine=engine,
-        threads=threads,
-        progress=progress,
-        report=report,
-    )
+
+def make_index(
+    corpus: str, out: Path, settings: BuildSettings, progress: Progress, report: Report
+) -> tuple[Index, bool]:
+    """Make an index of the corpus at a path; returns the index, and whether it is new.
+
+    `UserError` for settings that exclude each other, and as from `build_index`.
+    """
+    if settings.opensearch and settings.faiss_shard:
+        raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
+    return build_index(Path(corpus), out, settings, progress, report)

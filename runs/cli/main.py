@@ -151,8 +151,9 @@ def index(
 
     Example: keystone index corpus.jsonl.gz --out index
     """
+    from indexing.build.settings import BuildSettings
     from indexing.types import Embedding
-    from runs.cli.index import make_index
+    from runs.cli.index import attach_index, is_attached, make_index, target_of
     from runs.cli.outputs import check_outputs
     from runs.report.terminal import progress_bars
 
@@ -166,25 +167,22 @@ def index(
         if (number := next(told)) <= TOLD:
             say(f"left out: {error}{'; further ones are counted' if number == TOLD else ''}", err=True)
 
+    settings = BuildSettings(
+        format=format,
+        segments=segments,
+        windows=windows,
+        embedding=None if no_dense or dense is Dense.none else model,
+        faiss=None if dense is Dense.pool else faiss,
+        faiss_shard=faiss_shard,
+        opensearch=target_of(opensearch, shards, replicas),
+        engine=engine,
+        threads=threads,
+    )
     with progress_bars(quiet) as progress:
-        made, built = make_index(
-            corpus,
-            out,
-            format=format,
-            in_place=in_place,
-            segments=segments,
-            windows=windows,
-            embedding=None if no_dense or dense is Dense.none else model,
-            faiss=None if dense is Dense.pool else faiss,
-            faiss_shard=faiss_shard,
-            opensearch=opensearch,
-            shards=shards,
-            replicas=replicas,
-            engine=engine,
-            threads=threads,
-            progress=progress,
-            report=tell,
-        )
+        if in_place or is_attached(corpus):
+            made, built = attach_index(corpus, out, settings, progress)
+        else:
+            made, built = make_index(corpus, out, settings, progress, tell)
     if made.cut:
         summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
         say(summary, err=True)

@@ -7,6 +7,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.types import Progress
 from runs.config.run_config import Queries, RunConfig
@@ -34,7 +35,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     if not corpus.exists():
         with progress("Rendering Python's documentation", None):
             make_corpus(corpus)
-    index, _ = build_index(corpus, out / "index", threads=threads, progress=progress)
+    index, _ = build_index(corpus, out / "index", BuildSettings(threads=threads), progress)
     here = files("runs.demo")
     with as_file(here / "narratives.jsonl") as topics, as_file(here / "qrels.txt") as qrels_path:
         runs = [

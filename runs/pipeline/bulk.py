@@ -151,7 +151,7 @@ async def answer_one(
 ) -> tuple[dict[str, Any], list[Fallback]]:
     """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
     one = replace(job, topics=[topic], track=with_limits(job.track, [topic]))
-    if job.index.pooled:  # a store of its own, whose rows stay as they are while other topics search
+    if job.index.pooled:  # a store of its own, which frees the rows of a REST search with the topic
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
     async with searches.java if job.config.queries.method == "rules" else nullcontext():
         (found,) = await understood(one, model)

@@ -12,6 +12,7 @@ from indexing.io.files import json_lines, written
 from indexing.types import Store
 from retrieval.types import Rankings, offsets_of
 from runs.pipeline.grade_topic import Graded
+from runs.trec.render import strictly_decreasing
 
 
 def records(graded: Sequence[Graded], store: Store, graded_by: str) -> Iterator[dict[str, Any]]:
@@ -65,7 +66,8 @@ def read_selected(path: Path, store: Store) -> dict[str, list[int]]:
 def keystone_rankings(graded: Sequence[Graded], narrative: Rankings, alone: bool) -> Rankings:
     """Each topic's selected documents, then, unless they are to stand `alone`, the rest of its narrative ranking.
 
-    The selected ones keep their scores, from 1 upwards; those of the rest are the inverse of their ranks.
+    A selected document scores 1 plus its own score, and another one scores 1 / (1 + rank). If Parasol gives equal
+    scores, its order decides, so scores are lowered to decrease strictly, as in the file: float32.
     """
     docs, scores = [], []
     for i, topic in enumerate(graded):
@@ -74,4 +76,6 @@ def keystone_rankings(graded: Sequence[Graded], narrative: Rankings, alone: bool
         docs += [chosen, rest]
         scores += [1 + np.array(topic.scores), 1 / (1 + np.arange(1, len(rest) + 1))]
     counts = np.array([len(part) for part in docs]).reshape(-1, 2).sum(axis=1)
-    return Rankings(narrative.query_ids, offsets_of(counts), np.concatenate(docs), np.concatenate(scores))
+    offsets = offsets_of(counts)
+    falling = strictly_decreasing(np.concatenate(scores), offsets)
+    return Rankings(narrative.query_ids, offsets, np.concatenate(docs), falling)

@@ -17,7 +17,7 @@ from generation.types import Fallback, Understanding
 from indexing.types import Document
 from indexing.vectors.of_documents import Texts, contents
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings, offsets_of
+from retrieval.types import Query, Rankings, SearchSettings, offsets_of
 from runs.pipeline.job import Job
 
 
@@ -58,21 +58,16 @@ async def understood(job: Job, model: Model | None) -> list[Understood]:
 
 def rankings_of(job: Job, queries: Sequence[Query], texts_of: Texts = contents) -> dict[str, Rankings]:
     """The rankings of the queries by each system; `texts_of` says what is embedded of candidates."""
-    settings = job.config.retrieval
-    feedback = None if settings.feedback == "none" else settings.feedback
-    return search_all(
-        job.index,
-        job.store,
-        queries,
-        settings.systems,
-        settings.depth,
-        job.threads,
-        job.progress,
-        feedback,
-        settings.faiss,
-        texts_of,
-        settings.statistics,
+    chosen = job.config.retrieval
+    settings = SearchSettings(
+        systems=chosen.systems,
+        depth=chosen.depth,
+        feedback=None if chosen.feedback == "none" else chosen.feedback,
+        faiss=chosen.faiss,
+        statistics=chosen.statistics,
+        threads=job.threads,
     )
+    return search_all(job.index, job.store, queries, settings, job.progress, texts_of)
 
 
 async def summaries_of(

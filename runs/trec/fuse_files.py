@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusion.fuse import fuse
+from fusion.lists import RankedLists
 from fusion.methods import METHODS, impossible
 from indexing.errors import UserError
 from indexing.types import is_id
-from retrieval.types import Rankings, offsets_of
+from retrieval.types import offsets_of
 from runs.trec.doc_ids import Names, joined, match
 from runs.trec.render import strictly_decreasing
 from runs.trec.run_files import Run, bounds_of, read_run
@@ -47,9 +48,9 @@ def fuse_files(
     topics = sorted({topic for run in runs for topic in run.query_ids})
     runs = [_compared(path, run.of(topics), norm == "min-max-inverted") for path, run in zip(paths, runs, strict=True)]
     docs, numbers = _numbered(runs)
-    rankings = [Rankings(run.query_ids, run.offsets, own, run.scores) for run, own in zip(runs, numbers, strict=True)]
+    lists = [RankedLists(run.offsets, own, run.scores) for run, own in zip(runs, numbers, strict=True)]
     members = [[(run, topic) for run in range(len(runs))] for topic in range(len(topics))]
-    fused = fuse(rankings, members, topics, method, depth, [heavy] * len(topics), norm, parameters)
+    fused = fuse(lists, members, topics, method, depth, [heavy] * len(topics), norm, parameters)
     try:
         strictly_decreasing(fused.scores, fused.offsets)
     except ValueError as error:

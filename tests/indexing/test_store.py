@@ -137,7 +137,7 @@ def test_the_first_document_of_an_id_is_kept_and_the_others_are_reported(
     documents = [Document(name, text, place=f"c:{line}") for line, (name, text) in enumerate(found * 2)]
     told: list[BadRecord] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module, "BATCH", batch)
+        patch.setattr(store_module, "BATCH_IDS", batch)
         count = build_store(documents, folder / "store", report=told.append)
     later = [line for line in range(2 * len(names)) if (names * 2)[line] in (names * 2)[:line]]
     assert [str(error).split(": ")[0] for error in told] == [f"c:{line}" for line in later]

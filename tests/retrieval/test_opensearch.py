@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import Target
-from indexing.opensearch.load import load
+from indexing.opensearch.load import Upload, load
 from indexing.opensearch.search import open_cluster, search_each, search_of
 from indexing.store import DocumentStore, build_store
 from indexing.stores import open_store
@@ -28,7 +29,7 @@ from retrieval.backends import open_dense, open_sparse
 from retrieval.faiss_search import FaissSearcher
 from retrieval.hybrid import search_bm25
 from retrieval.lucene.analyzer import stems_of
-from retrieval.types import Query, Rankings, Statistics
+from retrieval.types import Query, Rankings, SearchSettings, Statistics
 from runs.trec.topics import read_topics
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
@@ -61,7 +62,7 @@ def loaded(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
         if (name, shards) not in made:
             target = Target(place_of(f"{server.url}/{name}-{shards}"), shards)
             out = tmp_path_factory.mktemp(name) / "index"
-            made[name, shards] = build_index(collection(name), out, embedding=None, opensearch=target)[0]
+            made[name, shards] = build_index(collection(name), out, BuildSettings(embedding=None, opensearch=target))[0]
         return made[name, shards]
 
     return index_of
@@ -75,7 +76,7 @@ def lucene(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Index]:
     def index_of(name: str) -> Index:
         if name not in made:
             out = tmp_path_factory.mktemp(name) / "index"
-            made[name] = build_index(collection(name), out, embedding=None)[0]
+            made[name] = build_index(collection(name), out, BuildSettings(embedding=None))[0]
         return made[name]
 
     return index_of
@@ -205,7 +206,7 @@ def test_a_query_without_known_words_finds_nothing(text: str, loaded: Loaded) ->
 def test_feedback_weighs_stems_as_lucene_does(feedback: str, loaded: Loaded, lucene: Callable[[str], Index]) -> None:
     queries = [Query(name, name, text, text, text) for name, text in NARRATIVES.items()]
     one, other = (
-        search_bm25(own, open_store(own), queries, 9, feedback=feedback)
+        search_bm25(own, open_store(own), queries, SearchSettings(depth=9, feedback=feedback))
         for own in (lucene("small"), loaded("small", 3))
     )
     assert differing(one, other, 1e-4) == []
@@ -280,13 +281,8 @@ def held_vectors(server: Cluster, vectors: tuple[Path, Shards]) -> Callable[[str
         place = place_of(f"{server.url}/{kind.lower()}-{parts}")
         if (kind, parts) not in made:
             meta = {"key": f"{kind}-{parts}", "faiss": kind}
-            load(
-                Target(place, parts),
-                meta,
-                DocumentStore(folder / "store"),
-                shards,
-                folder / f"{kind}-{parts}-{server.version}",
-            )
+            note = folder / f"{kind}-{parts}-{server.version}"
+            load(Upload(Target(place, parts), meta, DocumentStore(folder / "store"), shards, note))
             own = Index(folder / f"{kind}-{parts}-index", meta["key"], Embedding(), VECTORS, {}, 0, kind, place.at)
             made[kind, parts] = with_folder(own)
         return made[kind, parts]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.index import Index
 from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import Target
@@ -43,7 +44,7 @@ def index(nodes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Index:
             words = " ".join(f"word{word}" for word in random.zipf(1.3, 40) % 5_000)
             corpus.write(json.dumps({"_id": f"d{number:06d}", "title": "", "text": words}) + "\n")
     target = Target(place_of(f"{','.join(nodes.urls)}/three"), shards=3, replicas=1)
-    made = build_index(folder / "corpus.jsonl", folder / "index", embedding=None, opensearch=target)[0]
+    made = build_index(folder / "corpus.jsonl", folder / "index", BuildSettings(embedding=None, opensearch=target))[0]
     nodes.ready()
     return made
 

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from socket import SHUT_RDWR
@@ -132,7 +133,7 @@ def test_a_search_that_is_never_answered_is_named_with_the_reason(fault: str) ->
         searches = [search_of(number, 1, f"query {number}") for number in range(9)]
         began = time.monotonic()
         with pytest.raises(UserError, match=f"query 7: .*{words[fault]}.*nothing has succeeded for 0.5 s"):
-            search_each(cluster, searches, row, patience=0.5)
+            search_each(replace(cluster, patience=0.5), searches, row)
         assert time.monotonic() - began < 30
 
 

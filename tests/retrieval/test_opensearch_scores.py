@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.opensearch import inner_products
-from retrieval.threshold import best_sums
+from retrieval.opensearch.dense import inner_products
+from retrieval.threshold import find_best_sums
 from retrieval.types import Rankings, ranked
 
 
@@ -36,6 +36,6 @@ def test_best_sums_are_those_of_adding_everything(lists: list[list[tuple[int, in
 
     everything = np.unique([row for own in searches for row in own]).astype(np.int32)
     order = np.lexsort((everything, -sums(everything)))[:depth]
-    rows, totals = best_sums(best, sums, depth)
+    rows, totals = find_best_sums(best, sums, depth)
     assert rows.tolist() == everything[order].tolist()
     assert totals.tolist() == sums(everything)[order].tolist()

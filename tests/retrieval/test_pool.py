@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.store import DocumentStore
@@ -17,8 +18,8 @@ from indexing.types import Document, Embedding
 from indexing.vectors.of_documents import contents, document_vectors
 from indexing.vectors.types import on_grid
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
-from retrieval.pool import pool_of, search_pool
-from retrieval.types import Query, Rankings, offsets_of
+from retrieval.pool import Candidates, pool_of, search_pool
+from retrieval.types import Query, Rankings, SearchSettings, offsets_of
 from tests.support.command_line import keystone
 from tests.support.small_corpus import write_corpus, write_topics
 
@@ -31,7 +32,7 @@ QUERIES = [
 @pytest.fixture(scope="module")
 def pooled(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("pooled")
-    return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", faiss=None)[0]
+    return build_index(write_corpus(folder / "corpus.jsonl"), folder / "index", BuildSettings(faiss=None))[0]
 
 
 def restricted(whole: Rankings, pool: Sequence[int], depth: int) -> list[list[tuple[int, float]]]:
@@ -44,10 +45,10 @@ def restricted(whole: Rankings, pool: Sequence[int], depth: int) -> list[list[tu
 def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
     index: Index, pooled: Index, depth: int, systems: list[str]
 ) -> None:
-    found = search_all(pooled, open_store(pooled), QUERIES, systems, depth)
+    found = search_all(pooled, open_store(pooled), QUERIES, SearchSettings(systems, depth))
     assert list(found) == systems
-    bm25 = search_all(index, open_store(index), QUERIES, ["bm25"], depth)["bm25"]
-    expected = restricted(search_embeddings(index, QUERIES, 100), bm25.docs.tolist(), depth)
+    bm25 = search_all(index, open_store(index), QUERIES, SearchSettings(systems=["bm25"], depth=depth))["bm25"]
+    expected = restricted(search_embeddings(index, QUERIES, SearchSettings(depth=100)), bm25.docs.tolist(), depth)
     assert restricted(found["dense"], range(100), 100) == expected
     assert 0 < len(pool_of(bm25)) < (index.documents or 0)
     assert not pooled.dense.exists()
@@ -95,19 +96,19 @@ def test_another_text_can_stand_for_a_document(pooled: Index) -> None:
     def honey(documents: Sequence[Document]) -> list[str]:
         return ["honey in the kitchen" if document.id == "volcano" else "x" for document in documents]
 
-    dense = search_all(pooled, open_store(pooled), QUERIES, ["dense"], 5, texts_of=honey)["dense"]
+    dense = search_all(pooled, open_store(pooled), QUERIES, SearchSettings(["dense"], 5), texts_of=honey)["dense"]
     assert DocumentStore(pooled.store).ids(dense.of(0))[0] == "volcano"
 
 
 def test_what_cannot_be_searched_is_an_error(tmp_path: Path, pooled: Index) -> None:
     with pytest.raises(UserError, match=r"retrieval\.faiss: found 'nprobe=2', expected none"):
-        search_all(pooled, open_store(pooled), QUERIES, ["bm25", "dense"], 5, faiss="nprobe=2")
-    bare = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", embedding=None)[0]
+        search_all(pooled, open_store(pooled), QUERIES, SearchSettings(depth=5, faiss="nprobe=2"))
+    bare = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))[0]
     nothing = Rankings((), offsets_of([]), np.empty(0, np.int32), np.empty(0, np.float32))
     with pytest.raises(UserError, match="has no embeddings"):
-        search_candidates(bare, open_store(bare), [], nothing, 5)
+        search_candidates(bare, Candidates(open_store(bare), pool_of(nothing)), [], SearchSettings(depth=5))
     with pytest.raises(UserError, match="expected all-MiniLM-L6-v2"):
-        build_index(tmp_path / "c.jsonl", tmp_path / "other", embedding=Embedding("unknown"), faiss=None)
+        build_index(tmp_path / "c.jsonl", tmp_path / "other", BuildSettings(embedding=Embedding("unknown"), faiss=None))
 
 
 def test_a_run_over_a_pool(tmp_path: Path) -> None:

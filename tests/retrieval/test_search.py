@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.io.files import locked
@@ -27,7 +28,7 @@ from retrieval.faiss_search import search_dense
 from retrieval.feedback import Feedback, rm3, rocchio
 from retrieval.hybrid import search_all, search_bm25, search_embeddings
 from retrieval.lucene.search import K1, B, LuceneSearcher
-from retrieval.types import Query, Rankings, ranked
+from retrieval.types import Query, Rankings, SearchSettings, ranked
 from tests.support.small_corpus import CORPUS, write_corpus
 
 BOTH = ["bm25", "dense"]
@@ -49,7 +50,7 @@ def test_bm25_scores_follow_the_formula(index: Index) -> None:
     average = sum(lengths.values()) / len(lengths)
     holding = [name for name, words in tokens.items() if "ash" in words]
     idf = math.log(1 + (len(tokens) - len(holding) + 0.5) / (len(holding) + 0.5))
-    rankings = search_bm25(index, open_store(index), [query("ash")], 10)
+    rankings = search_bm25(index, open_store(index), [query("ash")], SearchSettings(depth=10))
     assert sorted(found(index, rankings)) == sorted(holding)
     for name, score in zip(found(index, rankings), rankings.scores_of(0), strict=True):
         tf = Counter(tokens[name])["ash"]
@@ -58,7 +59,9 @@ def test_bm25_scores_follow_the_formula(index: Index) -> None:
 
 
 def test_equal_scores_are_ordered_by_document_id(index: Index) -> None:
-    for system, rankings in search_all(index, open_store(index), [query("twins in the kitchen")], BOTH, 9).items():
+    for system, rankings in search_all(
+        index, open_store(index), [query("twins in the kitchen")], SearchSettings(BOTH, 9)
+    ).items():
         ids = found(index, rankings)
         assert ids.index("twin-a") + 1 == ids.index("twin-b"), system
 
@@ -71,19 +74,23 @@ def test_equal_scores_are_ordered_by_document_id(index: Index) -> None:
     ],
 )
 def test_both_searches_find_the_obvious_document(index: Index, text: str, first: str) -> None:
-    for rankings in search_all(index, open_store(index), [query(text)], BOTH, 5).values():
+    for rankings in search_all(index, open_store(index), [query(text)], SearchSettings(BOTH, 5)).values():
         assert found(index, rankings)[0] == first
 
 
 @pytest.mark.parametrize("text", ["", "the of and", "!?", "zzyzx"], ids=["empty", "stop words", "signs", "unknown"])
 def test_a_query_without_known_words_finds_nothing_by_bm25(index: Index, text: str) -> None:
-    rankings = search_bm25(index, open_store(index), [query("honey"), query(text, 2), query("ice", 3)], 5)
+    rankings = search_bm25(
+        index, open_store(index), [query("honey"), query(text, 2), query("ice", 3)], SearchSettings(depth=5)
+    )
     assert [len(rankings.of(i)) > 0 for i in range(3)] == [True, False, True]
 
 
 def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:
     queries = [query(text, n) for n, (_, text) in enumerate(CORPUS.values())]
-    one, four = (search_all(index, open_store(index), queries, BOTH, 5, threads) for threads in (1, 4))
+    one, four = (
+        search_all(index, open_store(index), queries, SearchSettings(BOTH, 5, threads=threads)) for threads in (1, 4)
+    )
     for system, rankings in one.items():
         assert rankings.docs.tobytes() == four[system].docs.tobytes()
         assert rankings.scores.tobytes() == four[system].scores.tobytes()
@@ -118,16 +125,16 @@ def test_the_index_holds_a_vector_for_every_document(index: Index) -> None:
 
 
 def test_an_index_without_embeddings_says_so(tmp_path: Path) -> None:
-    made, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", embedding=None)
+    made, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
     with pytest.raises(UserError, match="has no embeddings"):
-        search_embeddings(made, [query("bees")], 5)
+        search_embeddings(made, [query("bees")], SearchSettings(depth=5))
 
 
 def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl")
     with locked(tmp_path / ".index.partial"), pytest.raises(UserError, match="another process is writing here"):
-        build_index(corpus, tmp_path / "index", embedding=None)
-    assert build_index(corpus, tmp_path / "index", embedding=None)[1]
+        build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))
+    assert build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))[1]
 
 
 def test_the_ranking_is_anserinis_rank_for_rank(tmp_path: Path) -> None:
@@ -161,17 +168,19 @@ def test_any_text_is_indexed(text: str, tmp_path: Path) -> None:
 
 
 def test_a_query_may_have_thousands_of_words(index: Index) -> None:
-    rankings = search_bm25(index, open_store(index), [query(" ".join(f"w{n}" for n in range(5000)) + " honey")], 5)
+    rankings = search_bm25(
+        index, open_store(index), [query(" ".join(f"w{n}" for n in range(5000)) + " honey")], SearchSettings(depth=5)
+    )
     assert len(rankings.of(0)) > 0
 
 
 def test_an_index_is_built_once_and_never_replaced(tmp_path: Path) -> None:
     corpus, out = write_corpus(tmp_path / "c.jsonl"), tmp_path / "index"
-    assert build_index(corpus, out, embedding=None)[1]
-    assert not build_index(corpus, out, embedding=None)[1]
+    assert build_index(corpus, out, BuildSettings(embedding=None))[1]
+    assert not build_index(corpus, out, BuildSettings(embedding=None))[1]
     corpus.write_text(corpus.read_text().replace("Honey", "Money"))
     with pytest.raises(UserError, match="another corpus or other settings"):
-        build_index(corpus, out, embedding=None)
+        build_index(corpus, out, BuildSettings(embedding=None))
     assert not [path for path in tmp_path.iterdir() if "partial" in path.name]
 
 
@@ -184,9 +193,11 @@ def test_feedback_finds_documents_that_share_words_only_with_the_first_ones(feed
         {"id": "far", "text": "mate"},
     ]
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in fillers + records))
-    made, _ = build_index(tmp_path / "c.jsonl", tmp_path / "index", embedding=None)
-    plain = search_bm25(made, open_store(made), [query("queen")], 5)
-    expanded = search_bm25(made, open_store(made), [query("queen"), query("", 2)], 5, feedback=feedback)
+    made, _ = build_index(tmp_path / "c.jsonl", tmp_path / "index", BuildSettings(embedding=None))
+    plain = search_bm25(made, open_store(made), [query("queen")], SearchSettings(depth=5))
+    expanded = search_bm25(
+        made, open_store(made), [query("queen"), query("", 2)], SearchSettings(depth=5, feedback=feedback)
+    )
     assert found(made, plain) == ["start"]
     assert found(made, expanded) == ["start", "near"]
     assert len(expanded.of(1)) == 0

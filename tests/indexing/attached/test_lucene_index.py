@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.attached.lucene_index import PrebuiltStore, adopt_prebuilt, lucene_folder
+from indexing.attached.lucene_index import PrebuiltSettings, PrebuiltStore, adopt_prebuilt, lucene_folder
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.pyserini import document_from
 from indexing.corpora.segments import segmented
@@ -26,7 +27,7 @@ from indexing.store import DocumentStore
 from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
 from retrieval.backends import open_sparse
-from retrieval.ties import SPARE, search_whole
+from retrieval.ties import SPARE_HITS, search_past_ties
 from retrieval.types import Query
 from runs.tracks.answer_files import read_rag
 from runs.tracks.rules import TRACKS
@@ -154,16 +155,16 @@ def test_no_tie_is_cut(scores: list[list[int]], depth: int) -> None:
         hits = [engine[place][:wanted] for place in places]
         return [(np.array([d for _, d in own], int), np.array([s for s, _ in own], np.float32)) for own in hits]
 
-    for own, (docs, kept) in zip(scores, search_whole(search, len(scores), depth), strict=True):
+    for own, (docs, kept) in zip(scores, search_past_ties(search, len(scores), depth), strict=True):
         best = sorted(zip(docs.tolist(), kept.tolist(), strict=True), key=lambda hit: (-hit[1], hit[0]))[:depth]
         assert best == sorted(enumerate(own), key=lambda hit: (-hit[1], hit[0]))[:depth]
-    assert asked == [(depth + SPARE) * 2**n for n in range(len(asked))]
+    assert asked == [(depth + SPARE_HITS) * 2**n for n in range(len(asked))]
 
 
 def test_scores_and_frequencies_are_those_of_an_index_of_our_own(index: Index, tmp_path: Path) -> None:
     texts = [{"id": record["id"], "contents": record["contents"]} for record in RECORDS]
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in texts))
-    own = build_index(tmp_path / "c.jsonl", tmp_path / "own", embedding=None)[0]
+    own = build_index(tmp_path / "c.jsonl", tmp_path / "own", BuildSettings(embedding=None))[0]
     ours, theirs = open_sparse(own, open_store(own)), open_sparse(index, open_store(index))
     for word in (*WORDS, "the", "of bees"):
         assert ours.stems(word) == theirs.stems(word)
@@ -184,7 +185,7 @@ def test_an_index_is_adopted_once_and_known_again(index: Index, folder: Path, tm
         adopt_prebuilt(Path(f"pyserini:{folder / 'docs'}"), tmp_path / "index")
     moved = tmp_path / "moved"
     shutil.copytree(folder / "docs", moved)
-    made, _ = adopt_prebuilt(Path(f"pyserini:{moved}"), tmp_path / "index", windows=True)
+    made, _ = adopt_prebuilt(Path(f"pyserini:{moved}"), tmp_path / "index", PrebuiltSettings(windows=True))
     at = json.loads((made.folder / "index.json").read_bytes())
     at["at"]["state"] = "another"
     (made.folder / "index.json").write_text(json.dumps(at))
@@ -212,7 +213,7 @@ def test_what_cannot_be_adopted_says_so_and_leaves_nothing(
 ) -> None:
     cut = Path(f"pyserini:{folder / segments}") if segments else None
     with pytest.raises(UserError, match=message):
-        adopt_prebuilt(Path(f"pyserini:{folder / name}"), tmp_path / "index", cut)
+        adopt_prebuilt(Path(f"pyserini:{folder / name}"), tmp_path / "index", PrebuiltSettings(cut))
     assert not list(tmp_path.iterdir())
 
 
@@ -278,16 +279,18 @@ def official(record: dict[str, Any]) -> Document:
 
 def test_official_segments_are_found_by_id_for_adopted_documents_and_for_a_corpus(folder: Path, tmp_path: Path) -> None:
     segments = Path(f"pyserini:{folder / 'segs'}")
-    made, _ = adopt_prebuilt(Path(f"pyserini:{folder / 'docs'}"), tmp_path / "adopted", segments)
+    made, _ = adopt_prebuilt(Path(f"pyserini:{folder / 'docs'}"), tmp_path / "adopted", PrebuiltSettings(segments))
     expected = sorted(map(official, DOCUMENTS), key=lambda document: document.id)
     assert list(open_store(made)) == expected
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in DOCUMENTS))
     with pytest.raises(UserError, match=r"c\.jsonl:5: document msmarco_v2\.1_doc_02_2 has no official segment"):
-        build_index(tmp_path / "c.jsonl", tmp_path / "own", segments=segments, embedding=None)
-    own, _ = build_index(tmp_path / "c.jsonl", tmp_path / "own", segments=segments, windows=True, embedding=None)
+        build_index(tmp_path / "c.jsonl", tmp_path / "own", BuildSettings(segments=segments, embedding=None))
+    own, _ = build_index(
+        tmp_path / "c.jsonl", tmp_path / "own", BuildSettings(segments=segments, windows=True, embedding=None)
+    )
     assert own.segments == {"official": len(SEGMENTS), "windows": len(segmented(expected[1]).segments)}
     assert list(DocumentStore(own.store)) == expected
-    assert not build_index(tmp_path / "c.jsonl", tmp_path / "own", segments=segments, embedding=None)[1]
+    assert not build_index(tmp_path / "c.jsonl", tmp_path / "own", BuildSettings(segments=segments, embedding=None))[1]
 
 
 def test_an_official_segment_behind_the_end_of_its_document_is_reported(folder: Path, tmp_path: Path) -> None:

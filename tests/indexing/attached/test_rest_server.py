@@ -17,6 +17,7 @@ from indexing.attached.rest_replies import candidates_of
 from indexing.attached.rest_server import Server, address, form_of
 from indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from indexing.io import server as asker
@@ -24,7 +25,7 @@ from indexing.stores import open_store
 from indexing.types import MINILM, Document, Segment, Span
 from retrieval.backends import open_sparse
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings
+from retrieval.types import Query, Rankings, SearchSettings
 from runs.trec.run_files import read_run
 from tests.support.command_line import keystone
 from tests.support.lucene_indexes import anserini_index
@@ -58,7 +59,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """The same corpus as a pooled index of our own."""
     made = tmp_path_factory.mktemp("local")
     (made / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    return build_index(made / "c.jsonl", made / "index", faiss=None)[0]
+    return build_index(made / "c.jsonl", made / "index", BuildSettings(faiss=None))[0]
 
 
 @pytest.fixture
@@ -179,7 +180,10 @@ def test_rows_are_ranks_of_what_was_found_and_documents_are_kept(remote: Index, 
     assert len(other) > len(store)
     own = {document.id: document for document in open_store(local)}
     assert [own[document.id] for document in other] == list(other)
-    assert other.rows(["no such", *before]).tolist() == [-1, *map(other.ids(range(len(other))).index, before)]
+    ids = [document.id for document in other]
+    rows = other.rows(ids).tolist()
+    assert (ids, rows) == (sorted(ids), list(range(rows[0], rows[0] + len(other))))
+    assert other.rows(["no such", *before]).tolist() == [-1, *(rows[ids.index(name)] for name in before)]
     with pytest.raises(UserError, match="lacks documents that the run has found"):
         other.get([-1])
 
@@ -189,7 +193,7 @@ def test_both_searches_of_a_pooled_index_are_the_local_ones(remote: Index, local
     found = []
     for index in (local, remote):
         store = open_store(index)
-        both = search_all(index, store, queries, ["bm25", "dense"], 4)
+        both = search_all(index, store, queries, SearchSettings(depth=4))
         found.append({system: named(store.ids, rankings) for system, rankings in both.items()})
     assert found[0]["dense"] == found[1]["dense"]
 
@@ -458,6 +462,36 @@ def test_ties_are_by_id_also_at_the_cut(tmp_path: Path) -> None:
         assert store.ids(found.of(0)) == ["d01", "d02", "d03"]
 
 
+def test_a_row_never_changes_its_document(tmp_path: Path) -> None:
+    """Each search finds documents between those that the ones before have found."""
+    batches = [["m", "c"], ["d", "a", "m"], ["m", "c"], ["z", "b", "d"]]
+
+    def batch(handler: Handler) -> bool:
+        asked = handler.path.split("query=")[1][0]
+        names = batches[int(asked)] if asked.isdigit() else []
+        handler.reply({"candidates": [{"docid": name, "score": 0.5, "doc": f"of {name}"} for name in names]})
+        return True
+
+    with scripted_server(payloads={}, always=batch) as server:
+        index, store = over(server, tmp_path)
+        given: dict[int, str] = {}
+        for number, names in enumerate(batches):
+            found = open_sparse(index, store).search(["1"], [str(number)], 5)
+            assert store.ids(found.of(0)) == sorted(names), "ties are by id"
+            assert found.of(0).tolist() == store.rows(sorted(names)).tolist()
+            given |= dict(zip(found.of(0).tolist(), sorted(names), strict=True))
+            assert store.ids(list(given)) == list(given.values())
+            assert [document.text for document in store.get(list(given))] == [f"of {name}" for name in given.values()]
+            known = [document.id for document in store]
+            assert known == sorted(set(given.values()))
+            rows = store.rows(known).tolist()
+            assert rows == list(range(rows[0], rows[0] + len(store)))
+        assert len(given) == 9, "the third search found nothing new, so it began no new rows"
+        assert store.rows(["a", "no such"]).tolist()[1] == -1
+        with pytest.raises(IndexError, match="is not in the store"):
+            store.ids([max(given) + 1])
+
+
 def test_documents_that_did_not_come_are_asked_for_once(tmp_path: Path) -> None:
     payloads = {"a": None, "b": "", "c": {"title": "no text"}, "d": "Text.", "e": {"title": "N"}, "x#0_0": None}
     documents = {name: {"body": f"body of {name}"} for name in ("a", "b", "c", "e", "x%230_0")}
@@ -541,7 +575,7 @@ def test_stores_may_keep_documents_at_the_same_time(remote: Index) -> None:
     assert isinstance(two, RestStore)
     one.keep([("a", "first"), ("b", "x")])
     two.keep([("a", "second"), ("c", "x")])
-    one.renumber()
+    one.number_documents()
     assert [(d.id, d.text) for d in one] == [("a", "first"), ("b", "x"), ("c", "x")]
     with sqlite3.connect(remote.folder / FOUND) as registry:
         assert registry.execute("SELECT count(*) FROM documents").fetchone() == (3,)

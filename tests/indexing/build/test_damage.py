@@ -15,7 +15,7 @@ from indexing.index import Index, open_index
 from indexing.stores import open_store
 from indexing.vectors.of_segments import segment_vectors
 from retrieval.hybrid import search_all
-from retrieval.types import Query
+from retrieval.types import Query, SearchSettings
 from tests.support.small_corpus import CORPUS
 
 QUERIES = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
@@ -32,7 +32,7 @@ def used(folder: Path) -> list[object]:
     """All that a run asks of an index."""
     index = open_index(folder)
     store = open_store(index)
-    found = search_all(index, store, QUERIES, ["bm25", "dense"], 5)
+    found = search_all(index, store, QUERIES, SearchSettings(depth=5))
     documents = list(store)
     vectors = segment_vectors(index, store, range(len(store)))
     return [

@@ -19,6 +19,7 @@ import pytest
 
 from indexing.build import ray as ray_engine
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.corpora.corpus import corpus_files, read_files
 from indexing.errors import BadRecord, MissingPackage, UserError
 from indexing.index import Index
@@ -75,7 +76,10 @@ Told = list[tuple[str, str]]
 def build(corpus: Path, out: Path, engine: str, **settings: Any) -> tuple[Index, Told]:
     told: Told = []
     found = build_index(
-        corpus, out, engine=engine, report=lambda error: told.append((str(error), error.kind)), **settings
+        corpus,
+        out,
+        BuildSettings(engine=engine, **settings),
+        report=lambda error: told.append((str(error), error.kind)),
     )
     return found[0], told
 
@@ -101,7 +105,7 @@ def test_readers_give_files_in_order_however_they_are_dealt(corpus: Path, monkey
     errors: list[BadRecord] = []
     expected = [(document, document.place) for document in read_files(files, "jsonl", errors.append)]
     for size in (1, 3_000, 2**25):
-        monkeypatch.setattr(ray_engine, "GROUP", size)
+        monkeypatch.setattr(ray_engine, "GROUP_BYTES", size)
         told: list[BadRecord] = []
         found = list(ray_engine.read_files(files, "jsonl", told.append))
         assert [(document.id, document.text, document.place) for document in found] == [
@@ -114,7 +118,7 @@ def test_readers_give_files_in_order_however_they_are_dealt(corpus: Path, monkey
 @pytest.mark.usefixtures("ray")
 def test_the_first_bad_record_ends_a_strict_build_and_a_missing_file_any(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(BadRecord, match=r"part-0.jsonl.gz:2: not JSON"):
-        build_index(corpus, tmp_path / "index", engine="ray")
+        build_index(corpus, tmp_path / "index", BuildSettings(engine="ray"))
     with pytest.raises(UserError, match=r"none.jsonl: cannot be read"):
         list(ray_engine.read_files([(tmp_path / "none.jsonl", "")], "jsonl"))
     assert not list(tmp_path.iterdir())
@@ -349,7 +353,7 @@ def test_a_machine_without_ray_is_told_what_to_install(corpus: Path, tmp_path: P
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "ray", None)
         with pytest.raises(MissingPackage, match=r"pip install 'ray\[data\]'"):
-            build_index(corpus, tmp_path / "index", engine="ray")
+            build_index(corpus, tmp_path / "index", BuildSettings(engine="ray"))
     assert not list(tmp_path.iterdir())
 
 

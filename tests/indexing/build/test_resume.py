@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.stores import open_store
@@ -18,7 +19,7 @@ from indexing.types import Embedding
 from indexing.vectors import shards as vectors
 from indexing.vectors.embed import embedder
 from retrieval.hybrid import search_all
-from retrieval.types import Query
+from retrieval.types import Query, SearchSettings
 from tests.support.index_folders import contents
 from tests.support.processes import killed
 from tests.support.servers.embeddings import Server, serving, status
@@ -28,7 +29,7 @@ from tests.support.small_corpus import CORPUS, write_corpus
 def rankings(index: Index) -> list[Any]:
     queries = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
     return [
-        found.docs.tolist() for found in search_all(index, open_store(index), queries, ["bm25", "dense"], 5).values()
+        found.docs.tolist() for found in search_all(index, open_store(index), queries, SearchSettings(depth=5)).values()
     ]
 
 
@@ -46,17 +47,17 @@ def test_shards_that_are_there_are_not_embedded_again(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with serving() as server:
         embedding = Embedding("letters", server.url)
-        whole, _ = build_index(corpus, tmp_path / "whole", embedding=embedding)
+        whole, _ = build_index(corpus, tmp_path / "whole", BuildSettings(embedding=embedding))
         server.requests.clear()
         refuses = iter([False] * 3 + [True] * 9)
         server.always = lambda handler, texts: next(refuses) and status(403, "closed")(handler, texts)
         with pytest.raises(UserError, match="closed"):
-            build_index(corpus, tmp_path / "index", embedding=embedding)
+            build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
         assert not (tmp_path / "index").exists()
         kept = sent(server)[:-2]
         server.requests.clear()
         server.always = None
-        index, built = build_index(corpus, tmp_path / "index", embedding=embedding)
+        index, built = build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
         assert built
         assert len(kept) + len(sent(server)) == len(CORPUS)
         assert not set(kept) & set(sent(server)) - {"Twin\n" + CORPUS["twin-a"][1]}
@@ -67,7 +68,7 @@ def test_shards_that_are_there_are_not_embedded_again(tmp_path: Path) -> None:
 
 def rankings_bm25(index: Index) -> list[Any]:
     queries = [Query("1", "1-1", "", text, "") for text, _ in CORPUS.values()]
-    return list(search_all(index, open_store(index), queries, ["bm25"], 5)["bm25"].docs)
+    return list(search_all(index, open_store(index), queries, SearchSettings(systems=["bm25"], depth=5))["bm25"].docs)
 
 
 def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
@@ -136,18 +137,18 @@ def test_a_model_that_changed_between_two_tries_is_an_error(tmp_path: Path) -> N
         refuses = iter([False] * 3 + [True] * 9)
         server.always = lambda handler, texts: next(refuses) and status(403)(handler, texts)
         with pytest.raises(UserError):
-            build_index(corpus, tmp_path / "index", embedding=embedding)
+            build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
         server.always, server.model = None, lambda texts: np.ones((len(texts), 3), np.float32)
         embedder.cache_clear()
         with pytest.raises(UserError, match="found vectors of 3 numbers after 9: the model has changed"):
-            build_index(corpus, tmp_path / "index", embedding=embedding)
+            build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
 
 
 def test_an_error_before_anything_is_done_leaves_nothing(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"id": "a", "text": "one"}\n{"id": "a"')
     with pytest.raises(UserError):
-        build_index(corpus, tmp_path / "index", embedding=None)
+        build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
 
 
@@ -164,7 +165,7 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
             out.write(
                 json.dumps({"id": f"d{n}", "text": ". ".join(choose.sample(sentences, choose.randint(1, 6)))}) + "\n"
             )
-    whole, _ = build_index(corpus, tmp_path / "whole", faiss=factory)
+    whole, _ = build_index(corpus, tmp_path / "whole", BuildSettings(faiss=factory))
 
     def compare() -> None:
         index = open_index(tmp_path / "index")

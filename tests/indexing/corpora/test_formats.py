@@ -16,6 +16,7 @@ from ir_datasets.formats import BaseDocs, TsvDocs
 from ir_datasets.util import LocalDownload
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.corpora.corpus import guess_format, read_corpus
 from indexing.errors import UserError
 from indexing.store import DocumentStore
@@ -268,10 +269,10 @@ def test_a_data_set_is_indexed_by_its_id(tmp_path: Path) -> None:
     tsv = tmp_path / "docs.tsv"
     tsv.write_text("d1\tHoney bees live in colonies.\nd2\tLava.\n")
     path = registered("keystone-test/local", TsvDocs(LocalDownload(str(tsv))))
-    made, built = build_index(path, tmp_path / "index", embedding=None)
+    made, built = build_index(path, tmp_path / "index", BuildSettings(embedding=None))
     assert built
     assert next(iter(DocumentStore(made.store))).text == "Honey bees live in colonies."
-    assert build_index(path, tmp_path / "index", embedding=None) == (made, False)
+    assert build_index(path, tmp_path / "index", BuildSettings(embedding=None)) == (made, False)
 
 
 def test_bad_records_of_a_data_set_are_reported() -> None:

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.locate import MISSES, Cut, located
 from indexing.corpora.segments import MS_MARCO_SEGMENT, is_window, segmented, sentences, windows
@@ -158,7 +159,9 @@ def test_windows_of_a_tracks_documents_are_asked_for_by_name(
 def test_segments_of_a_document_that_comes_twice_count_once(tmp_path: Path) -> None:
     path, options = corpus(tmp_path, 4 * len(SPANS))
     path.write_text(path.read_text() * 2)
-    made, _ = build_index(path, tmp_path / "i", segments=Path(options[1]), embedding=None, report=lambda _: None)
+    made, _ = build_index(
+        path, tmp_path / "i", BuildSettings(segments=Path(options[1]), embedding=None), report=lambda _: None
+    )
     assert made.segments == {"official": 4 * len(SPANS), "windows": 0}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.corpora.corpus import guess_format, read_corpus
 from indexing.errors import BadRecord, UserError
 from indexing.lucene.java import anserini_jar, java_home
@@ -42,10 +43,10 @@ def test_stored_documents_are_a_corpus(anserini: Path, tmp_path: Path) -> None:
         Document("b", "Bees make honey.", "Bees"),
         Document("a", "Ice \u2744 melts."),
     ]
-    made, built = build_index(path, tmp_path / "index", embedding=None)
+    made, built = build_index(path, tmp_path / "index", BuildSettings(embedding=None))
     assert built
     assert [document.id for document in DocumentStore(made.store)] == ["a", "b"]
-    assert not build_index(path, tmp_path / "index", embedding=None)[1]
+    assert not build_index(path, tmp_path / "index", BuildSettings(embedding=None))[1]
 
 
 def test_a_prebuilt_index_is_fetched_once_by_its_name(

@@ -11,11 +11,11 @@ import pytest
 
 from indexing.errors import UserError
 from indexing.opensearch import bulk as opensearch_bulk
-from indexing.opensearch import requests as exchange
+from indexing.opensearch import requests
 from indexing.opensearch.bulk import acknowledged, gaps
 from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Reply, Request, connect, place_of
 from indexing.opensearch.index import Target
-from indexing.opensearch.load import load
+from indexing.opensearch.load import Upload, load
 from indexing.opensearch.requests import GaveUp, Read
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
@@ -30,8 +30,8 @@ TURNED_AWAY = (429, "rejected_execution_exception", "rejected execution of coord
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches and short pauses."""
-    monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 10)
-    monkeypatch.setattr(exchange, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 10)
+    monkeypatch.setattr(requests, "LONGEST_PAUSE_S", 0.02)
     for name in (USER, PASSWORD, KEY, CA):
         monkeypatch.delenv(name, raising=False)
 
@@ -45,7 +45,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> DocumentStore:
 
 
 def loaded(store: DocumentStore, folder: Path, *urls: str, patience: float = 20.0) -> None:
-    load(Target(place_of(f"{','.join(urls)}/name")), dict(META), store, None, folder / "note", patience=patience)
+    target = Target(place_of(f"{','.join(urls)}/name"))
+    load(Upload(target, dict(META), store, None, folder / "note", patience))
 
 
 def is_whole(state: State, store: DocumentStore) -> None:
@@ -143,7 +144,7 @@ def test_requests_at_once_fall_in_a_storm_and_rise_after_it() -> None:
     with keeping(State(always=held)) as (_, url):
         nodes = connect([url], 8)
         request = Request("POST", "/x/_bulk", b"")
-        done = list(exchange.exchange(nodes, range(900), lambda _: request, read, 8))
+        done = list(requests.send_parts(nodes, range(900), requests.Dialogue(lambda _: request, read, 8)))
     assert sorted(done) == list(range(900))
     first, second = (i for i, number in enumerate(seen) if number == 0)
     storm = seen[first + 40 : second]

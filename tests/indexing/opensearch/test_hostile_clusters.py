@@ -20,7 +20,8 @@ from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Place
 from indexing.store import to_record
 from indexing.stores import open_store
 from indexing.types import Document, Embedding, Segment, Span
-from retrieval.opensearch import OpenSearchDense, OpenSearchSparse
+from retrieval.opensearch.dense import OpenSearchDense
+from retrieval.opensearch.sparse import OpenSearchSparse
 from runs.doctor.cluster import examine_cluster
 from tests.support.servers.hostile_replies import TOO_LARGE
 from tests.support.small_corpus import with_folder

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.lucene.java import java_class
@@ -25,7 +26,7 @@ from indexing.opensearch import missing as opensearch_rows
 from indexing.opensearch.build import attach
 from indexing.opensearch.cluster import connect, place_at, place_of
 from indexing.opensearch.index import ANALYSIS, ANALYZER, Target, create, index_body, vector_field
-from indexing.opensearch.load import load
+from indexing.opensearch.load import Upload, load
 from indexing.opensearch.missing import missing_rows
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding
@@ -59,7 +60,7 @@ def place(opensearch: Cluster) -> str:
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 4)
+    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 4)
     monkeypatch.setattr(vectors, "SHARD", 3)
 
 
@@ -79,7 +80,7 @@ def held(index: Index) -> list[dict[str, Any]]:
 
 def expected(corpus: Path, folder: Path) -> list[dict[str, Any]]:
     """The same from a store of the corpus."""
-    store = DocumentStore(build_index(corpus, folder, embedding=None)[0].store)
+    store = DocumentStore(build_index(corpus, folder, BuildSettings(embedding=None))[0].store)
     records = map(json.loads, store.records(range(len(store))))
     return [{"_id": str(n), "row": n, "docid": found["id"], "document": found} for n, found in enumerate(records)]
 
@@ -106,7 +107,9 @@ def target(place: str, shards: int = 1, replicas: int = 0) -> Target:
 @pytest.mark.parametrize("shards", [1, 3])
 def test_an_index_holds_the_corpus_and_is_settled(server: Cluster, tmp_path: Path, shards: int) -> None:
     corpus, where = write_corpus(tmp_path / "corpus.jsonl"), f"{server.url}/{next(NAMES)}"
-    index, built = build_index(corpus, tmp_path / "index", embedding=None, opensearch=target(where, shards))
+    index, built = build_index(
+        corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(where, shards))
+    )
     assert built
     assert (index.backend, index.documents) == ("opensearch", len(CORPUS))
     assert [path.name for path in index.folder.iterdir()] == ["index.json"]
@@ -130,8 +133,10 @@ def test_vectors_are_searched_as_faiss_searches_them(server: Cluster, tmp_path: 
     corpus, where = write_corpus(tmp_path / "corpus.jsonl"), f"{server.url}/{next(NAMES)}"
     with serving() as endpoint:
         model = Embedding("letters", endpoint.url)
-        index, _ = build_index(corpus, tmp_path / "index", embedding=model, faiss=faiss, opensearch=target(where))
-        store = build_index(corpus, tmp_path / "local", embedding=None)[0].store
+        index, _ = build_index(
+            corpus, tmp_path / "index", BuildSettings(embedding=model, faiss=faiss, opensearch=target(where))
+        )
+        store = build_index(corpus, tmp_path / "local", BuildSettings(embedding=None))[0].store
         passages = embed_passages(model, [document.contents for document in DocumentStore(store)])
         [asked] = embed_queries(model, ["Ash of an eruption"])
     script = {"field": "vector", "query_value": asked.tolist(), "space_type": "innerproduct"}
@@ -143,7 +148,9 @@ def test_vectors_are_searched_as_faiss_searches_them(server: Cluster, tmp_path: 
     scores = {int(hit["_id"]): hit["_score"] for hit in found}
     np.testing.assert_allclose([scores[row] for row in range(len(CORPUS))], 1 + passages @ asked, rtol=1e-6)
     assert index.faiss == faiss
-    again, built = build_index(corpus, tmp_path / "index", embedding=model, faiss=faiss, opensearch=target(where))
+    again, built = build_index(
+        corpus, tmp_path / "index", BuildSettings(embedding=model, faiss=faiss, opensearch=target(where))
+    )
     assert (again, built) == (index, False)
 
 
@@ -201,20 +208,20 @@ def test_missing_rows_are_found(opensearch: Cluster, data: st.DataObject) -> Non
     if lines:
         assert not call(opensearch.url, "POST", f"{place.path}/_bulk?refresh=true", lines)["errors"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opensearch_rows, "LISTED", data.draw(st.integers(1, 20)))
-        patch.setattr(opensearch_rows, "SPLIT", data.draw(st.integers(2, 5)))
-        patch.setattr(opensearch_rows, "RANGES", data.draw(st.integers(1, 7)))
+        patch.setattr(opensearch_rows, "LISTED_ROWS", data.draw(st.integers(1, 20)))
+        patch.setattr(opensearch_rows, "SPLIT_PARTS", data.draw(st.integers(2, 5)))
+        patch.setattr(opensearch_rows, "REQUEST_RANGES", data.draw(st.integers(1, 7)))
         assert missing_rows(nodes, place, count) == sorted(set(range(count)) - there)
     call(opensearch.url, "DELETE", place.path)
 
 
 def test_another_corpus_does_not_get_the_name(tmp_path: Path, place: str) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
-    build_index(corpus, tmp_path / "index", embedding=None, opensearch=target(place))
+    build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place)))
     corpus.write_text(corpus.read_text().replace("Honey", "Money"))
     for shards in (1, 2):
         with pytest.raises(UserError, match=f"{place}: holds an index of another corpus or other settings"):
-            build_index(corpus, tmp_path / "other", embedding=None, opensearch=target(place, shards))
+            build_index(corpus, tmp_path / "other", BuildSettings(embedding=None, opensearch=target(place, shards)))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index"]
 
 
@@ -225,26 +232,26 @@ def test_an_index_of_others_is_left_alone(opensearch: Cluster, tmp_path: Path, p
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     for where, said in ((place, "keystone has not made"), (f"{place}-alias", f"an alias of {name}")):
         with pytest.raises(UserError, match=said):
-            build_index(corpus, tmp_path / "index", embedding=None, opensearch=target(where))
+            build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(where)))
 
 
 def test_the_folder_alone_can_be_made_again(tmp_path: Path, place: str) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
-    index, _ = build_index(corpus, tmp_path / "index", embedding=None, opensearch=target(place))
-    again, built = build_index(corpus, tmp_path / "again", embedding=None, opensearch=target(place))
+    index, _ = build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place)))
+    again, built = build_index(corpus, tmp_path / "again", BuildSettings(embedding=None, opensearch=target(place)))
     assert built
     assert (again.key, again.at, held(again)) == (index.key, index.at, held(index))
 
 
 def test_what_a_finished_index_has_lost_is_named(opensearch: Cluster, tmp_path: Path, place: str) -> None:
     corpus, at = write_corpus(tmp_path / "corpus.jsonl"), place_of(place)
-    build_index(corpus, tmp_path / "index", embedding=None, opensearch=target(place))
+    build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place)))
     call(opensearch.url, "PUT", f"{at.path}/_settings", {"index.blocks.write": False})
     call(opensearch.url, "DELETE", f"{at.path}/_doc/3?refresh=true")
     call(opensearch.url, "PUT", f"{at.path}/_settings", {"index.blocks.write": True})
     lost = sorted(CORPUS)[3]
     with pytest.raises(UserError, match=f"1 documents are missing: '{lost}'; remove the index"):
-        build_index(corpus, tmp_path / "again", embedding=None, opensearch=target(place))
+        build_index(corpus, tmp_path / "again", BuildSettings(embedding=None, opensearch=target(place)))
 
 
 def test_a_note_that_says_too_much_is_not_believed(opensearch: Cluster, tmp_path: Path, place: str) -> None:
@@ -254,7 +261,7 @@ def test_a_note_that_says_too_much_is_not_believed(opensearch: Cluster, tmp_path
     create(nodes, at, index_body(meta, 1, None))
     uuid = call(opensearch.url, "GET", at.path)[at.name]["settings"]["index"]["uuid"]
     (tmp_path / "note").write_text(f"{uuid}\n0 10\n20 50\n")
-    load(target(place), meta, store, None, tmp_path / "note")
+    load(Upload(target(place), meta, store, None, tmp_path / "note"))
     assert missing_rows(nodes, at, 50) == []
 
 
@@ -265,14 +272,14 @@ def test_a_document_that_the_cluster_rejects_is_named(opensearch: Cluster, tmp_p
     call(opensearch.url, "PUT", place_of(place).path, body)
     said = r"document 'd00000': rejected with status 400: strict_dynamic_mapping_exception: .*\[docid\]"
     with pytest.raises(UserError, match=said):
-        load(target(place), {"key": "k"}, DocumentStore(tmp_path / "store"), None, tmp_path / "note")
+        load(Upload(target(place), {"key": "k"}, DocumentStore(tmp_path / "store"), None, tmp_path / "note"))
 
 
 def test_what_the_cluster_cannot_make_is_known_before_the_work(tmp_path: Path, place: str) -> None:
     corpus = tmp_path / "missing.jsonl"
     corpus.write_text("{")  # would be reported if it were read
     with pytest.raises(UserError, match=r"cannot be made there: 400: .*number_of_shards.*1024"):
-        build_index(corpus, tmp_path / "index", embedding=None, opensearch=target(place, shards=5_000))
+        build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place, shards=5_000)))
 
 
 def test_another_machine_attaches_to_a_loaded_index(opensearch: Cluster, tmp_path: Path, place: str) -> None:
@@ -362,7 +369,7 @@ def test_each_document_is_sent_with_its_own_vector(
 ) -> None:
     """Within one shard, and over several."""
     monkeypatch.setattr(vectors, "SHARD", 4)
-    monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 3)
+    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 3)
     build_store(documents(10), tmp_path / "store")
     values = np.arange(30, dtype=np.float32).reshape(10, 3) / 4096
     files = [tmp_path / f"{n}.npy" for n in range(3)]
@@ -404,7 +411,7 @@ def test_a_load_killed_at_random_moments_ends_as_an_undisturbed_one(opensearch: 
 
     small = (
         "from indexing.opensearch import bulk; from indexing.vectors import shards; "
-        "bulk.DOCUMENTS = 3; shards.SHARD = 20"
+        "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD = 20"
     )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
     killed(*arguments.split(), times=12, kills=4, done=compare, code=small)
@@ -418,7 +425,9 @@ def test_a_collection_is_loaded_whole(server: Cluster, tmp_path: Path) -> None:
     with serving() as endpoint:
         model = Embedding("letters", endpoint.url)
         where = target(f"{server.url}/{next(NAMES)}", shards=3)
-        index, _ = build_index(corpus, tmp_path / "index", embedding=model, faiss="HNSW16", opensearch=where)
+        index, _ = build_index(
+            corpus, tmp_path / "index", BuildSettings(embedding=model, faiss="HNSW16", opensearch=where)
+        )
     assert held(index) == expected(corpus, tmp_path / "local")
     with gzip.open(corpus) if corpus.suffix == ".gz" else corpus.open("rb") as lines:
         assert index.documents == sum(1 for _ in lines)
@@ -429,7 +438,7 @@ def test_a_collection_is_loaded_whole(server: Cluster, tmp_path: Path) -> None:
 def test_nothing_is_lost_when_one_of_three_nodes_falls_in_the_middle_of_a_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returns: bool
 ) -> None:
-    monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 20)
+    monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 20)
     build_store(documents(3_000), tmp_path / "store")
     store = DocumentStore(tmp_path / "store")
     with cluster(3) as nodes:
@@ -445,7 +454,7 @@ def test_nothing_is_lost_when_one_of_three_nodes_falls_in_the_middle_of_a_load(
 
         thread = Thread(target=fall)
         thread.start()
-        load(target(place, shards=3, replicas=1), {"key": "k"}, store, None, note, patience=90 if returns else 20)
+        load(Upload(target(place, shards=3, replicas=1), {"key": "k"}, store, None, note, 90 if returns else 20))
         join(thread, "the node to fall and to return")
         at = place_of(place)
         assert missing_rows(connect(nodes.urls[:1], 1), at, len(store)) == []

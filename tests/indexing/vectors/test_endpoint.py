@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import open_index
 from indexing.io import server as asker
@@ -20,7 +21,7 @@ from indexing.vectors.endpoint import Endpoint, read_reply, shortened
 from indexing.vectors.minilm import MiniLM
 from indexing.vectors.types import GRID, TextRefused, on_grid
 from retrieval.hybrid import search_embeddings
-from retrieval.types import Query
+from retrieval.types import Query, SearchSettings
 from tests.support.command_line import keystone
 from tests.support.servers.embeddings import (
     Fault,
@@ -190,7 +191,7 @@ def test_a_text_of_which_nothing_is_taken_is_named(tmp_path: Path) -> None:
         assert caught.value.position == list(CORPUS).index("volcano")
         corpus = write_corpus(tmp_path / "corpus.jsonl")
         with pytest.raises(UserError, match=r"document volcano: .*not this one"):
-            build_index(corpus, tmp_path / "index", embedding=Embedding("letters", server.url))
+            build_index(corpus, tmp_path / "index", BuildSettings(embedding=Embedding("letters", server.url)))
 
 
 @pytest.mark.parametrize(
@@ -232,12 +233,12 @@ def test_the_key_comes_from_the_environment_and_stays_out_of_the_index(
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with serving() as server:
         embedding = Embedding("letters", server.url, 20, "ask: ", "tell: ")
-        made, _ = build_index(corpus, tmp_path / "index", embedding=embedding)
+        made, _ = build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
         assert server.keys == {"Bearer sk-secret"}
         assert (made.embedding, made.cut) == (embedding, len(CORPUS))
         assert open_index(made.folder) == made
         query = Query("1", "1-1", "", "", "rain on stones")
-        first = search_embeddings(made, [query], 3).of(0)[0]
+        first = search_embeddings(made, [query], SearchSettings(depth=3)).of(0)[0]
         sent = [text for request in server.requests for text in request]
         assert sent[-1] == "ask: rain on stones"
         assert sum(text.startswith("tell: ") for text in sent) == len(CORPUS)
@@ -246,7 +247,7 @@ def test_the_key_comes_from_the_environment_and_stays_out_of_the_index(
         server.model = lambda texts: letters(texts)[:, :4]
         embedder.cache_clear()
         with pytest.raises(UserError, match="found vectors of 4 numbers from letters, expected 9"):
-            search_embeddings(made, [query], 3)
+            search_embeddings(made, [query], SearchSettings(depth=3))
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"sk-secret" in file.read_bytes()]
 
 
@@ -261,9 +262,12 @@ def test_the_name_of_a_key_is_kept_and_used_by_queries(tmp_path: Path, monkeypat
         made = open_index(tmp_path / "index")
         assert made.embedding == Embedding("letters", server.url, key_env="MINE")
         server.keys.clear()
-        search_embeddings(made, [Query("1", "1-1", "", "", "rain")], 3)
+        search_embeddings(made, [Query("1", "1-1", "", "", "rain")], SearchSettings(depth=3))
         assert server.keys == {"Bearer own-key"}
-        assert build_index(corpus, made.folder, embedding=Embedding("letters", server.url)) == (made, False)
+        assert build_index(corpus, made.folder, BuildSettings(embedding=Embedding("letters", server.url))) == (
+            made,
+            False,
+        )
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"own-key" in file.read_bytes()]
     described = json.loads((made.folder / "index.json").read_text())
     del described["embedding"]["key_env"]

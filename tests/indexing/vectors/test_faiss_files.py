@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import shard_files
 from indexing.vectors import faiss_files as dense_shards
@@ -22,7 +23,7 @@ from indexing.vectors.shards import Shards
 from indexing.vectors.types import Vectors, on_grid
 from retrieval.faiss_search import FaissSearcher, search_dense
 from retrieval.hybrid import search_embeddings
-from retrieval.types import Query, Rankings
+from retrieval.types import Query, Rankings, SearchSettings
 from tests.support import programs
 from tests.support.clustered_vectors import COUNT, clustered
 from tests.support.places import ROOT
@@ -113,7 +114,7 @@ def test_an_index_in_files_is_built_by_the_command_and_searched_like_the_other(
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     queries = [Query(str(n), f"{n}-1", "", "", text) for n, text in enumerate(["bees", "lava", "twins and sugar"])]
     whole, _ = build_index(corpus, tmp_path / "whole")
-    one = search_embeddings(whole, queries, 5)
+    one = search_embeddings(whole, queries, SearchSettings(depth=5))
     with monkeypatch.context() as patch:
         made: list[Path] = []
 
@@ -126,24 +127,24 @@ def test_an_index_in_files_is_built_by_the_command_and_searched_like_the_other(
 
         patch.setattr(dense_shards, "write_dense", write)
         with pytest.raises(KeyboardInterrupt):
-            build_index(corpus, tmp_path / "index", faiss_shard=2)
+            build_index(corpus, tmp_path / "index", BuildSettings(faiss_shard=2))
     times = {path: path.stat().st_mtime_ns for path in made if path.name.startswith("dense-")}
     assert len(times) == 2
-    index, _ = build_index(corpus, tmp_path / "index", faiss_shard=2)
+    index, _ = build_index(corpus, tmp_path / "index", BuildSettings(faiss_shard=2))
     assert {path: (index.folder / path.name).stat().st_mtime_ns for path in times} == times, "made again"
     names = [f"dense-000{n}.faiss" for n in range(5)]
     assert sorted(path.name for path in index.folder.iterdir()) == [*names, "index.json", "lucene", "store"]
     assert (index.faiss, index.faiss_shards, whole.faiss_shards) == ("Flat", 5, 0)
-    assert same(one, search_embeddings(index, queries, 5))
-    assert not build_index(corpus, tmp_path / "index", faiss_shard=2)[1]
+    assert same(one, search_embeddings(index, queries, SearchSettings(depth=5)))
+    assert not build_index(corpus, tmp_path / "index", BuildSettings(faiss_shard=2))[1]
     with pytest.raises(UserError, match="other settings"):
-        build_index(corpus, tmp_path / "index", faiss_shard=3)
+        build_index(corpus, tmp_path / "index", BuildSettings(faiss_shard=3))
     (index.folder / names[3]).write_bytes((index.folder / names[3]).read_bytes()[:-8])
     with pytest.raises(UserError, match=r"dense-0003.faiss: not a whole FAISS index"):
-        search_embeddings(index, queries, 5)
+        search_embeddings(index, queries, SearchSettings(depth=5))
     (index.folder / names[3]).unlink()
     with pytest.raises(UserError, match=r"dense-0003.faiss: not a whole FAISS index"):
-        search_embeddings(index, queries, 5)
+        search_embeddings(index, queries, SearchSettings(depth=5))
 
 
 MEMORY = """

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.vectors import shards as vectors
@@ -15,7 +16,7 @@ from indexing.vectors.faiss_index import build_dense, faiss_module, load_dense
 from indexing.vectors.shards import Shards
 from retrieval.faiss_search import search_dense
 from retrieval.hybrid import search_embeddings
-from retrieval.types import Query, ranked
+from retrieval.types import Query, SearchSettings, ranked
 from tests.support.clustered_vectors import COUNT, clustered
 from tests.support.small_corpus import write_corpus
 
@@ -89,7 +90,7 @@ def test_an_index_that_finds_fewer_documents_gives_shorter_rankings(tmp_path: Pa
 @pytest.mark.parametrize("factory", ["", "Foo", "IVF,Flat", "PQ7", "HNSW0", "HNSW1", "IVF0,Flat", "Flat,Flat"])
 def test_a_factory_string_that_is_none_is_an_error_before_any_work(tmp_path: Path, factory: str) -> None:
     with pytest.raises(UserError, match=r"FAISS index '.*': .*; expected a factory string"):
-        build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", faiss=factory)
+        build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(faiss=factory))
     assert not (tmp_path / "index").exists()
 
 
@@ -107,7 +108,7 @@ def test_too_few_documents_to_train_on_is_an_error_with_the_number(
 @pytest.mark.parametrize("parameters", ["nprobe=2", "foo=1", "nprobe", "="])
 def test_a_parameter_that_the_index_lacks_is_an_error(index: Index, parameters: str) -> None:
     with pytest.raises(UserError, match=r"retrieval.faiss: found '.*': .*could not"):
-        search_embeddings(index, [Query("1", "1-1", "", "", "bees")], 3, faiss=parameters)
+        search_embeddings(index, [Query("1", "1-1", "", "", "bees")], SearchSettings(depth=3, faiss=parameters))
 
 
 def test_an_inverted_file_must_look_somewhere(tmp_path: Path, shards: Shards) -> None:

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusion.fuse import fuse
+from fusion.lists import RankedLists
 from indexing.errors import UserError
-from retrieval.types import Rankings, offsets_of
+from retrieval.types import offsets_of
 from runs.trec.doc_ids import Names
 from runs.trec.fuse_files import fuse_files
 from runs.trec.run_files import read_run, write_run
@@ -77,7 +78,7 @@ def by_strings(runs: list[dict[str, dict[str, float]]], method: str, norm: str |
         ]
         docs = np.array([ids.index(doc) for own in lists for doc, _ in own], np.int32)
         scores = np.array([score for own in lists for _, score in own], np.float32)
-        rankings.append(Rankings(tuple(topics), offsets_of([len(own) for own in lists]), docs, scores))
+        rankings.append(RankedLists(offsets_of([len(own) for own in lists]), docs, scores))
     members = [[(run, topic) for run in range(len(runs))] for topic in range(len(topics))]
     fused = fuse(rankings, members, topics, method, depth, None, norm)
     return {

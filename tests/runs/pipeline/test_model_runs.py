@@ -14,6 +14,7 @@ import pytest
 from generation.context.tokens import tokens
 from generation.llm.replay import record
 from indexing.build.index import build_index
+from indexing.build.settings import BuildSettings
 from indexing.index import Index
 from runs.config.read import PRESETS, read_config
 from runs.pipeline.model import REPLIES, USAGE
@@ -276,7 +277,7 @@ def test_long_candidates_are_summarised_before_they_are_embedded(tmp_path: Path,
     long = "Honey bees dance for flowers. " * 1_200
     short = "A volcano erupts, and the weather of the planet changes."
     corpus.write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in (("bees", long), ("volcano", short))))
-    pooled = build_index(corpus, tmp_path / "pooled", faiss=None)[0]
+    pooled = build_index(corpus, tmp_path / "pooled", BuildSettings(faiss=None))[0]
     directory = make("uema2lab_rrf", pooled, tmp_path, server)
     (summary,) = map(orjson.loads, (directory / "summaries.jsonl").read_bytes().splitlines())
     assert (summary["doc_id"], summary["fallbacks"]) == ("bees", [])

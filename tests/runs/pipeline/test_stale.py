@@ -16,7 +16,7 @@ from indexing.vectors.of_documents import document_vectors
 from indexing.vectors.of_segments import segment_vectors, text_key
 from retrieval.backends import open_dense, open_sparse
 from retrieval.hybrid import search_all
-from retrieval.types import Query
+from retrieval.types import Query, SearchSettings
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.pipeline.directory import Stage, perform
@@ -174,7 +174,7 @@ def begun(indexes: tuple[Path, Path], tmp_path: Path) -> tuple[Index, Callable[[
 
 def search(index: Index) -> object:
     query = Query("1", "1-1", "honey", "honey", "honey")
-    return search_all(index, open_store(index), [query], ["bm25", "dense"], 5)
+    return search_all(index, open_store(index), [query], SearchSettings(depth=5))
 
 
 OPENED = [

@@ -1,0 +1,37 @@
+"""The settings of an index build."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from indexing.types import MINILM, Embedding
+
+if TYPE_CHECKING:
+    from indexing.opensearch.index import Target
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """How `build_index` makes an index of a corpus. `threads` and `engine` do not change the index."""
+
+    format: str | None = None
+    """The format of the corpus; None guesses it from the files."""
+    segments: Path | None = None
+    """The official segments of MS MARCO V2.1 that cut the documents: a file, or `pyserini:NAME`."""
+    windows: bool = False
+    """Whether Keystone may cut documents of MS MARCO V2.1 that have no official segments."""
+    embedding: Embedding | None = MINILM
+    """The embedding model; None for no embeddings."""
+    faiss: str | None = "Flat"
+    """FAISS's factory string, such as `Flat` or `HNSW32`; None lets runs embed the documents that they find."""
+    faiss_shard: int | None = None
+    """The number of documents in each file of the FAISS index; None for one file."""
+    opensearch: "Target | None" = None
+    """The index in an OpenSearch cluster that receives documents, postings and vectors; None for the folder."""
+    engine: str = "local"
+    """Where the long work runs: a name in `indexing.build.engines.ENGINES`."""
+    threads: int = 1
+    """The number of threads, or of CPUs of a local Ray cluster."""
+
+
+DEFAULTS = BuildSettings()

@@ -1,0 +1,103 @@
+"""Dense search by OpenSearch. It gives the rankings of FAISS: same scores, ties by row.
+
+OpenSearch's score is 1 + p for an inner product p of at least 0, else 1 / (1 - p). A float32 holds fewer digits of
+that than of p alone. So Keystone multiplies queries by 2^23. Products of vectors on the grid
+(`indexing.vectors.types`) are multiples of 2^-24, so they become whole halves, and 1 + p is exact. Keystone rounds
+products below 0 to the grid again, which is exact down to about -0.35.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.errors import UserError
+from indexing.index import Index
+from indexing.opensearch.cluster import Request, as_expected
+from indexing.opensearch.index import VECTOR
+from indexing.opensearch.requests import ask
+from indexing.opensearch.search import open_cluster
+from indexing.vectors.types import Vectors
+from retrieval.backends import Dense
+from retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
+from retrieval.types import Rankings
+
+QUERY_SCALE = 2.0**23
+"""The factor by which Keystone multiplies query vectors."""
+GRID_STEPS = 2.0**24
+"""The number of steps of the grid in a unit of an inner product."""
+MOST_NEIGHBOURS = 10_000
+"""The maximum number of neighbours that OpenSearch finds in a graph."""
+
+_EF_SEARCH = re.compile(r"efSearch=([1-9]\d{0,5})")
+
+
+def open_dense(index: Index, parameters: str) -> Dense:
+    """Open the dense search of an index in OpenSearch.
+
+    `UserError` as from `open_cluster`, and for parameters other than `efSearch=N` of a graph.
+    """
+    return OpenSearchDense(index, parameters)
+
+
+class OpenSearchDense:
+    """Inner products with the vectors of an index in a cluster: exact if the index is `Flat`, else by its graph."""
+
+    def __init__(self, index: Index, parameters: str = "") -> None:
+        self._cluster = open_cluster(index)
+        self._exact = index.faiss == "Flat"
+        chosen = _EF_SEARCH.fullmatch(parameters)
+        if parameters and (self._exact or not chosen):
+            expected = "none: a Flat index is searched exactly" if self._exact else "efSearch=N alone for OpenSearch"
+            raise UserError(f"retrieval.faiss: found {parameters!r}, expected {expected}")
+        self._method = {"method_parameters": {"ef_search": int(chosen[1])}} if chosen else {}
+        place = self._cluster.place
+        mapping = ask(self._cluster.nodes, Request("GET", f"{place.path}/_mapping")).checked()
+        with as_expected(place):
+            self._dimension = int(mapping[place.name]["mappings"]["properties"][VECTOR]["dimension"])
+
+    @property
+    def dimension(self) -> int:
+        """The number of entries in a vector."""
+        return self._dimension
+
+    def search(
+        self,
+        query_ids: Sequence[str],
+        queries: Vectors,
+        depth: int,
+        threads: int = 1,  # noqa: ARG002
+    ) -> Rankings:
+        """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id.
+
+        `UserError` if a graph cannot find `depth` neighbours, or the cluster cannot answer.
+        """
+        if not self._exact and depth > MOST_NEIGHBOURS:
+            raise UserError(
+                f"retrieval.depth: found {depth}, expected at most {MOST_NEIGHBOURS}: OpenSearch finds no more by a "
+                "graph; an index of kind Flat has no such bound"
+            )
+        scaled = queries * np.float32(QUERY_SCALE)
+        asked = [self._exactly(query) if self._exact else self._nearest(query, depth) for query in scaled]
+        return search_pages(self._cluster, HitReading(inner_products), NamedQueries(query_ids, asked), depth)
+
+    def _exactly(self, query: Vectors) -> dict[str, Any]:
+        parameters = {"field": VECTOR, "query_value": query, "space_type": "innerproduct"}
+        script = {"source": "knn_score", "lang": "knn", "params": parameters}
+        return {"script_score": {"query": {"match_all": {}}, "script": script}}
+
+    def _nearest(self, query: Vectors, depth: int) -> dict[str, Any]:
+        return {"knn": {VECTOR: {"vector": query, "k": depth, **self._method}}}
+
+
+def inner_products(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Turn OpenSearch's scores of scaled queries, float64[hits], into inner products float32[hits].
+
+    `ValueError` for a score that is not above 0.
+    """
+    if np.any(scores <= 0):
+        raise ValueError(f"found the score {scores.min():g} of a vector, expected more than 0")
+    products = np.where(scores >= 1, scores - 1, 1 - 1 / scores) * (GRID_STEPS / QUERY_SCALE)
+    return (np.rint(products) / GRID_STEPS).astype(np.float32)

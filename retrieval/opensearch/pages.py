@@ -1,0 +1,95 @@
+"""Rankings from searches in OpenSearch, page by page, with every hit checked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.opensearch.cluster import as_expected
+from indexing.opensearch.search import Cluster, search_each, search_of
+from indexing.types import Tick
+from retrieval.types import Rankings, ranked
+
+
+@dataclass(frozen=True, slots=True)
+class HitReading:
+    """How a search asks for hits, and how it turns the server's scores float64[hits] into float32[hits]."""
+
+    convert_scores: Callable[[NDArray[np.float64]], NDArray[np.float32]]
+    """Raises `ValueError` for impossible scores."""
+    header: Mapping[str, Any] = field(default_factory=dict)
+    """Options that `_msearch` takes beside each search."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQueries:
+    """Query ids, and beside them queries in OpenSearch's query language, as JSON values."""
+
+    ids: Sequence[str]
+    bodies: Sequence[Any]
+
+
+def search_pages(
+    cluster: Cluster, reading: HitReading, named: NamedQueries, depth: int, tick: Tick = lambda _: None
+) -> Rankings:
+    """Rank the top `depth` hits of each query; ties by row.
+
+    If `depth` exceeds the hits that one search may ask for, the function fetches page by page. `UserError` for an
+    answer that is not one of OpenSearch's, or that holds documents that the index lacks.
+    """
+    query_ids, queries = named.ids, named.bodies
+    pages: list[list[NDArray[np.float64]]] = [[] for _ in queries]
+    after: dict[int, Any] = dict.fromkeys(range(len(queries)))
+    done = 0
+    while after and done < depth:
+        size = min(cluster.window, depth - done)
+        searches = [
+            search_of(queries[number], size, f"query {query_ids[number]}", **({"search_after": last} if last else {}))
+            for number, last in after.items()
+        ]
+        first = not done
+        found = search_each(
+            cluster, searches, partial(_read_hits, size), reading.header, tick if first else lambda _: None
+        )
+        done += size
+        for number, (page, _) in zip(after, found, strict=True):
+            pages[number].append(page)
+        after = {number: last for number, (page, last) in zip(list(after), found, strict=True) if len(page) == size}
+    columns = [np.concatenate([np.empty((0, 2)), *own]) for own in pages]
+    scores = []
+    for name, own in zip(query_ids, columns, strict=True):
+        with as_expected(f"{cluster.place}: query {name}"):
+            _check_hits(own, cluster.documents)
+            scores.append(reading.convert_scores(own[:, 0]))
+    docs = [own[:, 1].astype(np.int32) for own in columns]
+    return ranked(query_ids, docs, scores, depth)
+
+
+def _read_hits(size: int, answer: Any) -> tuple[NDArray[np.float64], Any]:
+    """Read score and row of at most `size` hits: float64[hits, 2], and the last hit's sort keys as the server has them.
+
+    `ValueError` for anything else.
+    """
+    keys = [hit["sort"] for hit in answer.get("hits", {}).get("hits", ())]
+    if len(keys) > size:
+        raise ValueError(f"found {len(keys)} hits, expected at most {size}")
+    if not all(type(row) is int and type(score) in (int, float) for score, row in keys):
+        raise ValueError("found a hit whose sort keys are not a score and a row")
+    return np.array(keys, dtype=np.float64).reshape(len(keys), 2), keys[-1] if keys else None
+
+
+def _check_hits(hits: NDArray[np.float64], documents: int) -> None:
+    """Check score and row of hits, float64[hits, 2].
+
+    `ValueError` if scores ascend or exceed float32, if a row is not below `documents`, or if a document occurs twice.
+    """
+    scores, rows = hits.T
+    if not np.all(np.abs(scores) <= np.finfo(np.float32).max) or np.any(np.diff(scores) > 0):
+        raise ValueError("found scores that are too large or ascend")
+    if len(rows) and not 0 <= rows.min() <= rows.max() < documents:
+        raise ValueError(f"found row {rows.min():.0f} or {rows.max():.0f}, expected 0 to {documents - 1}")
+    if len(np.unique(rows)) < len(rows):
+        raise ValueError("found a document twice")

@@ -1,0 +1,143 @@
+"""BM25 by OpenSearch. It gives the rankings of Lucene: same scores, ties by row.
+
+OpenSearch 2.x multiplies BM25 scores by (k1 + 1), and Keystone divides them again.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.index import Index
+from indexing.io.http import said
+from indexing.opensearch.cluster import Request, as_expected
+from indexing.opensearch.index import CONTENTS, ROW
+from indexing.opensearch.requests import ask
+from indexing.opensearch.search import open_cluster, search_each, search_of
+from indexing.types import Store, Tick
+from retrieval.backends import Sparse
+from retrieval.lucene.analyzer import stems_of
+from retrieval.lucene.search import K1
+from retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
+from retrieval.threshold import find_best_sums
+from retrieval.types import Rankings, Statistics, ranked
+
+DEFAULT_CLAUSES = 1024
+"""The maximum number of words in a query if nobody has changed the cluster's setting."""
+
+
+def open_sparse(index: Index, _store: Store, statistics: Statistics) -> Sparse:
+    """Open the BM25 search of an index in OpenSearch. `UserError` as from `open_cluster`."""
+    return OpenSearchSparse(index, statistics)
+
+
+class OpenSearchSparse:
+    """BM25 with k1=0.9, b=0.4 over an index in a cluster; `statistics` names the shards that count words."""
+
+    def __init__(self, index: Index, statistics: Statistics = "global") -> None:
+        self._cluster = open_cluster(index)
+        everywhere = statistics == "global" and self._cluster.shards > 1
+        header = {"search_type": "dfs_query_then_fetch"} if everywhere else {}
+        factor = 1 / (K1 + 1) if self._cluster.version < (3,) else 1.0
+        self._reading = HitReading(lambda scores: (scores * factor).astype(np.float32), header)
+
+    def search(
+        self,
+        query_ids: Sequence[str],
+        queries: Sequence[str] | Sequence[Mapping[str, float]],
+        depth: int,
+        threads: int = 1,  # noqa: ARG002
+        tick: Tick = lambda _: None,
+    ) -> Rankings:
+        """Rank the top `depth` documents of each query by BM25; ties by document id.
+
+        A query is a text, or a mapping from stems to weights. Keystone splits a query with more stems than the
+        cluster accepts into several searches. `UserError` if the cluster cannot answer.
+        """
+        weights = [Counter(stems_of(query)) if isinstance(query, str) else query for query in queries]
+        long = [
+            number for number, own in enumerate(weights) if len(own) > DEFAULT_CLAUSES and len(own) > self._most_words()
+        ]
+        asked = [{} if number in long else own for number, own in enumerate(weights)]
+        found = self._search_pages(query_ids, [_of_stems(own) for own in asked], depth, tick)
+        docs = [found.of(number) for number in range(len(found))]
+        scores = [found.scores_of(number) for number in range(len(found))]
+        for number in long:
+            docs[number], scores[number] = self._rank_long_query(query_ids[number], weights[number], depth)
+        return ranked(query_ids, docs, scores, depth) if long else found
+
+    def _search_pages(
+        self, names: Sequence[str], queries: Sequence[Any], depth: int, tick: Tick = lambda _: None
+    ) -> Rankings:
+        return search_pages(self._cluster, self._reading, NamedQueries(names, queries), depth, tick)
+
+    def _most_words(self) -> int:
+        """Ask for the maximum number of words in a query."""
+        wanted = {"flat_settings": "true", "include_defaults": "true"}
+        found = ask(self._cluster.nodes, Request("GET", "/_cluster/settings", params=wanted)).checked()
+        with as_expected(self._cluster.place):
+            known = found["defaults"] | found["persistent"] | found["transient"]
+            return max(2, int(known.get("indices.query.bool.max_clause_count", DEFAULT_CLAUSES)))
+
+    def _rank_long_query(
+        self, name: str, weights: Mapping[str, float], depth: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Rank documents for a query of more words than the cluster accepts, by several searches for some words each.
+
+        Returns rows int32[n] and scores float32[n], best first.
+        """
+        stems, most = sorted(weights), self._most_words() - 1
+        parts = [
+            _of_stems({stem: weights[stem] for stem in stems[start : start + most]})
+            for start in range(0, len(stems), most)
+        ]
+
+        def sums(rows: NDArray[np.int32]) -> NDArray[np.float64]:
+            totals = np.zeros(len(rows))
+            for start in range(0, len(rows), self._cluster.window):
+                chunk = rows[start : start + self._cluster.window]
+                only = {"filter": {"terms": {ROW: chunk}}, "minimum_should_match": 1}
+                found = self._search_pages(
+                    [name] * len(parts), [{"bool": part["bool"] | only} for part in parts], len(chunk)
+                )
+                np.add.at(totals, np.searchsorted(rows, found.docs), found.scores)
+            return totals
+
+        rows, totals = find_best_sums(lambda deep: self._search_pages([name] * len(parts), parts, deep), sums, depth)
+        return rows, totals.astype(np.float32)
+
+    def stems(self, text: str) -> list[str]:
+        """Return the stems of a text in order, as the index holds them."""
+        return stems_of(text)
+
+    def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
+        """Count the documents that hold each stem."""
+        searches = [
+            search_of(_of_stem(stem, 1.0), 0, f"frequency of {stem!r}", [], track_total_hits=True) for stem in stems
+        ]
+        return search_each(self._cluster, searches, self._read_count)
+
+    def _read_count(self, answer: Any) -> int:
+        found = answer["hits"]["total"]["value"]
+        if type(found) is not int or not 0 <= found <= self._cluster.documents:
+            raise ValueError(f"found {said(found)} documents with a word, expected 0 to {self._cluster.documents}")
+        return found
+
+    def document_frequencies(self, words: Sequence[str]) -> list[int]:
+        """Count the documents that hold the stem of each word; 0 for a stop word."""
+        own = [stems[0] if len(stems := stems_of(word)) == 1 else "" for word in words]
+        known = sorted({stem for stem in own if stem})
+        frequency = dict(zip(known, self.stem_frequencies(known), strict=True))
+        return [frequency.get(stem, 0) for stem in own]
+
+
+def _of_stems(weights: Mapping[str, float]) -> dict[str, Any]:
+    if not weights:
+        return {"match_none": {}}
+    return {"bool": {"should": [_of_stem(stem, weight) for stem, weight in weights.items()]}}
+
+
+def _of_stem(stem: str, weight: float) -> dict[str, Any]:
+    return {"term": {CONTENTS: {"value": stem, "boost": weight}}}

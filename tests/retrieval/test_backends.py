@@ -1,0 +1,62 @@
+"""The tables of engines: every line leads to a function, and nothing is imported before it is needed."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+from indexing.build.engines import ENGINES, open_engine
+from indexing.errors import UserError
+from indexing.index import Index
+from indexing.store import DocumentStore
+from indexing.stores import STORES, open_store
+from retrieval.backends import BACKENDS, open_dense, open_sparse
+from tests.support.small_corpus import with_folder
+
+LAZY = """
+import sys
+import indexing.stores, retrieval.backends
+print([name for name in sys.modules if name.split(".")[0] in ("jnius", "faiss", "torch", "sqlite3", "aiohttp", "ray")])
+print([name for name in sys.modules if name.startswith(("indexing.attached", "indexing.opensearch", "retrieval.rest"))])
+"""
+
+
+def test_every_backend_has_a_store_and_a_search() -> None:
+    assert BACKENDS.keys() == STORES.keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [
+        *((path, 1) for path in STORES.values()),
+        *((own.sparse, 3) for own in BACKENDS.values()),
+        *((own.dense, 2) for own in BACKENDS.values() if own.dense),
+        *((path, 1) for path in ENGINES.values()),
+    ],
+)
+def test_every_import_path_leads_to_a_function_of_the_same_form(path: str, parameters: int) -> None:
+    assert len(signature(resolve_name(path)).parameters) == parameters
+
+
+def test_engines_are_imported_when_they_are_needed() -> None:
+    shown = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines() == ["[]", "[]"]
+
+
+def test_an_unknown_engine_is_an_error(index: Index, tmp_path: Path) -> None:
+    other = with_folder(replace(index, folder=tmp_path / "other", at={"backend": "future"}))
+    with pytest.raises(UserError, match=r"found an index at .*future.*, which this version cannot open"):
+        open_store(other)
+    store = DocumentStore(index.store)
+    with pytest.raises(UserError, match=r"found an index at .*future.*, which this version cannot search"):
+        open_sparse(other, store)
+    with pytest.raises(UserError, match="which this version cannot search"):
+        open_dense(other)
+    with pytest.raises(UserError, match="which this version cannot search"):
+        open_dense(with_folder(replace(other, folder=tmp_path / "rest", at={"backend": "rest"})))
+    with pytest.raises(UserError, match="engine: found 'cloud', expected one of local, ray"):
+        open_engine("cloud", 1)
