@@ -23,12 +23,12 @@ from opensearchpy import helpers
 
 from benchmarks.table import Row, faster, processor_time
 from benchmarks.texts import passages
+from indexing.io.retry import PATIENCE_S
 from indexing.opensearch.bulk import BYTES, DOCUMENTS
 from indexing.opensearch.cluster import Place, close, connect, place_of
 from indexing.opensearch.index import create, index_body, refresh, remove
 from indexing.opensearch.load import AT_ONCE, send
 from indexing.opensearch.missing import missing_rows
-from indexing.opensearch.requests import PATIENCE
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
 from tests.support.servers.opensearch import JARS, cluster
@@ -55,7 +55,7 @@ def _beside_helpers(folder: Path, url: str) -> Iterator[Row]:
     def ours() -> None:
         nodes = connect(place.urls, AT_ONCE)
         wanted = [(0, PASSAGES)]
-        send(nodes, place, store, None, wanted, folder / "note", lambda _: None, PATIENCE)
+        send(nodes, place, store, None, wanted, folder / "note", lambda _: None, PATIENCE_S)
         close(nodes)
 
     jobs: dict[str, Callable[[], object]] = {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.io.http import said
+from indexing.io.error_text import show_value
 from indexing.opensearch.cluster import Request, as_expected
 from indexing.opensearch.index import CONTENTS, ROW, VECTOR
 from indexing.opensearch.requests import ask
@@ -117,7 +117,9 @@ class OpenSearchSparse:
     def _count(self, answer: Any) -> int:
         found = answer["hits"]["total"]["value"]
         if type(found) is not int or not 0 <= found <= self._cluster.documents:
-            raise ValueError(f"found {said(found)} documents with a word, expected 0 to {self._cluster.documents}")
+            raise ValueError(
+                f"found {show_value(found)} documents with a word, expected 0 to {self._cluster.documents}"
+            )
         return found
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from indexing.attached.rest_server import TooDeep
 from indexing.attached.rest_store import RestStore
-from indexing.errors import UserError
+from indexing.errors import TooDeep, UserError
 from indexing.types import Tick
 from retrieval.lucene.analyzer import stems_of
 from retrieval.ties import SPARE, search_whole

@@ -1,4 +1,4 @@
-"""What a REST server of Pyserini's or Anserini's replies, in either form of its interface, read and checked."""
+"""Replies of a REST server of Pyserini's or Anserini's, in either form of its interface, read and checked."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from indexing.io.http import said
+from indexing.io.error_text import show_value
 from indexing.types import is_id
 
-LARGEST = float(np.finfo(np.float32).max)
-"""A score at most."""
+LARGEST_SCORE = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A hit: `payload` is what came with it of the document, None for nothing."""
+    """A hit: `payload` is the part of the document that came with it, None if none did."""
 
     id: str
     score: float
@@ -23,7 +22,7 @@ class Candidate:
 
 
 def candidates_of(reply: Any) -> list[Candidate]:
-    """The candidates of a reply, best first. `ValueError` for anything but ids and scores that do not ascend."""
+    """The candidates of a reply, best first. `ValueError` unless all have ids and descending scores."""
     found = reply.get("candidates") if isinstance(reply, dict) else None
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise ValueError("found no list of candidates")
@@ -43,12 +42,12 @@ def payload_of(reply: Any) -> Any:
 def _id(item: dict[str, Any]) -> str:
     found = item.get("docid")
     if not isinstance(found, str) or not is_id(found):
-        raise ValueError(f"found the docid {said(found)}, expected a text without space")
+        raise ValueError(f"found the docid {show_value(found)}, expected a text without space")
     return found
 
 
 def _score(item: dict[str, Any]) -> float:
     found = item.get("score")
-    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= LARGEST:
-        raise ValueError(f"found the score {said(found)}, expected a finite number of single precision")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= LARGEST_SCORE:
+        raise ValueError(f"found the score {show_value(found)}, expected a finite number of single precision")
     return float(found)

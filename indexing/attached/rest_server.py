@@ -1,8 +1,8 @@
 """A server of Pyserini's or Anserini's REST interface: queries and documents by HTTP, as many at once as it bears.
 
-Both forms of the interface are spoken: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too,
-and that of Pyserini before it (`POST /v1/indexes/INDEX/search`). What is turned away (429), fails (5xx), breaks off or
-takes too long is asked again after a pause, which the server may name. `PYSERINI_API_KEY` is sent as a bearer token.
+The interface has two forms: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too, and that
+of Pyserini before it (`POST /v1/indexes/INDEX/search`). `indexing.io.retry` says which requests are repeated. The key
+in `PYSERINI_API_KEY` is sent as a bearer token.
 """
 
 import os
@@ -18,21 +18,22 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from indexing.attached.rest_replies import Candidate, candidates_of, payload_of
-from indexing.errors import UserError
+from indexing.errors import Refused, TooDeep, UserError
+from indexing.io.http import HttpRequest
 from indexing.io.keys import admit, secret
-from indexing.io.server import Asked, Asker, Refused
+from indexing.io.retry import CONTENT_REFUSALS
+from indexing.io.server import Asker
 
 PREFIX = "rest:"
 KEY = "PYSERINI_API_KEY"
-AT_ONCE = 8
-"""Requests at the same time, at most."""
-SECONDS = 60.0
-"""How long a reply may take."""
+MOST_REQUESTS = 8
+"""Requests at the same time."""
+REPLY_TIMEOUT_S = 60.0
 DOCUMENT_LIMIT_BYTES, HIT_LIMIT_BYTES = 2**26, 2**16
-"""Bytes that a reply may have: for its longest document, and for each further hit."""
+"""Bytes of a reply: for its longest document, and for each further hit."""
 
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
-"""How a server says that so many hits are too many."""
+"""Words by which a server refuses a number of hits."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,23 +41,25 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of the interface: where requests go, and how a search is put."""
+    """One form of the interface: the paths of its requests, and whether a search is posted."""
 
     search: str
     document: str
     posted: bool
 
-    def asked(self, name: str, query: str, hits: int) -> Asked:
-        """The request of a search; documents come as they are stored where that can be asked for."""
+    def search_request(self, name: str, query: str, hits: int) -> HttpRequest:
+        """The request of a search; if the form allows it, documents come as they are stored."""
         target, limit = self.search.format(quote(name, "")), DOCUMENT_LIMIT_BYTES + hits * HIT_LIMIT_BYTES
         if self.posted:
-            return Asked("POST", target, orjson.dumps({"query": query, "hits": hits}), limit)
-        return Asked("GET", f"{target}?{urlencode({'query': query, 'hits': hits, 'parse': 'false'})}", None, limit)
+            return HttpRequest("POST", target, orjson.dumps({"query": query, "hits": hits}), limit)
+        return HttpRequest(
+            "GET", f"{target}?{urlencode({'query': query, 'hits': hits, 'parse': 'false'})}", None, limit
+        )
 
-    def fetched(self, name: str, doc_id: str) -> Asked:
+    def document_request(self, name: str, doc_id: str) -> HttpRequest:
         """The request for a document."""
         target = self.document.format(quote(name, ""), quote(doc_id, ""))
-        return Asked("GET", target if self.posted else f"{target}?parse=false", None, DOCUMENT_LIMIT_BYTES)
+        return HttpRequest("GET", target if self.posted else f"{target}?parse=false", None, DOCUMENT_LIMIT_BYTES)
 
 
 FORMS = {
@@ -66,14 +69,10 @@ FORMS = {
 """The forms by name, the newer one first."""
 
 
-class TooDeep(UserError):
-    """The server gives fewer hits than were asked for."""
-
-
 def address(corpus: Path) -> tuple[str, str] | None:
     """URL and index name of `rest:http://HOST:PORT/INDEX`; None for a corpus of another kind.
 
-    `UserError` for one that is not whole. A path makes one slash of two, which is undone here.
+    `UserError` if host or index is missing. A `Path` joins two slashes into one, which this function undoes.
     """
     name = os.fspath(corpus)
     if not name.startswith(PREFIX):
@@ -86,7 +85,7 @@ def address(corpus: Path) -> tuple[str, str] | None:
 
 
 def form_of(url: str, name: str) -> str:
-    """Which form of the interface a server speaks for an index. `UserError` where it has no such index."""
+    """The form of the interface that a server speaks for an index. `UserError` if the server has no such index."""
     refusals = []
     for form in FORMS:
         try:
@@ -108,49 +107,51 @@ class Server:
         self.url, self.name, self._form = url, name, FORMS[form]
         if key := secret(KEY):
             admit(url, KEY)
-        self._asker = Asker(url, name, key, AT_ONCE, SECONDS)
+        self._asker = Asker(url, name, key, MOST_REQUESTS, REPLY_TIMEOUT_S)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
-        """The candidates of each query, best first, `hits` at most; all in memory, so for few queries."""
+        """The candidates of each query, best first, at most `hits`; holds all of them in memory."""
         found = dict(self.searches(enumerate(queries), hits))
         return [found[place] for place in range(len(queries))]
 
     def searches(self, queries: Iterable[tuple[T, str]], hits: int) -> Iterator[tuple[T, list[Candidate]]]:
-        """The candidates of each query, best first, `hits` at most, as they come."""
+        """The candidates of each query, best first, at most `hits`, in the order in which replies arrive."""
 
         def find(asked: tuple[T, str], stopped: Event) -> tuple[T, list[Candidate]]:
             place, query = asked
             try:
-                return place, self._asker.ask(self._form.asked(self.name, query, hits), candidates_of, stopped)[:hits]
+                return place, self._asker.ask(
+                    self._form.search_request(self.name, query, hits), candidates_of, stopped
+                )[:hits]
             except Refused as refusal:
                 if refusal.status == 414:
                     raise UserError(f"{refusal}: a query of {len(query)} characters is too long for it") from refusal
-                if refusal.status in (400, 413, 422) and _DEPTH.search(str(refusal)):
+                if refusal.status in CONTENT_REFUSALS and _DEPTH.search(str(refusal)):
                     raise TooDeep(f"{refusal}: {hits} hits were asked for: lower retrieval.depth") from refusal
                 raise
 
         return _each(find, queries)
 
     def documents(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        """The payload of each document, as they come."""
+        """Id and payload of each document, in the order in which replies arrive."""
 
         def fetch(doc_id: str, stopped: Event) -> tuple[str, Any]:
-            return doc_id, self._asker.ask(self._form.fetched(self.name, doc_id), payload_of, stopped)
+            return doc_id, self._asker.ask(self._form.document_request(self.name, doc_id), payload_of, stopped)
 
         return _each(fetch, doc_ids)
 
 
 def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:
-    """What `work` makes of each item, as it comes; no more than twice `AT_ONCE` are held.
+    """The result of `work` for each item, in the order of completion; at most twice `MOST_REQUESTS` are under way.
 
-    `work` is also given an event by which it is told that nobody waits for it any more.
+    `work` also receives an event, which is set when nobody waits for its result any more.
     """
     source, stopped = iter(items), Event()
-    pool = ThreadPoolExecutor(AT_ONCE)
+    pool = ThreadPoolExecutor(MOST_REQUESTS)
     pending: set[Future[R]] = set()
     try:
         while True:
-            while len(pending) < 2 * AT_ONCE:
+            while len(pending) < 2 * MOST_REQUESTS:
                 try:
                     pending.add(pool.submit(work, next(source), stopped))
                 except StopIteration:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
+from indexing.errors import GaveUp, UserError
+from indexing.io.retry import PATIENCE_S
 from indexing.opensearch.bulk import Batch, acknowledged, batches, gaps, read_bulk, spans
 from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
 from indexing.opensearch.index import Held, Target, create, finish, held_at, index_body, refresh, refuse_other, remove
 from indexing.opensearch.missing import Span, missing_rows
-from indexing.opensearch.requests import PATIENCE, GaveUp, Read, ask, exchange
+from indexing.opensearch.requests import Read, Work, ask, exchange
 from indexing.store import DocumentStore
 from indexing.types import Progress, Tick, silent
 from indexing.vectors.shards import Shards
@@ -35,7 +36,7 @@ def load(
     vectors: Shards | None,
     note: Path,
     progress: Progress = silent,
-    patience: float = PATIENCE,
+    patience: float = PATIENCE_S,
 ) -> None:
     """Bring the index to hold all documents of the store, finished; go on where an earlier try was stopped.
 
@@ -125,7 +126,7 @@ def send(
 
     with note.open("ab", buffering=0) as log:
         parts = batches(store, vectors, wanted)
-        for rows in exchange(nodes, parts, request_of, read, AT_ONCE * len(nodes), patience):
+        for rows in exchange(nodes, parts, Work(request_of, read), AT_ONCE * len(nodes), patience):
             log.write(b"".join(b"%d %d\n" % span for span in spans(rows)))
             tick(len(rows))
 

@@ -1,8 +1,9 @@
-"""Requests to a cluster, as many at once as it bears, each sent again until it has been answered.
+"""Requests to a cluster: as many at once as the cluster bears, each repeated until it is answered.
 
-One thread controls; others only send and receive bytes. A node that cannot be reached is rested and then tried with a
-single request, while the others are given its work. Whatever is turned away (status 429, whole requests or items of
-them) halves the number of requests at once and is sent again after a pause.
+One thread controls; the others only send and receive bytes. If a node cannot be reached, it rests and is then tried
+with a single request, while other nodes do its work. If the cluster turns away a request or items of it (status 429),
+the number of requests at once is halved and the part is sent again after a pause. `indexing.io.retry` holds the
+statuses and pauses.
 """
 
 import time
@@ -14,43 +15,37 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
 
-from indexing.errors import UserError
-from indexing.io.http import Unreached
-from indexing.io.limit import Limit, backoff, retry_after
+from indexing.errors import GaveUp, Unreached
+from indexing.io.limit import Limit
+from indexing.io.retry import AWAY, PATIENCE_S, asked_pause, is_overload, pause_before, tells_overload
 from indexing.opensearch.cluster import Node, Reply, Request, as_expected, refuse_strangers
 
-PATIENCE = 600.0
-"""Seconds for which everything may fail before that is an error."""
-LONGEST_PAUSE = 10.0
-"""Seconds before a request is sent again, or a node is tried again, that does not ask for more."""
-LONGEST_REST = 60.0
-"""Seconds for which a node is left alone that asks for it, at most."""
-FIRST = 2
-"""Requests at once to begin with."""
-
-_BUSY = (408, 425, 429)
-_AWAY = (502, 503, 504)
-"""The node does not do its work; another one may."""
+FIRST_REQUESTS = 2
+"""Requests at once at the beginning."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class GaveUp(UserError):
-    """Nothing has succeeded for too long."""
-
-
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T, R]):
-    """What an answer says: `result`, None if nothing is done, and parts that are `left` to be sent again, and why.
+    """The content of a reply: a `result`, None if nothing is done, and the parts that are `left` to send again.
 
-    Parts that are left because they were too many for one request are not `turned_away`.
+    `why` is the reason. If the parts are left only because one request could not hold them, `turned_away` is false.
     """
 
     result: R | None
     left: Sequence[T] = ()
     why: str = ""
     turned_away: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Generic[T, R]):
+    """How a part becomes a request, and how a reply to it is read; `read` may raise."""
+
+    request_of: Callable[[T], Request]
+    read: Callable[[T, Reply], Read[T, R]]
 
 
 @dataclass(slots=True)
@@ -62,7 +57,7 @@ class _Job(Generic[T]):
 
 @dataclass(slots=True)
 class _Line:
-    """A node as the exchange sees it."""
+    """A node with its requests under way and its rests."""
 
     node: Node
     flying: int = 0
@@ -71,11 +66,11 @@ class _Line:
     rests_until: float = -float("inf")
 
     def failed(self, sent: float, at: float) -> None:
-        """Rest the node, once for all that was sent before it was known to fail."""
+        """Let the node rest, once for all requests that were sent before its failure was known."""
         if sent >= self.changed:
             self.failures += 1
             self.changed = at
-            self.rests_until = at + backoff(self.failures, LONGEST_PAUSE)
+            self.rests_until = at + pause_before(self.failures)
 
 
 _Answer = Reply | Unreached | BaseException
@@ -83,7 +78,7 @@ _Answer = Reply | Unreached | BaseException
 
 @dataclass(slots=True)
 class _Senders:
-    """Threads that send requests; they are not waited for."""
+    """Threads that send requests; nobody waits for their end."""
 
     requests: "SimpleQueue[tuple[_Job[object], _Line, Request] | None]" = field(default_factory=SimpleQueue)
     answers: "SimpleQueue[tuple[_Job[object], _Line, _Answer]]" = field(default_factory=SimpleQueue)
@@ -112,18 +107,17 @@ class _Senders:
 def exchange(
     nodes: Sequence[Node],
     parts: Iterable[T],
-    request_of: Callable[[T], Request],
-    read: Callable[[T, Reply], Read[T, R]],
+    work: Work[T, R],
     at_once: int,
-    patience: float = PATIENCE,
+    patience: float = PATIENCE_S,
 ) -> Iterator[R]:
-    """Send the request of each part and yield what `read` makes of the answers, in their order of arrival.
+    """Send the request of each part and yield the results of `work.read`, in the order in which replies arrive.
 
-    At most `at_once` parts are drawn and not yet done. What `read` says is left is sent again. `read` is given every
-    whole answer but those that say that the cluster is busy or want other credentials; it may raise. `GaveUp` if
-    nothing has succeeded for `patience` seconds: with the last of the reasons.
+    At most `at_once` parts are drawn and not yet done. Parts that `read` leaves are sent again. `read` receives every
+    whole reply, except those of a busy cluster and those that ask for other credentials. If nothing succeeds for
+    `patience` seconds, `GaveUp` is raised with the last reason.
     """
-    limit, source, drawn = Limit(at_once, FIRST, least=1), iter(parts), False
+    limit, source, drawn = Limit(at_once, FIRST_REQUESTS, least=1), iter(parts), False
     lines = [_Line(node) for node in nodes]
     waiting: list[tuple[float, int, _Job[T]]] = []
     number, flying, failing_since = count(), 0, None
@@ -145,7 +139,7 @@ def exchange(
                     now = time.monotonic()
                 flying, line.flying, job.sent = flying + 1, line.flying + 1, now
                 limit.started(now, flying)
-                senders.send(job, line, request_of(job.part), flying)  # type: ignore[arg-type]
+                senders.send(job, line, work.request_of(job.part), flying)  # type: ignore[arg-type]
             if drawn and not flying and not waiting:
                 return
             try:
@@ -155,7 +149,7 @@ def exchange(
                 continue
             job, now = answered, time.monotonic()  # type: ignore[assignment]
             flying, line.flying = flying - 1, line.flying - 1
-            found = _judged(job, line, answer, read, limit, now)
+            found = _judge((job, line, answer), work, limit, now)
             if found.succeeded:
                 failing_since = None
             else:
@@ -164,7 +158,7 @@ def exchange(
                     raise GaveUp(f"{found.why}; nothing has succeeded for {patience:g} s: what was done is kept")
             for part in found.again:
                 tries = 1 if found.succeeded else job.tries + 1
-                pause = backoff(tries, LONGEST_PAUSE) if found.pause is None else found.pause
+                pause = pause_before(tries, found.pause)
                 heappush(waiting, (now + pause, next(number), _Job(part, tries)))
             del job, answer, answered
             if found.result is not None:
@@ -175,7 +169,7 @@ def exchange(
 
 @dataclass(frozen=True, slots=True)
 class _Judged(Generic[T, R]):
-    """`again` is to be sent after `pause` seconds, None: after those that its tries make it wait."""
+    """The parts `again` are sent after `pause` seconds; None stands for the pause of the retry policy."""
 
     result: R | None
     again: Sequence[T]
@@ -184,29 +178,27 @@ class _Judged(Generic[T, R]):
     pause: float | None = 0.0
 
 
-def _judged(
-    job: _Job[T], line: _Line, answer: _Answer, read: Callable[[T, Reply], Read[T, R]], limit: Limit, now: float
-) -> _Judged[T, R]:
-    """What follows of an answer, for its part, its node and the limit."""
+def _judge(answered: tuple[_Job[T], _Line, _Answer], work: Work[T, R], limit: Limit, now: float) -> _Judged[T, R]:
+    """The consequences of an answer for its part; changes its node's rests and the limit."""
+    job, line, answer = answered
     if isinstance(answer, Unreached):
         line.failed(job.sent, now)
-        if answer.late:
+        if tells_overload(answer):
             limit.overloaded(job.sent, now)
         return _Judged(None, [job.part], succeeded=False, why=f"{line.node.url}: {answer}")
     if isinstance(answer, BaseException):
         raise answer
-    if answer.status in (*_BUSY, *_AWAY):
+    if is_overload(answer.status):
         limit.overloaded(job.sent, now)
-        if answer.status in _AWAY:
+        if answer.status in AWAY:
             line.failed(job.sent, now)
-        pause = min(retry_after(answer.headers.get("Retry-After")) or 0.0, LONGEST_REST) or None
-        if pause:
+        if pause := asked_pause(answer.headers):
             line.rests_until = max(line.rests_until, now + pause)
         return _Judged(None, [job.part], succeeded=False, why=f"{line.node.url}: {answer.reason}", pause=pause)
     line.failures = 0
     refuse_strangers(answer)
     with as_expected(answer.url):
-        found = read(job.part, answer)
+        found = work.read(job.part, answer)
     turned_away = bool(found.left) and found.turned_away
     if turned_away:
         limit.overloaded(job.sent, now)
@@ -221,24 +213,24 @@ def _judged(
     )
 
 
-def ask(nodes: Sequence[Node], request: Request, patience: float = PATIENCE) -> Reply:
-    """The cluster's answer to one request, which may be sent several times."""
+def ask(nodes: Sequence[Node], request: Request, patience: float = PATIENCE_S) -> Reply:
+    """The cluster's reply to one request, which may be sent several times."""
 
     def read(_: Request, reply: Reply) -> Read[Request, Reply]:
         return Read(reply)
 
-    [reply] = exchange(nodes, [request], lambda asked: asked, read, 1, patience)
+    [reply] = exchange(nodes, [request], Work(lambda asked: asked, read), 1, patience)
     return reply
 
 
 def _free(lines: Sequence[_Line], now: float) -> _Line | None:
-    """The node that is given the next request; none while all rest, or are being tried."""
+    """The node for the next request; None while all nodes rest or are on trial."""
     able = [line for line in lines if line.rests_until <= now and not (line.failures and line.flying)]
     return min(able, key=lambda line: (line.flying, line.failures), default=None)
 
 
 def _next_chance(lines: Sequence[_Line], waiting: Sequence[tuple[float, int, object]], now: float) -> float | None:
-    """In how many seconds something can be sent that cannot be now; None if only an answer can change that."""
+    """Seconds until another request can be sent; None if only an answer can allow that."""
     times = [line.rests_until for line in lines if line.rests_until > now]
     times += [waiting[0][0]] if waiting and waiting[0][0] > now else []
     return max(0.0, min(times) - now) + 1e-3 if times else None

@@ -9,9 +9,11 @@ import orjson
 
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at, reason_of
+from indexing.io.error_text import error_text
+from indexing.io.retry import PATIENCE_S
+from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at
 from indexing.opensearch.index import held_at
-from indexing.opensearch.requests import PATIENCE, Read, ask, exchange
+from indexing.opensearch.requests import Read, Work, ask, exchange
 from indexing.types import Tick
 
 AT_ONCE = 4
@@ -103,7 +105,7 @@ def search_each(
     take: Callable[[Any], R],
     header: dict[str, Any] | None = None,
     tick: Tick = lambda _: None,
-    patience: float = PATIENCE,
+    patience: float = PATIENCE_S,
 ) -> list[R]:
     """What `take` makes of the answer to each search.
 
@@ -133,7 +135,9 @@ def search_each(
         done = len(part) - len(left)
         return Read(done or None, [left] if left else [], why)
 
-    for done in exchange(cluster.nodes, _batches(searches), request_of, read, AT_ONCE * len(cluster.nodes), patience):
+    for done in exchange(
+        cluster.nodes, _batches(searches), Work(request_of, read), AT_ONCE * len(cluster.nodes), patience
+    ):
         tick(done)
     return [found[number] for number in range(len(searches))]
 
@@ -146,14 +150,14 @@ def _fault(answer: Any) -> str:
         return "not answered in time by all shards"
     if failed := answer.get("_shards", {}).get("failed"):
         reasons = answer["_shards"].get("failures") or [{}]
-        return f"not answered by {failed} of the shards: {reason_of(reasons[0].get('reason'))}"
+        return f"not answered by {failed} of the shards: {error_text(reasons[0].get('reason'))}"
     return ""
 
 
 def _said(error: Any) -> str:
     """An error's words and, where it only says that shards have failed, those of the first."""
-    said, roots = reason_of(error), error.get("root_cause") if isinstance(error, dict) else None
-    root = reason_of(roots[0]) if roots else ""
+    said, roots = error_text(error), error.get("root_cause") if isinstance(error, dict) else None
+    root = error_text(roots[0]) if roots else ""
     return said if root in said else f"{said}: {root}"
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import orjson
 from numpy.lib import format as npy
 
-from indexing.errors import NotWritten, UserError
+from indexing.errors import NotWritten, TextRefused, UserError
 from indexing.io.files import sha256, written
 from indexing.store import DocumentStore
 from indexing.types import Embedding, Progress, Tick, silent
 from indexing.vectors.embed import embed_passages
-from indexing.vectors.types import TextRefused, Vectors
+from indexing.vectors.types import Vectors
 
 SHARD = 4_096
 """Documents of a shard: what is in memory while they are embedded, and what a stop can cost."""

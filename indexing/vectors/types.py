@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
 from indexing.types import Tick
 
 Vectors = NDArray[np.float32]
@@ -36,14 +35,6 @@ class Embedder(Protocol):
         `TextRefused` for a text of which no part could be embedded.
         """
         ...
-
-
-class TextRefused(UserError):
-    """The model takes no part of the text at `position`."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(reason)
-        self.position = position
 
 
 def on_grid(vectors: NDArray[np.floating[Any]]) -> Vectors:

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from indexing.errors import UserError
+from indexing.errors import GaveUp, UserError
+from indexing.io import retry
 from indexing.opensearch import bulk as opensearch_bulk
 from indexing.opensearch import requests as exchange
 from indexing.opensearch.bulk import acknowledged, gaps
 from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Reply, Request, connect, place_of
 from indexing.opensearch.index import Target
 from indexing.opensearch.load import load
-from indexing.opensearch.requests import GaveUp, Read
+from indexing.opensearch.requests import Read, Work
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
 from tests.support import programs
@@ -31,7 +32,7 @@ TURNED_AWAY = (429, "rejected_execution_exception", "rejected execution of coord
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches and short pauses."""
     monkeypatch.setattr(opensearch_bulk, "DOCUMENTS", 10)
-    monkeypatch.setattr(exchange, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(retry, "LONGEST_PAUSE_S", 0.02)
     for name in (USER, PASSWORD, KEY, CA):
         monkeypatch.delenv(name, raising=False)
 
@@ -143,7 +144,7 @@ def test_requests_at_once_fall_in_a_storm_and_rise_after_it() -> None:
     with keeping(State(always=held)) as (_, url):
         nodes = connect([url], 8)
         request = Request("POST", "/x/_bulk", b"")
-        done = list(exchange.exchange(nodes, range(900), lambda _: request, read, 8))
+        done = list(exchange.exchange(nodes, range(900), Work(lambda _: request, read), 8))
     assert sorted(done) == list(range(900))
     first, second = (i for i, number in enumerate(seen) if number == 0)
     storm = seen[first + 40 : second]
