@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from functools import partial
 
+from generation.ask import ask
 from generation.context.delimit import block
 from generation.context.tokens import clip, tokens
-from generation.llm.model import Model, Unusable, ask, without_thought
+from generation.llm.model import Model
 from generation.prompts import summarise as prompt
+from generation.structured import without_thought
 from generation.types import Failure, Fallback, Reply, Request
+from indexing.errors import Unusable
 from indexing.types import Document
 
 LONG = 8000

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from generation.ask import ask
 from generation.context.delimit import block, neutral
-from generation.llm.model import Model, Unusable, ask, is_json, values_in, without_thought
+from generation.llm.model import Model
 from generation.prompts import umbrela as prompt
+from generation.structured import objects_in, without_thought
 from generation.types import Failure, Reply, Request
+from indexing.errors import Unusable
 
 Mode = Literal["pointwise", "grid"]
 
@@ -95,14 +98,10 @@ def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> l
     Taken is the only JSON object that holds all grades, or one grade in prose as `final score: 2` or as the digit
     alone. With `expected` a grade is the mean over the server's probabilities, where it gave them.
     """
-    text = without_thought(reply.text)
-    if reply.finish == "length" and not is_json(text):
-        raise Unusable("it was cut before its end")
-    values = list(values_in(text))
-    found = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    found = [value for value in found if isinstance(value, dict)]
+    found = objects_in(reply)
     readings = {grades for value in found if (grades := _grades_in(value, names))}
     if not found and len(names) == 1:
+        text = without_thought(reply.text)
         readings = {(_GRADES[digit],) for digit in _FINAL.findall(text) or [text.strip()] if digit in _GRADES}
     if len(readings) != 1:
         held = "different grades" if readings else "no grade from 0 to 3"

@@ -6,9 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 from fusion.closest import closest
-from generation.answers.sentences import Passage, cited, is_place, items, listed, messages, shown
-from generation.llm.model import Model, every
+from generation.answers.sentences import Passage, cited, is_place, listed, messages, shown
+from generation.ask import every
+from generation.llm.model import Model
 from generation.prompts import cite as prompt
+from generation.structured import read_objects
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.vectors.types import Vectors
 
@@ -29,7 +31,7 @@ def request(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Reque
 def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
     """For each sentence the ids of the documents that support it; ids and numbers that name nothing are dropped."""
     found = defaultdict[int, list[str]](list)
-    for item in items(reply, "sentences"):
+    for item in read_objects(reply, "sentences"):
         place = item.get("id")
         if is_place(place, len(sentences)):
             found[place] += cited(item.get("citations"), passages)

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from generation.llm.model import Model, every
+from generation.ask import every
+from generation.llm.model import Model
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 
 Read = Callable[[Reply], tuple[Sentence, ...]]

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
 from generation.context.delimit import block, neutral
-from generation.llm.model import Unusable, read_json
+from generation.structured import read_objects
 from generation.types import Answer, Fallback, Message, Reply, Sentence
+from indexing.errors import Unusable
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NUMBER = re.compile(r"\d+")
@@ -62,23 +63,6 @@ def count(sentences: Sequence[Sentence]) -> int:
     return sum(len(sentence.text.split()) for sentence in sentences)
 
 
-def items(reply: Reply, key: str) -> list[dict[str, Any]]:
-    """The objects in the list under `key`, or in the reply if that is the list; `Unusable` where there is none."""
-    found = values(reply, key)
-    if not all(isinstance(item, dict) for item in found):
-        raise Unusable(f'the items of "{key}" are not all objects')
-    return found
-
-
-def values(reply: Reply, key: str) -> list[Any]:
-    """The list under `key`, or the reply if that is a list; `Unusable` where there is none."""
-    value = read_json(reply)
-    found = value.get(key) if isinstance(value, dict) else value
-    if not isinstance(found, list):
-        raise Unusable(f'it holds no list "{key}"')
-    return found
-
-
 def is_place(value: Any, length: int) -> TypeGuard[int]:
     """Whether a JSON value is a whole number from 0 up to below `length`."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < length
@@ -110,7 +94,9 @@ def told(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
 
 def reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
     """Reads answers from these passages: sentences with the ids of the documents that they cite, perhaps none."""
-    return lambda reply: told((i.get("text"), cited(i.get("citations"), passages)) for i in items(reply, "answer"))
+    return lambda reply: told(
+        (i.get("text"), cited(i.get("citations"), passages)) for i in read_objects(reply, "answer")
+    )
 
 
 def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool = False) -> tuple[Sentence, ...]:
@@ -120,7 +106,7 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
     citations need not support), and for a sentence that is missing or empty unless sentences may be dropped.
     """
     texts: dict[int, str] = {}
-    for item in items(reply, "sentences"):
+    for item in read_objects(reply, "sentences"):
         place, text = item.get("id"), item.get("text")
         if not is_place(place, len(sentences)) or place in texts or not isinstance(text, str):
             raise Unusable("each item needs the id of one of the sentences, none of them twice, and a text")

@@ -5,9 +5,11 @@ from dataclasses import replace
 from functools import partial
 
 from generation.answers.sentences import Words, count, cut, listed, messages, read_rewritten, room
-from generation.llm.model import Model, Unusable, every
+from generation.ask import every
+from generation.llm.model import Model
 from generation.prompts import shorten as prompt
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from indexing.errors import Unusable
 
 ROUNDS = 2
 

@@ -26,16 +26,18 @@ from generation.answers.sentences import (
     read_rewritten,
     room,
     told,
-    values,
 )
 from generation.answers.shorten import shortened
+from generation.ask import every
 from generation.context.delimit import block
-from generation.llm.model import Model, Unusable, every
+from generation.llm.model import Model
 from generation.prompts import edit as edit_prompt
 from generation.prompts import resynthesise as resynthesise_prompt
 from generation.prompts import shorten as shorten_prompt
 from generation.rules.answer import merge_same, utilities
+from generation.structured import read_list
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from indexing.errors import Unusable
 from indexing.vectors.types import Vectors
 
 ASKED = 1.0
@@ -174,7 +176,7 @@ def resynthesise_request(task: SynthesisTask) -> Request:
 
 def read_texts(reply: Reply) -> tuple[Sentence, ...]:
     """The sentences of a reply, all without citation; at least one."""
-    return told((text, ()) for text in values(reply, "sentences"))
+    return told((text, ()) for text in read_list(reply, "sentences"))
 
 
 async def resynthesise(

@@ -7,12 +7,15 @@ from functools import partial
 from typing import Any
 
 from generation.answers.sentences import tidy
-from generation.llm.model import Model, Unusable, every, read_json
+from generation.ask import every
+from generation.llm.model import Model
 from generation.prompts import decompose, expand, topic
 from generation.queries.example_names import example_names
 from generation.rules.queries import extract_topic
 from generation.rules.words import content_words
+from generation.structured import read_string, read_strings
 from generation.types import Failure, Fallback, Reply, Request, Understanding
+from indexing.errors import Unusable
 from retrieval.types import Topic
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
@@ -69,7 +72,7 @@ def read_questions(reply: Reply) -> tuple[str, ...]:
     or final punctuation only are the same one.
     """
     found: dict[str, str] = {}
-    for text in _strings(reply, "questions"):
+    for text in _read_tidy(reply, "questions"):
         question = _MARKER.sub("", text)
         if _words(question):
             found.setdefault(question.casefold().rstrip(" ?.!"), question[0].upper() + question[1:])
@@ -91,8 +94,7 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
     It is cut to the longest run of words that the narrative has too, in any case, as the narrative writes it.
     `Unusable` if the two share no run with a word of content, or if the topic is longer than eight words.
     """
-    value = read_json(reply)
-    said = tidy(value["topic"]) if isinstance(value, dict) and isinstance(value.get("topic"), str) else ""
+    said = tidy(read_string(reply, "topic"))
     if len(_words(said)) > LONGEST_SAID:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
     if set(_folded(said)) <= set(_folded(narrative)):
@@ -120,7 +122,7 @@ async def expand_topics(
         names = names_to_avoid(one.narrative, phrase)
 
         def read(reply: Reply, number: int = number, phrase: str = phrase, names: Sequence[str] = names) -> Any:
-            said = (*kept[number], *_strings(reply, "variants"))
+            said = (*kept[number], *_read_tidy(reply, "variants"))
             kept[number] = fit(said, phrase, names)[:variants]
             if len(kept[number]) < variants:
                 raise Unusable(
@@ -178,12 +180,8 @@ def _folded(text: str) -> list[str]:
     return [word.casefold() for word in _words(text)]
 
 
-def _strings(reply: Reply, name: str) -> list[str]:
-    value = read_json(reply)
-    listed = value.get(name) if isinstance(value, dict) else value
-    if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
-        raise Unusable(f'it is no JSON object with a list of strings under "{name}"')
-    return [tidy(text) for text in listed]
+def _read_tidy(reply: Reply, name: str) -> list[str]:
+    return [tidy(text) for text in read_strings(reply, name)]
 
 
 def _request(purpose: str, prompt: Any, user: str) -> Request:

@@ -2,28 +2,18 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from fusion.methods import METHODS, impossible
+from generation.llm.chat import MOST_TOKENS
+from generation.llm.settings import AnyPath, ModelSettings
+from indexing.io.strict_settings import StrictSettings
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
-AnyPath = Annotated[Path, Strict(False)]
-LONGEST_WAIT_S = 10_000_000
-"""Four months; what waits for longer is a mistake, and clocks of systems end somewhere."""
-MOST_TOKENS = 1_000_000_000
-MOST_DOLLARS = 1_000_000
 
-
-class Model(BaseModel):
-    """A part of the configuration: no unknown key, no converted value, no endless number, no change after reading."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-class Queries(Model):
+class Queries(StrictSettings):
     """Which queries a narrative makes."""
 
     method: Literal["rules", "model", "narrative"] = "rules"
@@ -42,7 +32,7 @@ class Queries(Model):
     """The weight of the narrative, as one more query, in the second stage, the others having 1; 0 in the paper."""
 
 
-class Retrieval(Model):
+class Retrieval(StrictSettings):
     """The searches, each kept as a run."""
 
     systems: list[Literal["bm25", "dense"]] = Field(default=["bm25", "dense"], min_length=1, max_length=2)
@@ -65,7 +55,7 @@ class Retrieval(Model):
         return self
 
 
-class Fusion(Model):
+class Fusion(StrictSettings):
     """How rankings become one ranking a narrative."""
 
     method: str = "rrf"
@@ -91,7 +81,7 @@ class Fusion(Model):
         return self
 
 
-class Grading(Model):
+class Grading(StrictSettings):
     """UMBRELA grades of documents for the queries, and what they select."""
 
     method: Literal["none", "pointwise", "grid"] = "none"
@@ -117,7 +107,7 @@ class Grading(Model):
     """At most so many tokens of them."""
 
 
-class Answer(Model):
+class Answer(StrictSettings):
     """How the answer is made from the selected documents, or from the first of the ranking."""
 
     method: Literal["rules", "retrieval", "answers", "none"] = "rules"
@@ -133,63 +123,7 @@ class Answer(Model):
     """How sub-answers become one: chosen for coverage and edited, all edited (paper), or written anew (its ideal)."""
 
 
-class Prices(Model):
-    """US dollars for a million tokens."""
-
-    prompt: float = Field(ge=0, le=MOST_DOLLARS)
-    cached: float | None = Field(default=None, ge=0, le=MOST_DOLLARS)
-    completion: float = Field(ge=0, le=MOST_DOLLARS)
-
-
-class LanguageModel(Model):
-    """The language model, and how it is reached. Secrets are never here: see `key_env` and `key_file`."""
-
-    backend: Literal["endpoints", "vllm", "batch", "replay"] = "endpoints"
-    """`endpoints`: OpenAI-compatible servers; `vllm`: its engine in this process; `batch`: files of requests and
-    replies; `replay`: recorded replies alone."""
-    name: str = Field(min_length=1)
-    urls: list[str] = ["https://api.openai.com/v1"]
-    """Base URLs that serve the model, the least loaded asked first."""
-    key_env: str = "OPENAI_API_KEY"
-    """The environment variable that holds the key."""
-    key_file: AnyPath | None = None
-    """A file of mode 600 that holds the key; it goes before the environment."""
-    window: int = Field(default=32_768, ge=512, le=MOST_TOKENS)
-    """Tokens that the model takes, its reply included."""
-    thinking: int = Field(default=0, ge=0, le=1_000_000)
-    """Tokens that a reply may have besides what a step needs, for models that think first."""
-    extra: dict[str, Any] = {}
-    """Further fields of each request, such as `reasoning_effort: low`; replies are kept by them too."""
-    engine: dict[str, Any] = {}
-    """Arguments of vLLM's engine in this process, such as `max_model_len: 8192`."""
-    concurrency: int = Field(default=256, ge=1, le=100_000)
-    """Calls in flight at an endpoint, at most."""
-    call_seconds: float = Field(default=300, gt=0, le=LONGEST_WAIT_S)
-    """How long a call may take."""
-    run_seconds: float | None = Field(default=None, gt=0, le=LONGEST_WAIT_S)
-    """How long a run may take; what was answered by then is kept."""
-    patience_seconds: float = Field(default=600, ge=0, le=LONGEST_WAIT_S)
-    """How long to wait for an endpoint when none can be reached."""
-    cache: AnyPath | None = None
-    """The file of replies; None: `replies.sqlite` in `out`."""
-    replies: AnyPath | None = None
-    """Recorded replies, for `replay`."""
-    prices: Prices | None = None
-
-    @field_validator("extra", "engine")
-    @classmethod
-    def _are_json(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Values that JSON cannot hold would change on their way, or stop a run that is under way."""
-        try:
-            same = orjson.loads(orjson.dumps(values)) == values
-        except (TypeError, ValueError):
-            same = False
-        if not same:
-            raise ValueError("expected values of JSON, whose numbers are finite and have 64 bits")
-        return values
-
-
-class RunConfig(Model):
+class RunConfig(StrictSettings):
     """A run. Paths are relative to the working directory."""
 
     run_id: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -207,7 +141,7 @@ class RunConfig(Model):
     fusion: Fusion = Fusion()
     grading: Grading = Grading()
     answer: Answer = Answer()
-    model: LanguageModel | None = None
+    model: ModelSettings | None = None
     """The language model; None: nothing asks one."""
 
     @model_validator(mode="after")
