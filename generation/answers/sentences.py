@@ -94,9 +94,12 @@ def told(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
 
 def reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
     """Reads answers from these passages: sentences with the ids of the documents that they cite, perhaps none."""
-    return lambda reply: told(
-        (i.get("text"), cited(i.get("citations"), passages)) for i in read_objects(reply, "answer")
-    )
+
+    def read(reply: Reply) -> tuple[Sentence, ...]:
+        found = read_objects(reply, "answer")
+        return told((item.get("text"), cited(item.get("citations"), passages)) for item in found)
+
+    return read
 
 
 def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool = False) -> tuple[Sentence, ...]:

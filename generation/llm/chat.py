@@ -166,10 +166,8 @@ def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
     tokens = _read_logprobs(choice["logprobs"]) if bound.alternatives and choice.get("logprobs") else ()
     if bound.tokens is not None:
         room = SPARE_CHARACTERS + LONGEST_TOKEN * bound.tokens
-        listed = sum(
-            LOGPROB_CHARACTERS + sum(LOGPROB_CHARACTERS + len(token) for token in alternatives)
-            for alternatives in tokens
-        )
+        size = LOGPROB_CHARACTERS
+        listed = sum(size + sum(size + len(token) for token in alternatives) for alternatives in tokens)
         if len(text) > room or listed > room * (1 + bound.alternatives):
             raise WrongReply(f"an answer of {len(text):,} characters, where {bound.tokens:,} tokens were asked for")
     return PaidReply(Reply(text, "length" if finish == "length" else "stop", tokens), usage)

@@ -28,7 +28,7 @@ class ModelSettings(StrictSettings):
     """`endpoints`: OpenAI-compatible servers; `vllm`: its engine in this process; `batch`: files of requests and
     replies; `replay`: recorded replies alone."""
     name: str = Field(min_length=1)
-    urls: list[str] = ["https://api.openai.com/v1"]
+    urls: list[str] = Field(default=["https://api.openai.com/v1"])
     """Base URLs that serve the model; each request goes to the least loaded one."""
     key_env: str = OPENAI_KEY
     """The environment variable that holds the key."""
@@ -38,9 +38,9 @@ class ModelSettings(StrictSettings):
     """Tokens that the model takes, its reply included."""
     thinking: int = Field(default=0, ge=0, le=1_000_000)
     """Tokens that a reply may have besides those that a step needs, for models that think first."""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = Field(default={})
     """Further fields of each request, such as `reasoning_effort: low`; they are part of the key of each reply."""
-    engine: dict[str, Any] = {}
+    engine: dict[str, Any] = Field(default={})
     """Arguments of vLLM's engine in this process, such as `max_model_len: 8192`."""
     concurrency: int = Field(default=256, ge=1, le=100_000)
     """Calls in flight at an endpoint, at most."""

@@ -54,7 +54,7 @@ _TOKENS = re.compile(r"(\d+) tokens\D+(\d+)")
 
 
 class Endpoint:
-    """A model at a URL; its key is in the environment variable `key_env`, else where `indexing.io.keys.key_for` looks."""
+    """A model at a URL; its key is in the environment variable `key_env`, else where `keys.key_for` looks."""
 
     def __init__(self, model: str, url: str, window: int | None = None, key_env: str | None = None) -> None:
         self._model, self._url, self._asked_window = model, url, window

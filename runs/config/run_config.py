@@ -66,7 +66,7 @@ class Fusion(StrictSettings):
     """Second stage: queries of a narrative (k'; the paper uses 60, and 10 in `uema2lab_rrf_k10`)."""
     norm: str | None = None
     """Of scores, one of `fusion.norms.NORMS`, where the method adds scores; min-max where none is named."""
-    parameters: dict[str, float] = {}
+    parameters: dict[str, float] = Field(default={})
     """Other parameters of the method than k, by name."""
     depth: int = Field(default=100, ge=1, le=100_000)
     """Documents a narrative (`N_narr`)."""

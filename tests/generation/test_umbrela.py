@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.llm.model import Unusable
 from generation.types import Failure, Reply, Request
 from generation.umbrela import Mode, Pair, expected_grade, grade_pairs, grading, grouped, read_grades
+from indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
 
 QUERIES = ["How do bees dance?", "What do wasps eat?", "Why is honey sweet?"]

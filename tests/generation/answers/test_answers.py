@@ -14,8 +14,8 @@ from generation.answers.sentences import Passage, count, cut, listed, read_rewri
 from generation.answers.shorten import shortened
 from generation.answers.sub_answers import PromptWith, SubTask, sub_answered
 from generation.context.delimit import block
-from generation.llm.model import Unusable
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from indexing.errors import Unusable
 from tests.support.models.answer_replies import BEES, PASSAGES, REPLY, rewritten, told
 from tests.support.models.scripted import Said, Scripted, by_purpose
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.context.tokens import clip, tokens
-from generation.llm.model import Unusable
 from generation.prompts.expand import NUM_QUERIES
 from generation.queries.example_names import example_names
 from generation.queries.understand import (
@@ -22,6 +21,7 @@ from generation.queries.understand import (
 )
 from generation.summarise import LONG, is_long, parts, summarise
 from generation.types import Failure, Fallback, Reply, Request, Understanding
+from indexing.errors import Unusable
 from indexing.types import Document
 from retrieval.types import Topic
 from tests.support.models.scripted import Said, Scripted, by_purpose
