@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from generation.answers.cite import assigned
 from generation.answers.first_answers import drafted
-from generation.answers.sentences import Passage, Words, messages, reader, room, shown
+from generation.answers.sentences import Passage, Words, messages, reader, room, show_passages
 from generation.answers.shorten import shortened
 from generation.llm.model import Model
 from generation.prompts import answer as prompt
@@ -26,9 +26,9 @@ class AnswerTask:
 
 
 def request(task: AnswerTask) -> Request:
-    """Asks for an answer; the narrative stands before and after the passages, which are numbered from 0."""
+    """A request for an answer; the narrative stands before and after the passages, which are numbered from 0."""
     low, high = task.words
-    user = prompt.USER.format(narrative=task.narrative, documents=shown(task.passages), low=low, high=high)
+    user = prompt.USER.format(narrative=task.narrative, documents=show_passages(task.passages), low=low, high=high)
     return Request("answer", messages(prompt.SYSTEM, user), room(high), prompt.SCHEMA)
 
 

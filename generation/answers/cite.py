@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from fusion.closest import closest
-from generation.answers.sentences import Passage, cited, is_place, listed, messages, shown
+from generation.answers.sentences import Passage, is_place, list_sentences, messages, read_citations, show_passages
 from generation.ask import every
 from generation.llm.model import Model
 from generation.prompts import cite as prompt
@@ -23,8 +23,8 @@ were taken from, and up to 0.1 with documents about something else altogether.
 
 
 def request(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Request:
-    """Asks which passages support which sentence."""
-    user = prompt.USER.format(documents=shown(passages), sentences=listed(sentences))
+    """A request for the passages that support each sentence."""
+    user = prompt.USER.format(documents=show_passages(passages), sentences=list_sentences(sentences))
     return Request("cite", messages(prompt.SYSTEM, user), 1024 + 64 * len(sentences), prompt.SCHEMA)
 
 
@@ -34,7 +34,7 @@ def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage
     for item in read_objects(reply, "sentences"):
         place = item.get("id")
         if is_place(place, len(sentences)):
-            found[place] += cited(item.get("citations"), passages)
+            found[place] += read_citations(item.get("citations"), passages)
     return [tuple(dict.fromkeys(found[place])) for place in range(len(sentences))]
 
 

@@ -1,4 +1,4 @@
-"""Sentences as models write them: shown, read from replies, counted and cut. Citations are never a model's to move."""
+"""Sentences as models see and write them: shown, read from replies, counted and cut. No model moves a citation."""
 
 import json
 import re
@@ -15,14 +15,14 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NUMBER = re.compile(r"\d+")
 
 MOST_SENTENCES = 256
-"""Of one answer, which has some 20 for 400 words: each is embedded and compared with each other."""
+"""Sentences of one answer; 400 words have about 20. Each is embedded and compared with all others."""
 
 Words = tuple[int, int]
 """The fewest and the most words (separated by white space) that an answer should have; only the most is enforced."""
 
 
 class Passage(NamedTuple):
-    """A document, or what of it is shown to the model."""
+    """A document, or the part of it that the model sees."""
 
     doc_id: str
     title: str
@@ -35,16 +35,16 @@ def messages(system: str, user: str) -> tuple[Message, ...]:
 
 
 def room(high: int) -> int:
-    """The tokens to allow a reply of so many words: four a word, and as much again as JSON and a thought may take."""
+    """The tokens to allow for a reply of so many words: four a word, and 1,024 for JSON and thoughts."""
     return 4 * high + 1024
 
 
-def shown(passages: Sequence[Passage]) -> str:
+def show_passages(passages: Sequence[Passage]) -> str:
     """The passages as blocks, numbered from 0."""
     return "\n\n".join(block(number, text, title) for number, (_, title, text) in enumerate(passages))
 
 
-def listed(sentences: Sequence[Sentence]) -> str:
+def list_sentences(sentences: Sequence[Sentence]) -> str:
     """The sentences as a JSON list of ids (their places) and texts, one a line, without their citations."""
     lines = (
         json.dumps({"id": place, "text": neutral(sentence.text)}, ensure_ascii=False)
@@ -68,13 +68,13 @@ def is_place(value: Any, length: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < length
 
 
-def cited(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
-    """The distinct ids of the documents that a model's list of numbers names; what is no such number is dropped."""
+def read_citations(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
+    """The distinct ids of the documents that a model's list of numbers names; other values are dropped."""
     known = [n for n in numbers if is_place(n, len(passages))] if isinstance(numbers, list) else []
     return tuple(dict.fromkeys(passages[n].doc_id for n in known))
 
 
-def told(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
+def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
     """Sentences of (text, citations) as a reply has them, empty ones left out.
 
     `Unusable` if there is none, or if there are more than `MOST_SENTENCES`.
@@ -93,11 +93,11 @@ def told(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
 
 
 def reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
-    """Reads answers from these passages: sentences with the ids of the documents that they cite, perhaps none."""
+    """A reader of answers from these passages: sentences with the ids of the documents that they cite, perhaps none."""
 
     def read(reply: Reply) -> tuple[Sentence, ...]:
         found = read_objects(reply, "answer")
-        return told((item.get("text"), cited(item.get("citations"), passages)) for item in found)
+        return make_sentences((item.get("text"), read_citations(item.get("citations"), passages)) for item in found)
 
     return read
 
@@ -129,9 +129,9 @@ def _numbers(text: str) -> set[str]:
 
 
 def cut(answer: Answer, high: int, step: str) -> tuple[Answer | None, list[Fallback]]:
-    """The answer's first sentences that have at most `high` words together, and a record where that is not all.
+    """The answer's first sentences that have at most `high` words together, and a record if any sentence is cut.
 
-    None where not even the first one fits.
+    None if not even the first sentence fits.
     """
     kept = list(answer.sentences)
     while count(kept) > high:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from generation.answers.sentences import Words, count, cut, listed, messages, read_rewritten, room
+from generation.answers.sentences import Words, count, cut, list_sentences, messages, read_rewritten, room
 from generation.ask import every
 from generation.llm.model import Model
 from generation.prompts import shorten as prompt
@@ -15,8 +15,8 @@ ROUNDS = 2
 
 
 def request(sentences: Sequence[Sentence], words: Words) -> Request:
-    """Asks for the sentences in fewer words; ids are shown, citations are not."""
-    user = prompt.USER.format(count=count(sentences), low=words[0], high=words[1], sentences=listed(sentences))
+    """A request for the sentences in fewer words; ids are shown, citations are not."""
+    user = prompt.USER.format(count=count(sentences), low=words[0], high=words[1], sentences=list_sentences(sentences))
     return Request("shorten", messages(prompt.SYSTEM, user), room(count(sentences)), prompt.SCHEMA)
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from generation.answers.cite import assigned
 from generation.answers.first_answers import drafted
-from generation.answers.sentences import Passage, Words, messages, reader, room, shown
+from generation.answers.sentences import Passage, Words, messages, reader, room, show_passages
 from generation.llm.model import Model
 from generation.prompts import answer as answer_prompt
 from generation.prompts import sub_answer as prompt
@@ -29,10 +29,10 @@ class SubTask:
 
 
 def request(task: SubTask, prompt_with: PromptWith) -> Request:
-    """Asks for a sub-answer; the passages are numbered from 0."""
+    """A request for a sub-answer; the passages are numbered from 0."""
     asked = task.query if prompt_with == "query" else task.narrative
     low, high = WORDS
-    user = prompt.USER.format(asked=asked, documents=shown(task.passages), low=low, high=high)
+    user = prompt.USER.format(asked=asked, documents=show_passages(task.passages), low=low, high=high)
     return Request("sub_answer", messages(prompt.SYSTEM, user), room(high), answer_prompt.SCHEMA)
 
 

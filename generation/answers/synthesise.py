@@ -21,11 +21,11 @@ from generation.answers.sentences import (
     Words,
     count,
     cut,
-    listed,
+    list_sentences,
+    make_sentences,
     messages,
     read_rewritten,
     room,
-    told,
 )
 from generation.answers.shorten import shortened
 from generation.ask import every
@@ -61,9 +61,9 @@ def joined(task: SynthesisTask) -> tuple[Sentence, ...]:
 
 
 def edit_request(narrative: str, sentences: Sequence[Sentence], words: Words) -> Request:
-    """Asks for other texts for the same sentences, but not for more than they say; ids are shown, citations are not."""
+    """A request for other texts that say no more than these sentences; ids are shown, citations are not."""
     low, high = min(words[0], count(sentences)), words[1]
-    user = edit_prompt.USER.format(narrative=narrative, sentences=listed(sentences), low=low, high=high)
+    user = edit_prompt.USER.format(narrative=narrative, sentences=list_sentences(sentences), low=low, high=high)
     return Request("edit", messages(edit_prompt.SYSTEM, user), room(count(sentences)), shorten_prompt.SCHEMA)
 
 
@@ -160,7 +160,7 @@ def _cut(
 
 
 def resynthesise_request(task: SynthesisTask) -> Request:
-    """Asks for a new text from the sub-answers; the narrative stands before and after them."""
+    """A request for a new text from the sub-answers; the narrative stands before and after them."""
     blocks = [
         block(place, " ".join(sentence.text for sentence in answer.sentences), query)
         for place, (query, answer) in enumerate(zip(task.queries, task.sub_answers, strict=True))
@@ -176,7 +176,7 @@ def resynthesise_request(task: SynthesisTask) -> Request:
 
 def read_texts(reply: Reply) -> tuple[Sentence, ...]:
     """The sentences of a reply, all without citation; at least one."""
-    return told((text, ()) for text in read_list(reply, "sentences"))
+    return make_sentences((text, ()) for text in read_list(reply, "sentences"))
 
 
 async def resynthesise(

@@ -20,8 +20,8 @@ from retrieval.types import Topic
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 MOST_QUESTIONS = 100
-"""Of one narrative: each is a query of its own, whose documents are graded."""
-LONGEST_SAID = 100
+"""Questions of one narrative: each is a query of its own, whose documents are graded."""
+LONGEST_COMPARED = 100
 """Words of a topic that is still compared with its narrative, word by word."""
 
 _MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
@@ -30,11 +30,11 @@ _MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
 async def understand(
     model: Model, topics: Sequence[Topic], variants: int = expand.NUM_QUERIES
 ) -> tuple[list[Understanding], list[Fallback]]:
-    """Questions, topic and `variants` variants of it for every narrative, and where something else had to do.
+    """Questions, topic and `variants` variants of the topic for every narrative, and a list of fallbacks.
 
-    Decomposition and extraction are asked together, expansion after. Without questions the narrative itself is the
-    only one. A topic with other words than the narrative's is cut to the longest run that it shares with it; without
-    one the rules extract it. Of variants there may be fewer, after one repair.
+    Decomposition and extraction are asked together, expansion after them. If the model gives no questions, the
+    narrative is the only one. If the topic has other words than the narrative, it is cut to the longest run of words
+    that both share; if they share none, the rules extract the topic. After one repair there may be fewer variants.
     """
     asked: list[tuple[Request, Callable[[Reply], Any]]] = []
     for one in topics:
@@ -61,15 +61,15 @@ async def understand(
 
 
 def decomposition(narrative: str) -> Request:
-    """Asks for a narrative's questions."""
+    """A request for a narrative's questions."""
     return _request("decompose", decompose, decompose.USER.format(narrative=narrative))
 
 
 def read_questions(reply: Reply) -> tuple[str, ...]:
     """The distinct questions, in order; `Unusable` if there is none.
 
-    Each begins with a capital letter, single-spaced and without a list's marker; questions that differ in case, space
-    or final punctuation only are the same one.
+    Each question begins with a capital letter, has single spaces and no marker of a list. Questions that differ only in
+    case, space or final punctuation count as one.
     """
     found: dict[str, str] = {}
     for text in _read_tidy(reply, "questions"):
@@ -84,18 +84,18 @@ def read_questions(reply: Reply) -> tuple[str, ...]:
 
 
 def extraction(narrative: str) -> Request:
-    """Asks for a narrative's topic."""
+    """A request for a narrative's topic."""
     return _request("topic", topic, topic.USER.format(narrative=narrative))
 
 
 def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
-    """The topic, and if it had to be cut to words of the narrative, what the model had said, else nothing.
+    """The topic, and the model's own words if they had to be cut to words of the narrative, else an empty text.
 
-    It is cut to the longest run of words that the narrative has too, in any case, as the narrative writes it.
+    The cut topic is the longest run of words that the narrative has too, in any case, as the narrative writes it.
     `Unusable` if the two share no run with a word of content, or if the topic is longer than eight words.
     """
     said = tidy(read_string(reply, "topic"))
-    if len(_words(said)) > LONGEST_SAID:
+    if len(_words(said)) > LONGEST_COMPARED:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
     if set(_folded(said)) <= set(_folded(narrative)):
         phrase, cut = said.strip(" \"'.?!"), ""
@@ -112,7 +112,7 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
 async def expand_topics(
     model: Model, topics: Sequence[Topic], phrases: Sequence[str], variants: int
 ) -> tuple[list[tuple[str, ...]], list[Fallback]]:
-    """`variants` variants of every topic phrase, fewer where two replies together do not hold so many.
+    """`variants` variants of every topic phrase, or fewer if two replies together do not hold so many.
 
     A narrative without a phrase has no variants.
     """
@@ -123,7 +123,7 @@ async def expand_topics(
 
         def read(reply: Reply, number: int = number, phrase: str = phrase, names: Sequence[str] = names) -> Any:
             said = (*kept[number], *_read_tidy(reply, "variants"))
-            kept[number] = fit(said, phrase, names)[:variants]
+            kept[number] = select_usable(said, phrase, names)[:variants]
             if len(kept[number]) < variants:
                 raise Unusable(
                     f"it holds {len(kept[number])} usable variants, not {variants}: they must be distinct, differ from "
@@ -149,7 +149,7 @@ def names_to_avoid(narrative: str, phrase: str) -> tuple[str, ...]:
 
 
 def expansion(phrase: str, names: Sequence[str], variants: int) -> Request:
-    """Asks for variants of a topic without these names."""
+    """A request for variants of a topic without these names."""
     user = expand.USER.format(topic=phrase, variants=variants)
     if names:
         user += expand.NAMES.format(names="; ".join(names))
@@ -157,11 +157,11 @@ def expansion(phrase: str, names: Sequence[str], variants: int) -> Request:
     return Request("expand", messages, expand.max_tokens(variants), expand.schema(variants))
 
 
-def fit(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The variants that can be used, single-spaced and in order.
+def select_usable(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The usable variants, with single spaces and in order.
 
-    They have a word, no comma or question mark and no example's name, are distinct, and are not the phrase itself; case
-    and punctuation make no difference.
+    A usable variant has a word, no comma, no question mark and no example's name. It differs from the phrase and from
+    all variants before it; case and punctuation make no difference.
     """
     avoided = [f" {' '.join(_folded(name))} " for name in names]
     found = {" ".join(_folded(phrase)): ""}

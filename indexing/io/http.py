@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import urllib3
 from yarl import URL
@@ -85,18 +85,9 @@ class Sender:
         `Untrusted` if the server's certificate is not trusted.
         """
         headers = {**self._headers, "Content-Type": request.kind} if request.body is not None else self._headers
+        timeout = urllib3.Timeout(connect=min(seconds, CONNECT_TIMEOUT_S), read=seconds)
         try:
-            reply = self._pool.urlopen(
-                request.method,
-                self._prefix + request.target,
-                request.body,
-                headers,
-                retries=False,
-                redirect=False,
-                timeout=urllib3.Timeout(connect=min(seconds, CONNECT_TIMEOUT_S), read=seconds),
-                preload_content=False,
-                decode_content=False,
-            )
+            reply = self._open(request, headers, timeout)
             try:
                 read = read_body(reply.read, reply.headers, request.limit)
             except BaseException:
@@ -116,6 +107,26 @@ class Sender:
         except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:
             raise Unreached(_cause(error)) from error
         return Received(reply.status, reply.headers, read)
+
+    def _open(
+        self, request: HttpRequest, headers: Mapping[str, str], timeout: urllib3.Timeout
+    ) -> urllib3.BaseHTTPResponse:
+        """The head of the reply. If the server has closed kept connections, the request goes out on a new one."""
+        while True:
+            try:
+                return self._pool.urlopen(
+                    request.method,
+                    self._prefix + request.target,
+                    request.body,
+                    headers,
+                    retries=False,
+                    redirect=False,
+                    timeout=timeout,
+                    preload_content=False,
+                    decode_content=False,
+                )
+            except _ClosedWhileKept:
+                continue
 
     def close(self) -> None:
         """Close the connections."""
@@ -152,20 +163,51 @@ class _Response(http.client.HTTPResponse):
         self.fp = io.BufferedReader(_UntilThen(sock, self.fp.detach()))
 
 
-class _Connection(urllib3.connection.HTTPConnection):
-    response_class = _Response
+class _ClosedWhileKept(Exception):
+    """The server closed a connection that had served a request before, and sent nothing for the next request."""
 
 
-class _SecureConnection(urllib3.connection.HTTPSConnection):
+class _Kept(urllib3.connection.HTTPConnection):
+    """A connection that knows whether it has served a request since it was opened."""
+
     response_class = _Response
+    _served = False
+
+    def connect(self) -> None:
+        self._served = False
+        super().connect()
+
+    def request(self, *arguments: Any, **named: Any) -> None:
+        try:
+            super().request(*arguments, **named)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            self._give_up(error)
+
+    def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]
+        try:
+            reply = super().getresponse()
+        except ConnectionResetError as error:  # and RemoteDisconnected, which is one
+            self._give_up(error)
+        self._served = True
+        return reply
+
+    def _give_up(self, error: OSError) -> NoReturn:
+        if self._served:
+            self.close()
+            raise _ClosedWhileKept from error
+        raise error
+
+
+class _SecureKept(_Kept, urllib3.connection.HTTPSConnection):
+    """The same over TLS."""
 
 
 class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
+    ConnectionCls = _Kept
 
 
 class _SecurePool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+    ConnectionCls = _SecureKept
 
 
 def _cause(error: BaseException) -> str:

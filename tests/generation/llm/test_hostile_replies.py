@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.sentences import MOST_SENTENCES, told
+from generation.answers.sentences import MOST_SENTENCES, make_sentences
 from generation.llm.cache import Cache
 from generation.llm.chat import REPLY_LIMIT_BYTES, ReplyBound, read_reply
 from generation.llm.settings import REPLIES
@@ -195,7 +195,7 @@ def test_lists_of_replies_are_bounded() -> None:
     with pytest.raises(Unusable, match="101 questions"):
         read_questions(Reply(json.dumps({"questions": many})))
     with pytest.raises(Unusable, match="257 sentences"):
-        told((f"Sentence {number}.", ()) for number in range(MOST_SENTENCES + 1))
+        make_sentences((f"Sentence {number}.", ()) for number in range(MOST_SENTENCES + 1))
     with pytest.raises(Unusable, match="more than 8 words"):
         read_topic(Reply(json.dumps({"topic": "bees " * 10**5})), "I ask about bees.")
 

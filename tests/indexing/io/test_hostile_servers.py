@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from indexing.attached import rest_server as rest
 from indexing.attached.rest_server import Server
-from indexing.errors import TooLarge, UserError, printable
+from indexing.errors import TooLarge, Unreached, UserError, printable
 from indexing.io import keys as access
 from indexing.io import retry
 from indexing.io.body import read_body
 from indexing.io.error_text import error_text
+from indexing.io.http import HttpRequest, Sender
 from indexing.opensearch import cluster as opensearch
 from indexing.opensearch.cluster import Request, connect
 from indexing.opensearch.requests import ask
@@ -288,3 +289,29 @@ def test_what_is_printable_is_one_short_line(text: str, most: int) -> None:
 def test_words_that_say_nothing_are_named() -> None:
     assert error_text({"error": {}}) == '{"error":{}}'
     assert error_text(None) == error_text("") == "no reason"
+
+
+def test_a_request_goes_out_again_if_the_server_closes_a_kept_connection() -> None:
+    served: set[Any] = set()
+
+    def once(handler: BaseHTTPRequestHandler) -> None:
+        """Answer the first request of a connection, and close it without a word at the second."""
+        handler.close_connection = handler.client_address in served
+        if not handler.close_connection:
+            served.add(handler.client_address)
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    with serving(once) as (url, seen):
+        sender = Sender(url)
+        assert [sender.send(HttpRequest("GET", "/a"), 5).body for _ in range(4)] == [b"{}"] * 4
+        assert (len(seen), len(served)) == (7, 4)
+
+
+def test_a_server_that_closes_every_connection_is_an_error() -> None:
+    def never(handler: BaseHTTPRequestHandler) -> None:
+        handler.close_connection = True
+
+    with serving(never) as (url, seen):
+        with pytest.raises(Unreached, match="closed"):
+            Sender(url).send(HttpRequest("GET", "/a"), 5)
+        assert len(seen) == 1
