@@ -14,6 +14,7 @@ from indexing.types import Progress, Store, silent
 from indexing.vectors.embed import embed_queries
 from indexing.vectors.faiss_index import faiss_module
 from indexing.vectors.of_documents import Texts, contents, document_vectors
+from indexing.vectors.types import Effort
 from retrieval.backends import Sparse, open_dense, open_sparse
 from retrieval.feedback import DOCUMENTS, METHODS, serves
 from retrieval.pool import pool_of, search_pool
@@ -108,7 +109,7 @@ def search_candidates(
     if faiss:
         raise UserError(f"retrieval.faiss: found {faiss!r}, expected none: a candidate pool is searched exactly")
     pool = pool_of(bm25)
-    vectors = document_vectors(index, store, pool.tolist(), texts_of, threads, progress)
+    vectors = document_vectors(index, store, pool.tolist(), texts_of, Effort(threads, progress))
     assert index.embedding is not None  # `document_vectors` has looked
     with progress("Dense search", len(queries)) as tick:
         asked = embed_queries(index.embedding, [query.dense_text for query in queries], threads, tick)

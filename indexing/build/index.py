@@ -25,6 +25,7 @@ from indexing.store import DocumentStore, build_store
 from indexing.types import MINILM, Document, Embedding, Progress, silent
 from indexing.vectors.embed import embedder
 from indexing.vectors.shards import Shards, embed_store
+from indexing.vectors.types import Effort
 
 if TYPE_CHECKING:
     from indexing.opensearch.index import Target
@@ -89,7 +90,7 @@ def build_index(
             if embedding:
                 _check_model(embedding, None if opensearch else faiss)
             if embedding and faiss is not None:
-                shards = embed_store(store, embedding, folder / "vectors", threads, progress, workers.embed)
+                shards = embed_store(store, embedding, folder / "vectors", Effort(threads, progress), workers.embed)
                 parts = 0 if opensearch else _build_dense(shards, faiss, faiss_shard, folder, progress)
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
             meta |= {**read, "faiss_shards": parts, "cut": shards.cut if shards else 0}

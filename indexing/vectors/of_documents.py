@@ -6,10 +6,10 @@ import numpy as np
 
 from indexing.errors import TextRefused, UserError
 from indexing.index import Index
-from indexing.types import Document, Progress, Store, silent
+from indexing.types import Document, Store
 from indexing.vectors.cache import open_cache
 from indexing.vectors.embed import embed_passages, embedder
-from indexing.vectors.types import Vectors
+from indexing.vectors.types import ONE_THREAD, Effort, Vectors
 
 CHUNK_DOCUMENTS = 1_024
 """Documents whose texts are in memory at once."""
@@ -28,8 +28,7 @@ def document_vectors(
     store: Store,
     rows: Sequence[int],
     texts_of: Texts = contents,
-    threads: int = 1,
-    progress: Progress = silent,
+    effort: Effort = ONE_THREAD,
 ) -> Vectors:
     """The vectors of the documents in these rows of the index's store, float32[len(rows), dimension].
 
@@ -41,7 +40,7 @@ def document_vectors(
     vectors = np.empty((len(rows), embedder(embedding).dimension), np.float32)
     with (
         open_cache(index.folder / "documents.sqlite", embedding) as cache,
-        progress("Embedding candidates", len(rows)) as tick,
+        effort.progress("Embedding candidates", len(rows)) as tick,
     ):
         for start in range(0, len(rows), CHUNK_DOCUMENTS):
             chunk = rows[start : start + CHUNK_DOCUMENTS]
@@ -50,7 +49,7 @@ def document_vectors(
             def make(missing: Sequence[int], chunk: Sequence[int] = chunk, texts: Sequence[str] = texts) -> Vectors:
                 tick(len(chunk) - len(missing))
                 try:
-                    return embed_passages(embedding, [texts[i] for i in missing], threads, tick)[:, None]
+                    return embed_passages(embedding, [texts[i] for i in missing], effort.threads, tick)[:, None]
                 except TextRefused as error:
                     raise UserError(f"document {store.ids([chunk[missing[error.position]]])[0]}: {error}") from error
 
