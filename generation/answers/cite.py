@@ -1,4 +1,4 @@
-"""Reference assignment (Keystone-Docs RAG, section 3.2.2), and a check of what was assigned by similarity."""
+"""Reference assignment (Keystone-Docs RAG, section 3.2.2), and a check of its citations by similarity."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ def request(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Reque
 
 
 def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
-    """For each sentence the ids of the documents that support it; ids and numbers that name nothing are dropped."""
+    """For each sentence the ids of the documents that support it; ids and numbers that name no document are dropped."""
     found = defaultdict[int, list[str]](list)
     for item in read_objects(reply, "sentences"):
         place = item.get("id")
@@ -41,9 +41,9 @@ def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage
 async def assigned(
     model: Model, answers: Sequence[Answer | None], passages: Sequence[Sequence[Passage]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The answers with citations of their passages for the sentences that had none; all others stay as they are.
+    """The answers, with citations for the sentences that had none; all other sentences stay unchanged.
 
-    A sentence that the model knows no support for stays without citation, which is recorded.
+    If the model names no support for a sentence, the sentence stays without citation, and a fallback says so.
     """
     now, fallbacks = list(answers), list[Fallback]()
     bare = [
@@ -72,11 +72,11 @@ async def assigned(
 def check(
     sentences: Sequence[Sentence], vectors: Vectors, segments: Mapping[str, Vectors], near: float = NEAR
 ) -> tuple[list[Sentence], list[tuple[int, str, float]]]:
-    """The sentences without the citations that nothing in the cited document is near to, and what was dropped.
+    """The sentences without citations of documents that are about something else, and the dropped citations.
 
-    `vectors` float32[sentences, d], `segments` float32[s, d] by document id; a document that has none there is not
-    checked. Dropped are, as (sentence, document id, cosine), citations whose closest segment has a cosine below
-    `near`: so low that the two are about different things. Whether a document supports a sentence it cannot tell.
+    `vectors` is float32[sentences, d], `segments` float32[s, d] by document id; a document without segments is not
+    checked. A citation is dropped, as (sentence, document id, cosine), if its closest segment has a cosine below
+    `near`. The check cannot tell whether a document supports a sentence.
     """
     checked, dropped = list[Sentence](), list[tuple[int, str, float]]()
     for place, sentence in enumerate(sentences):

@@ -11,7 +11,7 @@ from generation.prompts import shorten as prompt
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.errors import Unusable
 
-ROUNDS = 2
+MOST_ROUNDS = 2
 
 
 def request(sentences: Sequence[Sentence], words: Words) -> Request:
@@ -31,14 +31,14 @@ def read(reply: Reply, sentences: Sequence[Sentence], words: Words) -> tuple[Sen
 async def shortened(
     model: Model, answers: Sequence[Answer | None], words: Sequence[Words]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The answers, none with more words than it may have.
+    """The answers, each within its word limit.
 
-    One that has more is shortened by the model, twice at most, and then cut after its last sentence that fits; None
-    where none fits. What the model failed at and what was cut is recorded.
+    If an answer is too long, the model shortens it, twice at most; then it is cut after its last sentence that fits.
+    None if no sentence fits. Fallbacks record the model's failures and the cuts.
     """
     now, fallbacks = list(answers), list[Fallback]()
     open_places = {place for place, answer in enumerate(now) if answer}
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         long = [
             (place, answer, words[place])
             for place, answer in enumerate(now)

@@ -13,7 +13,7 @@ from generation.prompts import sub_answer as prompt
 from generation.types import Answer, Fallback, Request
 
 PromptWith = Literal["query", "narrative"]
-"""What a sub-answer is asked for with: its query (equation 3), or the whole narrative (equation 4: what was run)."""
+"""The question of a sub-answer: its query (equation 3), or the whole narrative (equation 4, which the paper ran)."""
 
 WORDS: Words = (350, 400)
 
@@ -39,10 +39,10 @@ def request(task: SubTask, prompt_with: PromptWith) -> Request:
 async def sub_answered(
     model: Model, tasks: Sequence[SubTask], prompt_with: PromptWith = "query"
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The sub-answers to the tasks, in their order, all asked for together; None where the model gave nothing.
+    """The sub-answers to the tasks, in their order, all asked for together; None if the model gave no answer.
 
-    Every sentence cites at least one document: those for which reference assignment finds none are left out, which
-    is recorded. Sub-answers are as long as the model made them: what is joined from them is held to its limit.
+    Every sentence cites at least one document. If reference assignment finds none for a sentence, the sentence is left
+    out, and a fallback says so. A sub-answer has no word limit of its own; the joined answer has.
     """
     asked = [
         (task.topic_id, request(task, prompt_with) if task.passages else None, reader(task.passages)) for task in tasks

@@ -1,4 +1,4 @@
-"""What every language model looks like to the steps that ask it."""
+"""The interface of every language model for the steps that ask it."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Protocol

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
 
-from indexing.errors import GaveUp, Unreached
+from indexing.errors import GaveUp, UserError
 from indexing.io.limit import Limit
 from indexing.io.retry import AWAY, PATIENCE_S, asked_pause, is_overload, pause_before, tells_overload
 from indexing.opensearch.cluster import Node, Reply, Request, as_expected, refuse_strangers
@@ -73,7 +73,7 @@ class _Line:
             self.rests_until = at + pause_before(self.failures)
 
 
-_Answer = Reply | Unreached | BaseException
+_Answer = Reply | BaseException
 
 
 @dataclass(slots=True)
@@ -181,7 +181,7 @@ class _Judged(Generic[T, R]):
 def _judge(answered: tuple[_Job[T], _Line, _Answer], work: Work[T, R], limit: Limit, now: float) -> _Judged[T, R]:
     """The consequences of an answer for its part; changes its node's rests and the limit."""
     job, line, answer = answered
-    if isinstance(answer, Unreached):
+    if isinstance(answer, UserError) and answer.retryable:
         line.failed(job.sent, now)
         if tells_overload(answer):
             limit.overloaded(job.sent, now)

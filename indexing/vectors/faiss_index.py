@@ -19,8 +19,8 @@ from indexing.vectors.types import Vectors
 
 SEED = 1234
 SAMPLE = 65_536
-A_CENTROID = 256
-"""Training vectors of an index, or if it has lists, for each list; FAISS uses no more."""
+LIST_SAMPLE = 256
+"""Training vectors: `SAMPLE`, and at least `LIST_SAMPLE` for each list of an inverted file; FAISS uses no more."""
 GPU_DEPTH = 2_048
 """The deepest search of FAISS on GPUs."""
 
@@ -72,7 +72,7 @@ def trained(shards: Shards, factory: str) -> Any:
     try:
         if not index.is_trained:
             inverted = faiss.try_extract_index_ivf(index)
-            index.train(shards.sample(max(SAMPLE, A_CENTROID * inverted.nlist) if inverted else SAMPLE, SEED))
+            index.train(shards.sample(max(SAMPLE, LIST_SAMPLE * inverted.nlist) if inverted else SAMPLE, SEED))
     except RuntimeError as error:
         needed = _NEEDED.search(str(error))
         expected = f"at least {needed[1]} for this index" if needed else f"another index: {_reason(error)}"
