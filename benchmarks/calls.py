@@ -19,8 +19,8 @@ import orjson
 from benchmarks.peak import peak_memory
 from benchmarks.table import Row, faster
 from benchmarks.texts import passages
-from generation.llm.client import open_model
-from generation.llm.model import every, together
+from generation.ask import every, together
+from generation.llm.open import open_model
 from generation.llm.settings import ModelSettings
 from generation.types import Reply, Request
 from indexing.errors import UserError
@@ -146,7 +146,7 @@ def _requests(calls: int) -> Iterator[Request]:
 
 async def _ours(url: str, calls: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        async with open_model(ModelSettings("m", urls=(url,), cache=Path(folder, "replies.sqlite"))) as model:
+        async with open_model(ModelSettings(name="m", urls=[url]), Path(folder)) as model:
             answered = [reply async for _, reply in model.complete(_requests(calls))]
     assert len(answered) == calls
     assert all(isinstance(reply, Reply) for reply in answered)
@@ -174,8 +174,8 @@ async def _openai(url: str, calls: int) -> None:
 async def _pending(url: str, calls: int) -> None:
     """Every topic's pairs asked for at once; none is answered until the run's time is over."""
     with tempfile.TemporaryDirectory() as folder, suppress(UserError):
-        settings = ModelSettings("m", urls=(url,), cache=Path(folder, "replies.sqlite"), run_seconds=20)
-        async with open_model(settings) as model:
+        settings = ModelSettings(name="m", urls=[url], run_seconds=20)
+        async with open_model(settings, Path(folder)) as model:
             pairs = _requests(calls)
 
             async def topic() -> object:

@@ -3,34 +3,37 @@
 from collections.abc import Iterable
 from functools import partial
 
+from generation.ask import ask
 from generation.context.delimit import block
 from generation.context.tokens import clip, tokens
-from generation.llm.model import Model, Unusable, ask, without_thought
+from generation.llm.model import Model
 from generation.prompts import summarise as prompt
+from generation.structured import without_thought
 from generation.types import Failure, Fallback, Reply, Request
+from indexing.errors import Unusable
 from indexing.types import Document
 
-LONG = 8000
-"""Tokens above which a document is summarised, and below which its summary stays."""
+LONGEST_TOKENS = 8000
+"""Tokens above which a document is summarised; its summary has at most as many."""
 
-SHORTEST = 256
-"""Tokens that the summary of a part may have, however many parts there are."""
+SHORTEST_TOKENS = 256
+"""Tokens that the summary of a part may have, however many parts a document has."""
 
-WORD = 100
+LONGEST_WORD = 100
 """Characters by which a part may end early, so that it ends with a word."""
 
 
 def is_long(document: Document) -> bool:
-    """Whether a document has to be summarised before it is embedded."""
-    return tokens(document.contents) > LONG
+    """Whether a document is too long to be embedded without a summary."""
+    return tokens(document.contents) > LONGEST_TOKENS
 
 
 async def summarise(model: Model, documents: Iterable[Document], window: int) -> tuple[dict[str, str], list[Fallback]]:
     """The summaries of the long ones among `documents`, by document id, each of at most 8,000 tokens.
 
-    A document that does not fit half of the model's `window` (in tokens) is summarised in parts, and so are the
-    parts' summaries together until they are short enough. A part without a usable summary is represented by its
-    beginning, which is a `Fallback` whose `topic_id` is the document's.
+    If a document does not fit half of the model's `window` (in tokens), its parts are summarised one by one, and then
+    their joined summaries, until the result is short enough. If a part gets no usable summary, its beginning takes the
+    place, and a `Fallback` with the document's id as `topic_id` says so.
     """
     texts = {document.id: document.contents for document in documents if is_long(document)}
     fallbacks: list[Fallback] = []
@@ -47,28 +50,28 @@ async def summarise(model: Model, documents: Iterable[Document], window: int) ->
                 value = clip(part, limit)
             summaries[id].append(value)
         texts |= {id: "\n".join(said) for id, said in summaries.items()}
-        waiting = [id for id in waiting if tokens(texts[id]) > LONG]
+        waiting = [id for id in waiting if tokens(texts[id]) > LONGEST_TOKENS]
     return texts, fallbacks
 
 
 def parts(text: str, window: int) -> list[tuple[str, int]]:
-    """A text cut into even parts of about half a window at most, each with the tokens that its summary may have.
+    """A text cut into even parts of at most about half a window, each with the tokens that its summary may have.
 
-    A summary has at most a quarter of the window, so that there is room where the estimate of tokens is too low, and
-    at most three quarters of its part, so that summaries of summaries come to an end.
+    A summary has at most a quarter of the window, because the estimate of tokens may be too low. It has at most three
+    quarters of its part, so that summaries of summaries come to an end.
     """
     count = -(-tokens(text) // (window // 2))
-    limit = min(window // 4, max(SHORTEST, LONG // count - 1))
+    limit = min(window // 4, max(SHORTEST_TOKENS, LONGEST_TOKENS // count - 1))
     return [(part, max(1, min(limit, tokens(part) * 3 // 4))) for part in _cut(text, -(-len(text) // count))]
 
 
 def _cut(text: str, size: int) -> list[str]:
-    cuts = [text.rfind(" ", at - min(WORD, size // 2), at) + 1 or at for at in range(size, len(text), size)]
+    cuts = [text.rfind(" ", at - min(LONGEST_WORD, size // 2), at) + 1 or at for at in range(size, len(text), size)]
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
 def summary(document_id: str, part: str, limit: int) -> Request:
-    """Asks for a summary that stays under three quarters of its limit, so that few are too long."""
+    """A request for a summary under three quarters of its limit, so that few summaries are too long."""
     target = max(1, limit * 3 // 4)
     user = prompt.USER.format(
         document=block(document_id, part), target_tokens=target, target_words=max(1, target * 3 // 4)
@@ -77,7 +80,7 @@ def summary(document_id: str, part: str, limit: int) -> Request:
 
 
 def read_summary(reply: Reply, limit: int) -> str:
-    """The summary; one that is too long, or was cut, lacks its end. `Unusable` if it is empty."""
+    """The summary; a summary above the limit loses its end. `Unusable` if it is empty."""
     text = without_thought(reply.text).strip()
     if not text:
         raise Unusable("it is empty")

@@ -3,18 +3,31 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from generation.ask import ask
 from generation.context.delimit import block, neutral
-from generation.llm.model import Model, Unusable, ask, is_json, values_in, without_thought
+from generation.llm.model import Model
 from generation.prompts import umbrela as prompt
+from generation.structured import objects_in, without_thought
 from generation.types import Failure, Reply, Request
+from indexing.errors import Unusable
 
 Mode = Literal["pointwise", "grid"]
 
 Pair = tuple[int, int]
 """The numbers of a query and of a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradeForm:
+    """How grades are asked for: for one pair or a grid, as whole grades or as `expected` ones."""
+
+    mode: Mode
+    expected: bool = False
+
 
 _GRADES = {"0": 0, "1": 1, "2": 2, "3": 3}
 _FINAL = re.compile(r"final[ _]score\W{0,8}([0-3])(?![\d./])", re.IGNORECASE)
@@ -25,16 +38,16 @@ async def grade_pairs(
     queries: Sequence[str],
     passages: Callable[[int, Sequence[int]], str],
     pairs: Sequence[Pair],
-    mode: Mode,
-    expected: bool = False,
+    form: GradeForm,
 ) -> dict[Pair, float | Failure]:
-    """The grade of every pair, or why it has none.
+    """The grade of every pair, from 0 to 3, or its failure.
 
-    `passages` gives what of a document is graded for these queries: one at a time in `pointwise`, where it is best the
-    same text for all of them, so that servers compute it once; all that are paired with the document in `grid`, which
-    asks for them in one call. `expected` gives means over the probabilities of the four grades (see
-    `expected_grade`) instead of whole grades. Requests are made as the model takes them.
+    `passages` gives the text of a document to grade for some queries. In the mode `pointwise` it receives one query at
+    a time; if its text is the same for all queries, servers compute the text once. In the mode `grid` it receives all
+    queries that are paired with the document, and one call asks for their grades. Expected grades are means over the
+    probabilities of the four grades: see `expected_grade`. Requests are made as the model draws them.
     """
+    mode, expected = form.mode, form.expected
     groups = grouped(pairs, mode)
 
     def asked() -> Iterator[tuple[Request, Callable[[Reply], list[float]]]]:
@@ -52,10 +65,10 @@ async def grade_pairs(
 
 
 def grouped(pairs: Iterable[Pair], mode: Mode) -> list[tuple[int, tuple[int, ...]]]:
-    """Which queries are asked together of which document, in the order of requests.
+    """Each document with the queries of one request, in the order of requests.
 
-    The pairs of a document stand together, as what they share is then computed once; documents come in the order of
-    their first pairs, queries in their own.
+    The pairs of a document stand together, so that servers compute their common beginning once. Documents come in the
+    order of their first pairs, queries in the order of their numbers.
     """
     queries: dict[int, set[int]] = {}
     for query, document in pairs:
@@ -71,7 +84,7 @@ def names_of(queries: int, mode: Mode) -> list[str]:
 
 
 def grading(queries: Sequence[str], passage: str, mode: Mode, expected: bool = False) -> Request:
-    """Asks for the grades of a passage: for one query (`pointwise`), or for several, numbered (`grid`)."""
+    """A request for the grades of a passage: for one query (`pointwise`), or for several, numbered (`grid`)."""
     names = names_of(len(queries), mode)
     data = block("passage", passage)
     texts = [neutral(" ".join(query.split())) for query in queries]
@@ -92,17 +105,14 @@ def grading(queries: Sequence[str], passage: str, mode: Mode, expected: bool = F
 def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> list[float]:
     """The grade under each name; `Unusable` unless there is exactly one reading.
 
-    Taken is the only JSON object that holds all grades, or one grade in prose as `final score: 2` or as the digit
-    alone. With `expected` a grade is the mean over the server's probabilities, where it gave them.
+    A reading is a JSON object that holds all grades. If there is no JSON object, it is one grade in prose: `final
+    score: 2`, or the digit alone. With `expected`, a grade is the mean over the server's probabilities, if the server
+    gave them.
     """
-    text = without_thought(reply.text)
-    if reply.finish == "length" and not is_json(text):
-        raise Unusable("it was cut before its end")
-    values = list(values_in(text))
-    found = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    found = [value for value in found if isinstance(value, dict)]
+    found = objects_in(reply)
     readings = {grades for value in found if (grades := _grades_in(value, names))}
     if not found and len(names) == 1:
+        text = without_thought(reply.text)
         readings = {(_GRADES[digit],) for digit in _FINAL.findall(text) or [text.strip()] if digit in _GRADES}
     if len(readings) != 1:
         held = "different grades" if readings else "no grade from 0 to 3"
@@ -114,10 +124,10 @@ def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> l
 
 
 def expected_grade(reply: Reply, name: str, grade: int) -> float:
-    """The mean of 0 to 3 under the probabilities that the reply's token for this name's grade could have been each.
+    """The mean of 0 to 3 under the probabilities of the four digits for this name's token in the reply.
 
-    Probabilities are taken relative to the four's sum; what else the token could have been does not count. The grade
-    itself where there are no probabilities, or where the token cannot be told.
+    The four probabilities are divided by their sum; other alternatives of the token do not count. If the reply has no
+    probabilities, or if the token is not unique, the result is the grade itself.
     """
     said = len(reply.text) - len(without_thought(reply.text))
     graded = re.compile(rf'"{name}"\s*:\s*"?([0-3])')
@@ -135,7 +145,7 @@ def expected_grade(reply: Reply, name: str, grade: int) -> float:
 
 
 def _token_at(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str] | None:
-    """The token that holds a character of the text, as what stands before and after it, with its alternatives."""
+    """The token that holds a character of the text: its part before, its alternatives, its part after."""
     start = 0
     for alternatives in reply.logprobs:
         fitting = [token for token in alternatives if token and reply.text.startswith(token, start)]

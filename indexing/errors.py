@@ -1,25 +1,30 @@
-"""Errors that a user can cause. Anything else is a bug and keeps its traceback."""
+"""Every error of Keystone that has a cause outside its code. Anything else is a bug and keeps its traceback.
+
+`retryable` says whether the same attempt may succeed later; the code that tries again asks only this attribute.
+"""
 
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
-WORDS_LENGTH = 500
-"""Characters of what a server says that an error repeats."""
+PRINTED_LENGTH = 500
+"""Characters of a foreign text that an error repeats."""
 
 _TEMPORARY = re.compile(r"(?<![^\s/'\"(=])\.([^/\n]+?)(\.\d+)?\.partial\b")
 """The name of a file or folder that is being written, `.NAME.partial` or `.NAME.PROCESS.partial`."""
 
 
 class UserError(Exception):
-    """What was found, where, and what would be right; printed without traceback, exit code 1.
+    """An error that a user can cause: it says what was found, where, and what would be right.
 
-    It names a file that was being written by the name that the file would have got. With `waits` it is no error:
-    something has to be done elsewhere before the same command goes on; exit code 3.
+    The command line prints it without a traceback and exits with code 1. The message names a file that was being
+    written by the name that the file would have got. If `waits` is true, the command exits with code 3: a person or
+    another program has to do something before the same command can go on.
     """
 
     waits: ClassVar[bool] = False
+    retryable: bool = False
 
     def __str__(self) -> str:
         return _TEMPORARY.sub(r"\1", super().__str__())
@@ -30,7 +35,7 @@ class MissingPackage(UserError):
 
 
 class NotWritten(UserError):
-    """A file or folder at `path` that cannot be written, and why, for a caller who knows it by another name."""
+    """The file or folder at `path` cannot be written for this `reason`; a caller may know it by another name."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: cannot be written: {reason}")
@@ -38,24 +43,84 @@ class NotWritten(UserError):
 
 
 class BadRecord(UserError):
-    """A record, or the rest of a file, that cannot be used; `kind` says why in words that can be counted."""
+    """A record, or the rest of a file, cannot be used; `kind` is the reason in words that can be counted."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
 
 
+class Unreached(UserError):
+    """A server gave no whole reply. If `late` is true, it took the request and did not answer in time."""
+
+    retryable = True
+
+    def __init__(self, message: str, late: bool = False) -> None:
+        super().__init__(message)
+        self.late = late
+
+
+class WrongReply(UserError):
+    """A server's reply has another form, or holds more, than the request allows."""
+
+    retryable = True
+
+
+class Refused(UserError):
+    """A server declines a request with the HTTP status `status`; it may ask for a pause of `pause_s` seconds."""
+
+    def __init__(self, message: str, status: int, retryable: bool = False, pause_s: float | None = None) -> None:
+        super().__init__(message)
+        self.status, self.retryable, self.pause_s = status, retryable, pause_s
+
+
+class TooLarge(UserError):
+    """A reply has more bytes than any answer to the request can have."""
+
+
+class Untrusted(UserError):
+    """The certificate of a server is not trusted."""
+
+
+class TooDeep(UserError):
+    """A server gives fewer hits than the search asked for."""
+
+
+class GaveUp(UserError):
+    """No request to a cluster has succeeded for too long."""
+
+
+class TextRefused(UserError):
+    """An embedding model takes no part of the text at `position`."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
+
+
+class Waits(UserError):
+    """Replies of a language model are made elsewhere; the message names the file of the requests."""
+
+    waits = True
+
+
+class Unusable(ValueError):
+    """A step cannot read a model's reply; the message says why, so that the model can repair it."""
+
+    retryable = True
+
+
 Report = Callable[[BadRecord], None]
-"""Is told of each bad record. If it returns, the record is left out and reading goes on."""
+"""Receives each bad record. If it returns, the reader leaves out the record and goes on."""
 
 
 def stop(error: BadRecord) -> NoReturn:
-    """The `Report` that ends the reading at the first bad record."""
+    """Raise the error: the `Report` that ends the reading at the first bad record."""
     raise error
 
 
-def printable(text: str, most: int = WORDS_LENGTH) -> str:
-    """A text of others in one line of an error: cut to `most` characters, `?` for each that a terminal does not show.
+def printable(text: str, most: int = PRINTED_LENGTH) -> str:
+    """A foreign text as one line of at most `most` characters, with `?` for each character that a terminal hides.
 
     So an error holds neither control bytes, which terminals obey, nor characters that change the direction of a line.
     """

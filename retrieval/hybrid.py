@@ -14,6 +14,7 @@ from indexing.types import Progress, Store, silent
 from indexing.vectors.embed import embed_queries
 from indexing.vectors.faiss_index import faiss_module
 from indexing.vectors.of_documents import Texts, contents, document_vectors
+from indexing.vectors.types import Effort
 from retrieval.backends import Sparse, open_dense, open_sparse
 from retrieval.feedback import FEEDBACK_DOCUMENTS, METHODS, serves
 from retrieval.pool import Candidates, pool_of, search_pool
@@ -99,7 +100,11 @@ def search_candidates(
             f"retrieval.faiss: found {settings.faiss!r}, expected none: a candidate pool is searched exactly"
         )
     vectors = document_vectors(
-        index, candidates.store, candidates.rows.tolist(), candidates.texts_of, settings.threads, progress
+        index,
+        candidates.store,
+        candidates.rows.tolist(),
+        candidates.texts_of,
+        Effort(settings.threads, progress),
     )
     assert index.embedding is not None  # `document_vectors` has checked
     with progress("Dense search", len(queries)) as tick:

@@ -6,9 +6,8 @@ from typing import cast
 
 import numpy as np
 
-from indexing.attached.rest_server import TooDeep
 from indexing.attached.rest_store import RestStore
-from indexing.errors import UserError
+from indexing.errors import TooDeep, UserError
 from indexing.index import Index
 from indexing.types import Store, Tick
 from retrieval.backends import Sparse

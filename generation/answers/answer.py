@@ -1,6 +1,6 @@
 """Retrieval-level fusion (Keystone-Docs RAG, section 3.2.2): one answer a topic from its keystone documents.
 
-Sentences and citations are asked for at once; reference assignment serves the sentences that came without.
+One request asks for sentences and citations; reference assignment then serves the sentences without citations.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from generation.answers.cite import assigned
 from generation.answers.first_answers import drafted
-from generation.answers.sentences import Passage, Words, messages, reader, room, shown
+from generation.answers.sentences import Passage, Words, messages, reader, room, show_passages
 from generation.answers.shorten import shortened
 from generation.llm.model import Model
 from generation.prompts import answer as prompt
@@ -26,16 +26,16 @@ class AnswerTask:
 
 
 def request(task: AnswerTask) -> Request:
-    """Asks for an answer; the narrative stands before and after the passages, which are numbered from 0."""
+    """A request for an answer; the narrative stands before and after the passages, which are numbered from 0."""
     low, high = task.words
-    user = prompt.USER.format(narrative=task.narrative, documents=shown(task.passages), low=low, high=high)
+    user = prompt.USER.format(narrative=task.narrative, documents=show_passages(task.passages), low=low, high=high)
     return Request("answer", messages(prompt.SYSTEM, user), room(high), prompt.SCHEMA)
 
 
 async def answered(model: Model, tasks: Sequence[AnswerTask]) -> tuple[list[Answer | None], list[Fallback]]:
-    """The answers to the tasks, in their order, no longer than they may be; None where the model gave nothing.
+    """The answers to the tasks, in their order, within their word limits; None if the model gave no answer.
 
-    Sentences cite document ids; those that reference assignment found no support for cite none.
+    Sentences cite document ids. If reference assignment finds no support for a sentence, it cites none.
     """
     asked = [(task.topic_id, request(task) if task.passages else None, reader(task.passages)) for task in tasks]
     answers, fallbacks = await drafted(model, "answer", asked)

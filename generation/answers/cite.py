@@ -1,4 +1,4 @@
-"""Reference assignment (Keystone-Docs RAG, section 3.2.2), and a check of what was assigned by similarity."""
+"""Reference assignment (Keystone-Docs RAG, section 3.2.2), and a check of its citations by similarity."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 from fusion.closest import closest
-from generation.answers.sentences import Passage, cited, is_place, items, listed, messages, shown
-from generation.llm.model import Model, every
+from generation.answers.sentences import Passage, is_place, list_sentences, messages, read_citations, show_passages
+from generation.ask import every
+from generation.llm.model import Model
 from generation.prompts import cite as prompt
+from generation.structured import read_objects
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.vectors.types import Vectors
 
@@ -21,27 +23,27 @@ were taken from, and up to 0.1 with documents about something else altogether.
 
 
 def request(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Request:
-    """Asks which passages support which sentence."""
-    user = prompt.USER.format(documents=shown(passages), sentences=listed(sentences))
+    """A request for the passages that support each sentence."""
+    user = prompt.USER.format(documents=show_passages(passages), sentences=list_sentences(sentences))
     return Request("cite", messages(prompt.SYSTEM, user), 1024 + 64 * len(sentences), prompt.SCHEMA)
 
 
 def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
-    """For each sentence the ids of the documents that support it; ids and numbers that name nothing are dropped."""
+    """For each sentence the ids of the documents that support it; ids and numbers that name no document are dropped."""
     found = defaultdict[int, list[str]](list)
-    for item in items(reply, "sentences"):
+    for item in read_objects(reply, "sentences"):
         place = item.get("id")
         if is_place(place, len(sentences)):
-            found[place] += cited(item.get("citations"), passages)
+            found[place] += read_citations(item.get("citations"), passages)
     return [tuple(dict.fromkeys(found[place])) for place in range(len(sentences))]
 
 
 async def assigned(
     model: Model, answers: Sequence[Answer | None], passages: Sequence[Sequence[Passage]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The answers with citations of their passages for the sentences that had none; all others stay as they are.
+    """The answers, with citations for the sentences that had none; all other sentences stay unchanged.
 
-    A sentence that the model knows no support for stays without citation, which is recorded.
+    If the model names no support for a sentence, the sentence stays without citation, and a fallback says so.
     """
     now, fallbacks = list(answers), list[Fallback]()
     bare = [
@@ -70,11 +72,11 @@ async def assigned(
 def check(
     sentences: Sequence[Sentence], vectors: Vectors, segments: Mapping[str, Vectors], near: float = NEAR
 ) -> tuple[list[Sentence], list[tuple[int, str, float]]]:
-    """The sentences without the citations that nothing in the cited document is near to, and what was dropped.
+    """The sentences without citations of documents that are about something else, and the dropped citations.
 
-    `vectors` float32[sentences, d], `segments` float32[s, d] by document id; a document that has none there is not
-    checked. Dropped are, as (sentence, document id, cosine), citations whose closest segment has a cosine below
-    `near`: so low that the two are about different things. Whether a document supports a sentence it cannot tell.
+    `vectors` is float32[sentences, d], `segments` float32[s, d] by document id; a document without segments is not
+    checked. A citation is dropped, as (sentence, document id, cosine), if its closest segment has a cosine below
+    `near`. The check cannot tell whether a document supports a sentence.
     """
     checked, dropped = list[Sentence](), list[tuple[int, str, float]]()
     for place, sentence in enumerate(sentences):

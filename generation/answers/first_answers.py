@@ -1,8 +1,9 @@
-"""First drafts of many answers at once, whatever they are written from."""
+"""First drafts of many answers at once, from documents or from sub-answers."""
 
 from collections.abc import Callable, Sequence
 
-from generation.llm.model import Model, every
+from generation.ask import every
+from generation.llm.model import Model
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 
 Read = Callable[[Reply], tuple[Sentence, ...]]
@@ -11,9 +12,9 @@ Read = Callable[[Reply], tuple[Sentence, ...]]
 async def drafted(
     model: Model, step: str, asked: Sequence[tuple[str, Request | None, Read]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """What the model answers for each (topic id, request, its reader), in order; None where it gave nothing.
+    """The model's answer for each (topic id, request, its reader), in order; None if it gave no answer.
 
-    A request of None has nothing to write from: the model, which would answer from memory, is not asked.
+    A request of None has no documents: the model would answer from memory and is not asked.
     """
     open_ones = [(request, read) for _, request, read in asked if request]
     replies = iter(await every(model, open_ones))

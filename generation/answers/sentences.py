@@ -1,4 +1,4 @@
-"""Sentences as models write them: shown, read from replies, counted and cut. Citations are never a model's to move."""
+"""Sentences as models see and write them: shown, read from replies, counted and cut. No model moves a citation."""
 
 import json
 import re
@@ -7,21 +7,22 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
 from generation.context.delimit import block, neutral
-from generation.llm.model import Unusable, read_json
+from generation.structured import read_objects
 from generation.types import Answer, Fallback, Message, Reply, Sentence
+from indexing.errors import Unusable
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NUMBER = re.compile(r"\d+")
 
 MOST_SENTENCES = 256
-"""Of one answer, which has some 20 for 400 words: each is embedded and compared with each other."""
+"""Sentences of one answer; 400 words have about 20. Each is embedded and compared with all others."""
 
 Words = tuple[int, int]
 """The fewest and the most words (separated by white space) that an answer should have; only the most is enforced."""
 
 
 class Passage(NamedTuple):
-    """A document, or what of it is shown to the model."""
+    """A document, or the part of it that the model sees."""
 
     doc_id: str
     title: str
@@ -34,16 +35,16 @@ def messages(system: str, user: str) -> tuple[Message, ...]:
 
 
 def room(high: int) -> int:
-    """The tokens to allow a reply of so many words: four a word, and as much again as JSON and a thought may take."""
+    """The tokens to allow for a reply of so many words: four a word, and 1,024 for JSON and thoughts."""
     return 4 * high + 1024
 
 
-def shown(passages: Sequence[Passage]) -> str:
+def show_passages(passages: Sequence[Passage]) -> str:
     """The passages as blocks, numbered from 0."""
     return "\n\n".join(block(number, text, title) for number, (_, title, text) in enumerate(passages))
 
 
-def listed(sentences: Sequence[Sentence]) -> str:
+def list_sentences(sentences: Sequence[Sentence]) -> str:
     """The sentences as a JSON list of ids (their places) and texts, one a line, without their citations."""
     lines = (
         json.dumps({"id": place, "text": neutral(sentence.text)}, ensure_ascii=False)
@@ -62,35 +63,18 @@ def count(sentences: Sequence[Sentence]) -> int:
     return sum(len(sentence.text.split()) for sentence in sentences)
 
 
-def items(reply: Reply, key: str) -> list[dict[str, Any]]:
-    """The objects in the list under `key`, or in the reply if that is the list; `Unusable` where there is none."""
-    found = values(reply, key)
-    if not all(isinstance(item, dict) for item in found):
-        raise Unusable(f'the items of "{key}" are not all objects')
-    return found
-
-
-def values(reply: Reply, key: str) -> list[Any]:
-    """The list under `key`, or the reply if that is a list; `Unusable` where there is none."""
-    value = read_json(reply)
-    found = value.get(key) if isinstance(value, dict) else value
-    if not isinstance(found, list):
-        raise Unusable(f'it holds no list "{key}"')
-    return found
-
-
 def is_place(value: Any, length: int) -> TypeGuard[int]:
     """Whether a JSON value is a whole number from 0 up to below `length`."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < length
 
 
-def cited(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
-    """The distinct ids of the documents that a model's list of numbers names; what is no such number is dropped."""
+def read_citations(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
+    """The distinct ids of the documents that a model's list of numbers names; other values are dropped."""
     known = [n for n in numbers if is_place(n, len(passages))] if isinstance(numbers, list) else []
     return tuple(dict.fromkeys(passages[n].doc_id for n in known))
 
 
-def told(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
+def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
     """Sentences of (text, citations) as a reply has them, empty ones left out.
 
     `Unusable` if there is none, or if there are more than `MOST_SENTENCES`.
@@ -109,8 +93,13 @@ def told(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
 
 
 def reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
-    """Reads answers from these passages: sentences with the ids of the documents that they cite, perhaps none."""
-    return lambda reply: told((i.get("text"), cited(i.get("citations"), passages)) for i in items(reply, "answer"))
+    """A reader of answers from these passages: sentences with the ids of the documents that they cite, perhaps none."""
+
+    def read(reply: Reply) -> tuple[Sentence, ...]:
+        found = read_objects(reply, "answer")
+        return make_sentences((item.get("text"), read_citations(item.get("citations"), passages)) for item in found)
+
+    return read
 
 
 def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool = False) -> tuple[Sentence, ...]:
@@ -120,7 +109,7 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
     citations need not support), and for a sentence that is missing or empty unless sentences may be dropped.
     """
     texts: dict[int, str] = {}
-    for item in items(reply, "sentences"):
+    for item in read_objects(reply, "sentences"):
         place, text = item.get("id"), item.get("text")
         if not is_place(place, len(sentences)) or place in texts or not isinstance(text, str):
             raise Unusable("each item needs the id of one of the sentences, none of them twice, and a text")
@@ -140,9 +129,9 @@ def _numbers(text: str) -> set[str]:
 
 
 def cut(answer: Answer, high: int, step: str) -> tuple[Answer | None, list[Fallback]]:
-    """The answer's first sentences that have at most `high` words together, and a record where that is not all.
+    """The answer's first sentences that have at most `high` words together, and a record if any sentence is cut.
 
-    None where not even the first one fits.
+    None if not even the first sentence fits.
     """
     kept = list(answer.sentences)
     while count(kept) > high:

@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from generation.answers.sentences import Words, count, cut, listed, messages, read_rewritten, room
-from generation.llm.model import Model, Unusable, every
+from generation.answers.sentences import Words, count, cut, list_sentences, messages, read_rewritten, room
+from generation.ask import every
+from generation.llm.model import Model
 from generation.prompts import shorten as prompt
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from indexing.errors import Unusable
 
-ROUNDS = 2
+MOST_ROUNDS = 2
 
 
 def request(sentences: Sequence[Sentence], words: Words) -> Request:
-    """Asks for the sentences in fewer words; ids are shown, citations are not."""
-    user = prompt.USER.format(count=count(sentences), low=words[0], high=words[1], sentences=listed(sentences))
+    """A request for the sentences in fewer words; ids are shown, citations are not."""
+    user = prompt.USER.format(count=count(sentences), low=words[0], high=words[1], sentences=list_sentences(sentences))
     return Request("shorten", messages(prompt.SYSTEM, user), room(count(sentences)), prompt.SCHEMA)
 
 
@@ -29,14 +31,14 @@ def read(reply: Reply, sentences: Sequence[Sentence], words: Words) -> tuple[Sen
 async def shortened(
     model: Model, answers: Sequence[Answer | None], words: Sequence[Words]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The answers, none with more words than it may have.
+    """The answers, each within its word limit.
 
-    One that has more is shortened by the model, twice at most, and then cut after its last sentence that fits; None
-    where none fits. What the model failed at and what was cut is recorded.
+    If an answer is too long, the model shortens it, twice at most; then it is cut after its last sentence that fits.
+    None if no sentence fits. Fallbacks record the model's failures and the cuts.
     """
     now, fallbacks = list(answers), list[Fallback]()
     open_places = {place for place, answer in enumerate(now) if answer}
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         long = [
             (place, answer, words[place])
             for place, answer in enumerate(now)

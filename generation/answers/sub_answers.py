@@ -6,14 +6,14 @@ from typing import Literal
 
 from generation.answers.cite import assigned
 from generation.answers.first_answers import drafted
-from generation.answers.sentences import Passage, Words, messages, reader, room, shown
+from generation.answers.sentences import Passage, Words, messages, reader, room, show_passages
 from generation.llm.model import Model
 from generation.prompts import answer as answer_prompt
 from generation.prompts import sub_answer as prompt
 from generation.types import Answer, Fallback, Request
 
 PromptWith = Literal["query", "narrative"]
-"""What a sub-answer is asked for with: its query (equation 3), or the whole narrative (equation 4: what was run)."""
+"""The question of a sub-answer: its query (equation 3), or the whole narrative (equation 4, which the paper ran)."""
 
 WORDS: Words = (350, 400)
 
@@ -29,20 +29,20 @@ class SubTask:
 
 
 def request(task: SubTask, prompt_with: PromptWith) -> Request:
-    """Asks for a sub-answer; the passages are numbered from 0."""
+    """A request for a sub-answer; the passages are numbered from 0."""
     asked = task.query if prompt_with == "query" else task.narrative
     low, high = WORDS
-    user = prompt.USER.format(asked=asked, documents=shown(task.passages), low=low, high=high)
+    user = prompt.USER.format(asked=asked, documents=show_passages(task.passages), low=low, high=high)
     return Request("sub_answer", messages(prompt.SYSTEM, user), room(high), answer_prompt.SCHEMA)
 
 
 async def sub_answered(
     model: Model, tasks: Sequence[SubTask], prompt_with: PromptWith = "query"
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The sub-answers to the tasks, in their order, all asked for together; None where the model gave nothing.
+    """The sub-answers to the tasks, in their order, all asked for together; None if the model gave no answer.
 
-    Every sentence cites at least one document: those for which reference assignment finds none are left out, which
-    is recorded. Sub-answers are as long as the model made them: what is joined from them is held to its limit.
+    Every sentence cites at least one document. If reference assignment finds none for a sentence, the sentence is left
+    out, and a fallback says so. A sub-answer has no word limit of its own; the joined answer has.
     """
     asked = [
         (task.topic_id, request(task, prompt_with) if task.passages else None, reader(task.passages)) for task in tasks

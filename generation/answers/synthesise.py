@@ -21,21 +21,23 @@ from generation.answers.sentences import (
     Words,
     count,
     cut,
-    listed,
+    list_sentences,
+    make_sentences,
     messages,
     read_rewritten,
     room,
-    told,
-    values,
 )
 from generation.answers.shorten import shortened
+from generation.ask import every
 from generation.context.delimit import block
-from generation.llm.model import Model, Unusable, every
+from generation.llm.model import Model
 from generation.prompts import edit as edit_prompt
 from generation.prompts import resynthesise as resynthesise_prompt
 from generation.prompts import shorten as shorten_prompt
 from generation.rules.answer import merge_same, utilities
+from generation.structured import read_list
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from indexing.errors import Unusable
 from indexing.vectors.types import Vectors
 
 ASKED = 1.0
@@ -59,9 +61,9 @@ def joined(task: SynthesisTask) -> tuple[Sentence, ...]:
 
 
 def edit_request(narrative: str, sentences: Sequence[Sentence], words: Words) -> Request:
-    """Asks for other texts for the same sentences, but not for more than they say; ids are shown, citations are not."""
+    """A request for other texts that say no more than these sentences; ids are shown, citations are not."""
     low, high = min(words[0], count(sentences)), words[1]
-    user = edit_prompt.USER.format(narrative=narrative, sentences=listed(sentences), low=low, high=high)
+    user = edit_prompt.USER.format(narrative=narrative, sentences=list_sentences(sentences), low=low, high=high)
     return Request("edit", messages(edit_prompt.SYSTEM, user), room(count(sentences)), shorten_prompt.SCHEMA)
 
 
@@ -158,7 +160,7 @@ def _cut(
 
 
 def resynthesise_request(task: SynthesisTask) -> Request:
-    """Asks for a new text from the sub-answers; the narrative stands before and after them."""
+    """A request for a new text from the sub-answers; the narrative stands before and after them."""
     blocks = [
         block(place, " ".join(sentence.text for sentence in answer.sentences), query)
         for place, (query, answer) in enumerate(zip(task.queries, task.sub_answers, strict=True))
@@ -174,7 +176,7 @@ def resynthesise_request(task: SynthesisTask) -> Request:
 
 def read_texts(reply: Reply) -> tuple[Sentence, ...]:
     """The sentences of a reply, all without citation; at least one."""
-    return told((text, ()) for text in values(reply, "sentences"))
+    return make_sentences((text, ()) for text in read_list(reply, "sentences"))
 
 
 async def resynthesise(

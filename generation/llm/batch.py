@@ -1,18 +1,20 @@
 """Requests as OpenAI batch files, to be answered by `vllm run-batch`, a batch service, or anyone.
 
-What the cache does not hold is written to `<digest>.requests.jsonl` in a folder, and the run ends with `Waits`; replies
-are put beside it as `<digest>.replies.jsonl`, in any order, and the same command goes on. Replies go to the cache when
-they are first read. A request that was refused for its content is a `Failure` for as long as the file that says so
-lies there; one that failed otherwise, or whose reply is no reply, is written again, and so is one of which a field was
-refused that can be written in another way. Replies that cannot be used, and requests that are written again, are
-counted and named: whoever has them answered pays for them again.
+Requests without a reply in the cache are written to `<digest>.requests.jsonl` in a folder, and the run ends with
+`Waits`. The user puts the replies beside it as `<digest>.replies.jsonl`, in any order, and the same command goes on.
+Replies go to the cache when they are first read.
+
+If a request was refused for its content, it is a `Failure` as long as the file of the refusal lies there. If it failed
+otherwise, or if its reply cannot be used, it is written again. If the refusal names a field that can be written in
+another way, the request is written so. A message counts and names unusable replies and repeated requests, because the
+user pays for them again.
 """
 
 import logging
 import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,45 +24,46 @@ import orjson
 from generation.llm.cache import Cache
 from generation.llm.chat import (
     REPLY_LIMIT_BYTES,
-    Answered,
-    Asked,
     Dialect,
-    Faulty,
-    asked_of,
-    body_of,
-    both,
+    PaidReply,
+    ReplyBound,
+    combine,
     keyed_name,
     other_dialect,
-    read_answer,
+    read_bound,
+    read_reply,
     refuses_schema,
-    words,
+    write_body,
 )
-from generation.llm.model import Waits, key_of
+from generation.llm.model import OpenModel, key_of
+from generation.llm.settings import BATCHES, ModelSettings
 from generation.llm.usage import add
 from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import BadRecord, Report, UserError, printable, stop
+from indexing.errors import BadRecord, Report, UserError, Waits, WrongReply, printable, stop
+from indexing.io.error_text import error_text
 from indexing.io.files import LONGEST_LINE, digest, json_lines
+from indexing.io.retry import CONTENT_REFUSALS
 
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
-"""Of one file, which are the limits of OpenAI's batch service."""
-REFUSED = (400, 404, 413, 422)
+"""Requests and bytes of one file: the limits of OpenAI's batch service."""
 REQUESTS, REPLIES = ".requests.jsonl", ".replies.jsonl"
 MOST_NAMED = 3
-"""Of the requests or lines that a message counts."""
+"""Requests or lines that a message names."""
 
 _log = logging.getLogger(__name__)
 
 
-@contextmanager
-def open_batch(model: str, folder: Path, cache: Cache, extra: Mapping[str, Any]) -> Iterator["Batch"]:
-    """The model of the replies in a folder; ends with `Waits` where any are missing."""
-    batch = Batch(model, folder, cache, extra)
-    try:
-        with suppress(Waits):  # which cannot name the file yet
-            yield batch
-        batch.flush()
-    finally:
-        batch.discard()
+@asynccontextmanager
+async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
+    """The model of the replies in a folder of batch files; ends with `Waits` if any are missing."""
+    with closing(Cache(settings.replies_in(folder))) as cache:
+        batch = Batch(settings.name, folder / BATCHES, cache, settings.extra)
+        try:
+            with suppress(Waits):  # which cannot name the file yet
+                yield batch
+            batch.flush()
+        finally:
+            batch.discard()
 
 
 class Batch:
@@ -73,9 +76,9 @@ class Batch:
         self._model, self._folder, self._cache, self._extra = model, folder, cache, extra
         self._refused: dict[str, Failure] = {}
         self._answered: dict[str, str] = {}
-        """What became of the requests to which there are replies already, by their keys."""
+        """The fate of each request that has a reply already, by its key."""
         self._waiting: defaultdict[str, list[Path]] = defaultdict(list)
-        """The files that hold a request and have no replies yet, by its key."""
+        """The files that hold a request and wait for replies, by the request's key."""
         self._dialects: defaultdict[str, Dialect] = defaultdict(Dialect)
         self._dialect = Dialect()
         self._without_schema: set[str] = set()
@@ -86,7 +89,7 @@ class Batch:
         self._new = self._read_replies()
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """What is known; then `Waits`, if anything is not."""
+        """The known outcomes; then `Waits`, if any reply is missing."""
         missing = 0
         for number, request in enumerate(requests):
             key = key_of(self.name, request)
@@ -104,28 +107,28 @@ class Batch:
             raise Waits(f"{self.name}: {_waits(missing)} for replies")
 
     def flush(self) -> None:
-        """Name the files of what was asked and is missing, and raise `Waits`; nothing where nothing is missing."""
+        """Write the files of missing requests and raise `Waits`, which names them; do nothing if none is missing."""
         if not self._files:
             return
         with _writing(self._folder):
             named = [file.finish() for file in self._files]
         asked = sorted(self._asked)
         self._files, self._asked = [], set()
-        told = [
+        message = [
             f"{self.name}: {_waits(len(asked))} for replies, and the same command goes on when they are there:",
             *(f"  {file}\n  replies expected in {replies_of(file).name} beside it" for file in named),
         ]
         if again := [f"{key} ({self._answered[key]})" for key in asked if key in self._answered]:
-            told.append(f"{len(again):,} of these {len(asked):,} had been asked before: {_named(again)}")
+            message.append(f"{len(again):,} of these {len(asked):,} had been asked before: {_named(again)}")
         if twice := [f"{key} ({file.name})" for key in asked for file in self._waiting[key][:1] if file not in named]:
-            told.append(
+            message.append(
                 f"{len(twice):,} of these {len(asked):,} stand in other files too, which wait for replies. If those "
                 f"are being answered, wait for them, so that nothing is paid twice: {_named(twice)}"
             )
-        raise Waits("\n".join(told))
+        raise Waits("\n".join(message))
 
     def discard(self) -> None:
-        """Forget what was recorded."""
+        """Forget the recorded requests."""
         for file in self._files:
             file.discard()
         self._files, self._asked = [], set()
@@ -136,7 +139,7 @@ class Batch:
         self._asked.add(key)
         if key in self._without_schema:
             request = replace(request, schema=None)
-        body = body_of(self._model, request, self._extra, both(self._dialect, self._dialects[key]))
+        body = write_body(self._model, request, self._extra, combine(self._dialect, self._dialects[key]))
         line = orjson.dumps({"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}) + b"\n"
         with _writing(self._folder):
             if not self._files or not self._files[-1].takes(line):
@@ -144,59 +147,59 @@ class Batch:
             self._files[-1].write(key, line)
 
     def _read_replies(self) -> set[str]:
-        """Take all replies in the folder into the cache; the keys of those that were not there."""
-        known: dict[str, Asked] = {}
+        """Take all replies of the folder into the cache; returns the keys of the new ones."""
+        known: dict[str, ReplyBound] = {}
         for file in sorted(self._folder.glob(f"*{REQUESTS}")):
             replies = replies_of(file)
             for _, record in _lines(file):
                 key, body = record["custom_id"], record.get("body")
-                known[key] = asked_of(body if isinstance(body, dict) else {})
+                known[key] = read_bound(body if isinstance(body, dict) else {})
                 if replies.exists():
                     self._answered[key] = f"{replies.name} holds no reply"
                 else:
                     self._waiting[key].append(file)
-        files = {file: _Told(file) for file in sorted(self._folder.glob(f"*{REPLIES}"))}
+        files = {file: _FileAccount(file) for file in sorted(self._folder.glob(f"*{REPLIES}"))}
         new = (
-            self._cache.put(reply for told in files.values() for reply in self._replies(told, known))
+            self._cache.put(reply for account in files.values() for reply in self._replies(account, known))
             if files
             else set()
         )
-        for told in files.values():
-            told.failed = {key: why for key, why in told.failed.items() if not self._cache.get(key)}
-            if told.is_odd:
-                self.notes.append(str(told))
-            if told.is_odd or not new.isdisjoint(told.taken):
-                _log.warning("%s", told)
+        for account in files.values():
+            account.failed = {key: why for key, why in account.failed.items() if not self._cache.get(key)}
+            if account.is_odd:
+                self.notes.append(str(account))
+            if account.is_odd or not new.isdisjoint(account.taken):
+                _log.warning("%s", account)
         for key, dialect in self._dialects.items():
             if self._cache.get(key):  # what was refused for a text that names these fields is refused without them too
-                self._dialect = both(self._dialect, dialect)
+                self._dialect = combine(self._dialect, dialect)
         return new
 
-    def _replies(self, told: "_Told", known: Mapping[str, Asked]) -> Iterator[tuple[str, Answered]]:
-        """The replies of a file, in which the account of it grows; `known` says how much each request asks for."""
-        for number, record in _lines(told.file, told.add_broken, REPLY_LIMIT_BYTES):
+    def _replies(self, account: "_FileAccount", known: Mapping[str, ReplyBound]) -> Iterator[tuple[str, PaidReply]]:
+        """The replies of a file, while its account grows; `known` holds the bound of each request."""
+        for number, record in _lines(account.file, account.add_broken, REPLY_LIMIT_BYTES):
             key = record["custom_id"]
             if key not in known:
-                told.unknown.append(printable(key))
+                account.unknown.append(printable(key))
                 continue
             try:
                 answered = read_line(record, known[key])
-            except (Faulty, ValueError) as error:
-                self._answered[key] = told.failed[key] = f"line {number}: {error}"
+            except (WrongReply, ValueError) as error:
+                self._answered[key] = account.failed[key] = f"line {number}: {error}"
                 continue
             if not isinstance(answered.outcome, Failure):
-                told.taken.append(key)
+                account.taken.append(key)
                 yield key, answered
             elif self._rewritten(key, record):
                 self._answered[key] = f"{answered.outcome.reason}, and is asked in another way"
             else:
                 self._refused[key] = answered.outcome
-                told.refused[key] = answered.outcome.reason
+                account.refused[key] = answered.outcome.reason
 
     def _rewritten(self, key: str, record: Mapping[str, Any]) -> bool:
-        """Whether the refusal of a request names what can be written in another way, as it will be."""
+        """Whether a refusal names a field that can be written in another way; the next file writes it so."""
         response = record["response"]
-        if response["status_code"] not in (400, 422):
+        if response["status_code"] not in CONTENT_REFUSALS - {413}:
             return False
         said = orjson.dumps(response.get("body") or record.get("error")).decode()
         if refuses_schema(said) and key not in self._without_schema:
@@ -215,8 +218,8 @@ class Batch:
 
 
 @dataclass(slots=True)
-class _Told:
-    """What a file of replies holds: the keys of those that are taken, and what cannot be, with the reason."""
+class _FileAccount:
+    """The content of a file of replies: the keys of those taken, and all others with the reason."""
 
     file: Path
     taken: list[str] = field(default_factory=list)
@@ -233,7 +236,7 @@ class _Told:
 
     @property
     def is_odd(self) -> bool:
-        """Whether there is anything but replies that are taken."""
+        """Whether the file holds anything but replies that are taken."""
         return bool(self.failed or self.refused or self.unknown or self.broken)
 
     def __str__(self) -> str:
@@ -267,7 +270,7 @@ class _Requests:
         self._file.write(line)
 
     def finish(self) -> Path:
-        """Its name, by the set of its requests; another where replies of that name are there and do not answer."""
+        """Give the file its name by the set of its requests; a new one if replies of that name do not answer them."""
         name = stem = digest(sorted(self._keys))[:16]
         repeat = 1
         while (self._folder / f"{name}{REPLIES}").exists():
@@ -286,7 +289,7 @@ class _Requests:
 
 
 def _named(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
+    """The first of some names, and the number of the others."""
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
     return f"{', '.join(names[:MOST_NAMED])}{more}"
 
@@ -304,26 +307,26 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def replies_of(requests: Path) -> Path:
-    """Where the replies to a file of requests are expected."""
+    """The file of the replies to a file of requests."""
     return requests.with_name(requests.name.removesuffix(REQUESTS) + REPLIES)
 
 
-def read_line(record: Mapping[str, Any], asked: Asked) -> Answered:
-    """What a line of a batch's output says came of a request that asked for so much.
+def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:
+    """The outcome of a request in one line of a batch's output.
 
-    `Faulty` where it is to be asked again; `ValueError` where the line is none of a batch.
+    `WrongReply` if the request has to be sent again. `ValueError` if the line is no line of a batch.
     """
     response, error = record.get("response"), record.get("error")
     if response is None and error is not None:
-        raise Faulty(words(error))
+        raise WrongReply(error_text(error))
     if not isinstance(response, dict) or not isinstance(response.get("status_code"), int):
         raise ValueError("not a line of a batch's output: expected response.status_code")
     status, body = response["status_code"], response.get("body")
     if status == 200:
-        return read_answer(body, asked)
-    if status in REFUSED:
-        return Answered(Failure(f"refused with status {status}: {words(body or error)}"))
-    raise Faulty(f"{status}: {words(body or error)}")
+        return read_reply(body, bound)
+    if status in CONTENT_REFUSALS or status == 404:
+        return PaidReply(Failure(f"refused with status {status}: {error_text(body or error)}"))
+    raise WrongReply(f"{status}: {error_text(body or error)}")
 
 
 def _lines(file: Path, report: Report = stop, longest: int = LONGEST_LINE) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,7 +1,7 @@
 """Replies on disk by the content of their requests: one SQLite file that several processes can share.
 
-Replies are committed as they come; in write-ahead mode they then outlive the process, however that ends. Failures are
-not kept: a request that had none is asked again by the next run.
+Each reply is committed when it comes; in write-ahead mode it then outlives the process, however the process ends.
+Failures are not kept: the next run asks again.
 """
 
 import math
@@ -14,20 +14,20 @@ from typing import Any
 
 import orjson
 
-from generation.llm.chat import Answered, usage_of
+from generation.llm.chat import PaidReply, count_usage
 from generation.types import Reply
 from indexing.errors import UserError, printable
 
-FORM = 0x4B535231
-"""SQLite's `application_id` of our files."""
-PATIENCE = 60.0
-"""Seconds to wait while other processes write."""
+APPLICATION_ID = 0x4B535231
+"""SQLite's `application_id` of Keystone's files of replies."""
+WRITER_TIMEOUT_S = 60.0
+"""How long one process waits while others write."""
 _OF_THE_PLACE = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_READONLY")
-"""Errors that tell of the disk, the folder or other processes, and not of what the file holds."""
+"""Errors of the disk, the folder or other processes, and not of the file's content."""
 
 
 class Cache:
-    """The replies in a file, which is made if need be. `UserError` if it is damaged or something else."""
+    """The replies in a file, which is made if it is missing. `UserError` if it is damaged or another program's."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class Cache:
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
         with self._named():
-            self._file = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+            self._file = sqlite3.connect(path, timeout=WRITER_TIMEOUT_S, isolation_level=None)
             try:
                 self._prepare()
             except BaseException:
@@ -44,15 +44,15 @@ class Cache:
                 raise
 
     def _prepare(self) -> None:
-        if self._form() != FORM:
+        if self._form() != APPLICATION_ID:
             self._file.execute("BEGIN IMMEDIATE")
-            if self._form() != FORM:  # another process has not made it in the meantime
+            if self._form() != APPLICATION_ID:  # another process has not made it in the meantime
                 if self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
                     raise UserError(f"{self._path}: another program's database, expected a cache of replies")
                 self._file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
-                self._file.execute(f"PRAGMA application_id = {FORM}")
+                self._file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._file.execute("COMMIT")
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + WRITER_TIMEOUT_S
         while True:  # the change of mode does not wait by itself while another process makes it
             try:
                 self._file.execute("PRAGMA journal_mode = WAL")
@@ -67,16 +67,16 @@ class Cache:
         (form,) = self._file.execute("PRAGMA application_id").fetchone()
         return int(form)
 
-    def get(self, key: str) -> Answered | None:
-        """The reply of a request, with what it cost when it was asked for."""
+    def get(self, key: str) -> PaidReply | None:
+        """The reply to a request, with its cost at the time; None if the file has none."""
         with self._named():
             row = self._file.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
         return None if row is None else self._read(key, row[0])
 
-    def put(self, replies: Iterable[tuple[str, Answered]]) -> set[str]:
-        """Keep replies by one commit, or none where an error comes up. Returned are the keys of those that are kept.
+    def put(self, replies: Iterable[tuple[str, PaidReply]]) -> set[str]:
+        """Keep replies by one commit, or none if an error comes up; returns the keys of the replies that are new.
 
-        Others had a reply already, which stays.
+        If a key has a reply already, that reply stays.
         """
         new = set()
         with self._named():
@@ -92,7 +92,7 @@ class Cache:
                 raise
         return new
 
-    def items(self) -> Iterator[tuple[str, Answered]]:
+    def items(self) -> Iterator[tuple[str, PaidReply]]:
         """All replies with their keys, in the order of the keys."""
         with self._named():
             for key, reply in self._file.execute("SELECT key, reply FROM replies ORDER BY key"):
@@ -102,7 +102,7 @@ class Cache:
         """Close the file."""
         self._file.close()
 
-    def _read(self, key: str, reply: bytes) -> Answered:
+    def _read(self, key: str, reply: bytes) -> PaidReply:
         try:
             return from_json(reply)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -126,8 +126,8 @@ class Cache:
             ) from error
 
 
-def to_json(answered: Answered) -> bytes:
-    """A reply as it is kept: `text`, `finish`, `logprobs`, and `usage` as numbers of tokens."""
+def to_json(answered: PaidReply) -> bytes:
+    """A reply as the file keeps it: `text`, `finish`, `logprobs`, and `usage` as numbers of tokens."""
     reply, usage = answered.outcome, answered.usage
     assert isinstance(reply, Reply)
     tokens = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
@@ -136,12 +136,11 @@ def to_json(answered: Answered) -> bytes:
     )
 
 
-def from_json(kept: bytes | Mapping[str, Any]) -> Answered:
-    """The inverse of `to_json`, also of what it was parsed to; all but `text` may be absent.
+def from_json(kept: bytes | Mapping[str, Any]) -> PaidReply:
+    """The inverse of `to_json`, from its bytes or from the parsed value; all keys but `text` may be absent.
 
-    Log-probabilities that are not finite, which older files hold as null, are left out.
-
-    `AttributeError`, `KeyError`, `TypeError` or `ValueError` if it is something else.
+    Log-probabilities that are not finite, which older files hold as null, are left out. `AttributeError`, `KeyError`,
+    `TypeError` or `ValueError` if the value has another form.
     """
     found = orjson.loads(kept) if isinstance(kept, bytes) else kept
     if not isinstance(found["text"], str):
@@ -151,6 +150,6 @@ def from_json(kept: bytes | Mapping[str, Any]) -> Answered:
         {str(token): float(p) for token, p in each.items() if p is not None and math.isfinite(float(p))}
         for each in found.get("logprobs", ())
     )
-    return Answered(
-        Reply(found["text"], str(found.get("finish", "stop")), logprobs), usage_of(prompt, cached, completion)
+    return PaidReply(
+        Reply(found["text"], str(found.get("finish", "stop")), logprobs), count_usage(prompt, cached, completion)
     )

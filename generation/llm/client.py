@@ -1,83 +1,33 @@
-"""One model for all who ask: what is asked at one time shares the backend, identical requests, and a cache on disk."""
+"""One model for all steps: requests made at one time share the backend, identical requests, and a cache on disk."""
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, closing, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
 
 from generation.llm.cache import Cache
-from generation.llm.chat import Answered, Backend, keyed_name
-from generation.llm.model import Model, key_of
+from generation.llm.chat import Backend, PaidReply, keyed_name
+from generation.llm.model import key_of
 from generation.llm.settings import ModelSettings
 from generation.llm.usage import add
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 
-AHEAD = 256
+MOST_READY = 256
 """Outcomes of one `complete` that may lie ready before more of its requests are drawn."""
 
 
-class OpenModel(Model, Protocol):
-    """A model with an account of what it has cost, and notes on what a reader of the results should know."""
-
-    @property
-    def usage(self) -> Mapping[str, Usage]:
-        """What has been spent so far, by purpose."""
-        ...
-
-    @property
-    def notes(self) -> list[str]:
-        """Such as that an endpoint takes no schemas."""
-        ...
-
-
 @asynccontextmanager
-async def open_model(settings: ModelSettings) -> AsyncIterator[OpenModel]:
-    """The model of the settings. `UserError` for settings, keys and files that cannot be used."""
-    name = keyed_name(settings.name, settings.extra)
-    if settings.backend == "replay":
-        from generation.llm.replay import Replay
-
-        with closing(Cache(settings.cache)) if settings.cache.exists() else nullcontext() as known:
-            yield Replay(name, settings.recorded, known)
-        return
-    with closing(Cache(settings.cache)) as cache:
-        if settings.backend == "batch":
-            from generation.llm.batch import open_batch
-
-            with open_batch(settings.name, settings.folder, cache, settings.extra) as batch:
-                yield batch
-            return
-        client = Client(name, _backend(settings), cache, settings.run_seconds)
+async def serve(settings: ModelSettings, folder: Path, backend: Callable[[], Backend]) -> AsyncIterator["Client"]:
+    """The model of a backend that answers single requests, with the cache of the settings."""
+    with closing(Cache(settings.replies_in(folder))) as cache:
+        client = Client(keyed_name(settings.name, settings.extra), backend(), cache, settings.run_seconds)
         try:
             yield client
         finally:
             await client.close()
-
-
-def _backend(settings: ModelSettings) -> Backend:
-    if settings.backend == "vllm":
-        from generation.llm.vllm import complete_offline
-
-        return complete_offline(settings)
-    if not settings.urls:
-        raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
-    from generation.llm.endpoints import Endpoints
-    from generation.llm.settings import KEY
-    from indexing.io.keys import secret
-
-    return Endpoints(
-        settings.name,
-        settings.urls,
-        secret(settings.key_env or KEY, settings.key_file),
-        concurrency=settings.concurrency,
-        call_seconds=settings.call_seconds,
-        patience=settings.patience_seconds,
-        extra=settings.extra,
-        guarded=settings.key_env is None and settings.key_file is None,
-    )
 
 
 @dataclass(eq=False, slots=True)
@@ -106,8 +56,8 @@ class _Job:
 class Client:
     """The `Model` of a backend that answers single requests.
 
-    Requests are drawn as workers become free, from the oldest `complete` first, so that requests that begin alike
-    stay together; each reply is in the cache before anybody sees it.
+    Free workers draw requests from the oldest `complete` first, so that requests that begin alike stay together. Each
+    reply is in the cache before the caller sees it.
     """
 
     def __init__(self, name: str, backend: Backend, cache: Cache, run_seconds: float | None = None) -> None:
@@ -118,13 +68,13 @@ class Client:
         self._streams: list[_Stream] = []
         self._jobs: dict[str, _Job] = {}
         self._workers: set[asyncio.Task[None]] = set()
-        self._arrived: list[tuple[_Job, Answered]] = []
+        self._arrived: list[tuple[_Job, PaidReply]] = []
         self._error: BaseException | None = None
         self._end = None if run_seconds is None else self._loop.call_later(run_seconds, self._out_of_time, run_seconds)
 
     @property
     def notes(self) -> list[str]:
-        """What the backend has to say."""
+        """The notes of the backend."""
         return self._backend.notes
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
@@ -136,7 +86,7 @@ class Client:
                 self._start_workers()
                 while stream.done:
                     yield stream.done.popleft()
-                    if len(stream.done) == AHEAD // 2:
+                    if len(stream.done) == MOST_READY // 2:
                         self._start_workers()
                 if error := self._error or stream.error:
                     raise error
@@ -152,10 +102,10 @@ class Client:
             self._deliver()
 
     async def close(self) -> None:
-        """Give up what is still being asked; what has arrived is kept."""
+        """Cancel open requests; replies that have arrived are kept."""
         if self._end:
             self._end.cancel()
-        await asyncio.sleep(0)  # workers that have been answered take it
+        await asyncio.sleep(0)  # workers take the replies that are there
         self._deliver()
         for worker in self._workers:
             worker.cancel()
@@ -187,7 +137,7 @@ class Client:
             self._fail(error)
 
     def _deliver(self) -> None:
-        """Keep what has arrived, by one commit for all that came at the same moment, and hand it out."""
+        """Keep the replies that have arrived, all by one commit, and hand them out."""
         arrived, self._arrived = self._arrived, []
         if not arrived:
             return
@@ -210,9 +160,9 @@ class Client:
             del self._jobs[job.key]
 
     def _next(self) -> _Job | None:
-        """The next request that has to be asked; those that need not are answered on the way."""
+        """The next request that the cache cannot answer; those that it can are answered on the way."""
         for stream in tuple(self._streams):
-            while len(stream.done) < AHEAD:
+            while len(stream.done) < MOST_READY:
                 try:
                     number, request = next(stream.numbered)
                     key = key_of(self.name, request)
@@ -256,7 +206,7 @@ class Client:
         )
 
     def _fail(self, error: BaseException) -> None:
-        """End all that ask with this error."""
+        """End every `complete` with this error."""
         self._error = self._error or error
         for worker in self._workers:
             worker.cancel()

@@ -1,16 +1,17 @@
 """Chat completions over HTTP, from one endpoint or several that serve the same model.
 
-A request goes to the least loaded endpoint. An endpoint that cannot be reached, or that only fails, is rested and then
-tried with a single request; what it had been asked goes to the others, or waits. The server's own overload and rest
-never make a request fail before `patience` is over; faults of its own replies do, after `TRIES`.
+A request goes to the least loaded endpoint. If an endpoint cannot be reached, or only fails, it rests and is then tried
+with a single request; its requests go to the others, or wait. An overloaded or resting server never makes a request
+fail before `patience_seconds` are over; wrong replies do, after the tries of `indexing.io.retry`.
 """
 
 import asyncio
 import logging
-import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -19,60 +20,62 @@ from yarl import URL
 
 from generation.llm.chat import (
     REPLY_LIMIT_BYTES,
-    Answered,
     Dialect,
-    Faulty,
-    asked_of,
-    body_of,
-    both,
+    PaidReply,
+    combine,
     other_dialect,
-    read_answer,
+    read_bound,
+    read_reply,
     refuses_schema,
-    words,
+    write_body,
 )
-from generation.llm.settings import KEY, checked
+from generation.llm.client import serve
+from generation.llm.model import OpenModel
+from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request, Usage
-from indexing.errors import UserError
-from indexing.io.keys import is_guarded, without_key
-from indexing.io.limit import Limit, backoff, retry_after
+from indexing.errors import TooLarge, UserError, WrongReply
+from indexing.io.body import Body
+from indexing.io.error_text import refusal_text
+from indexing.io.http import check_url
+from indexing.io.keys import OPENAI_KEY, key_for, without_key
+from indexing.io.limit import Limit
+from indexing.io.retry import is_last, is_overload, is_retryable, pause_before, retry_after
 from indexing.io.untrusted_json import parse_json
 
-TRIES = 8
-"""Of one request that is answered wrongly."""
-TRIES_IN_TIME = 3
-"""Of one request that is not answered in time, which tells of the request rather than of the endpoint."""
-STREAK = 8
-"""Failures one after another for which an endpoint is rested."""
-LONGEST_PAUSE, LONGEST_PAUSE_OF_FAULTS = 10.0, 2.0
-"""Seconds before a request is sent again to an endpoint that is busy, or that answered it wrongly."""
-CONNECT_SECONDS = 20.0
-IDLE_SECONDS = 4.0
-"""For which a connection is kept; the servers' own limit is often 5."""
+MOST_LATE_TRIES = 3
+"""Tries of a request that is never answered in time, which tells of the request rather than of the endpoint."""
+MOST_FAILURES = 8
+"""Failures in a row after which an endpoint rests."""
+CONNECT_TIMEOUT_S = 20.0
+IDLE_CONNECTION_S = 4.0
+"""How long an idle connection stays open; the servers' own limit is often 5."""
 
-_BUSY = (408, 425, 429, 502, 503, 504, 529)
-_WRONG = (401, 402, 403, 404, 405)
+_HOPELESS = (401, 402, 403, 404, 405)
+"""Statuses that no other request to the endpoint will change."""
 _log = logging.getLogger(__name__)
 
 
 class _Busy(Exception):
-    """The endpoint, not the request, is at fault."""
+    """The endpoint, not the request, is at fault; it asks for `wait` seconds."""
 
-    def __init__(self, words: str, wait: float | None = None, reached: bool = True) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, wait: float | None = None, reached: bool = True) -> None:
+        super().__init__(message)
         self.wait, self.reached = wait, reached
 
 
-class _TooLate(Faulty):
-    """No answer within the time of a call."""
+class _TooLate(WrongReply):
+    """No reply came within the time of a call."""
 
 
 class _Endpoint:
-    def __init__(self, url: str, most: int) -> None:
+    def __init__(self, url: str, settings: ModelSettings) -> None:
+        check_url(url)
         self.url = url
         self.address = URL(url.rstrip("/") + "/chat/completions")
-        self.limit = Limit(most)
+        self.limit = Limit(settings.concurrency)
         self.dialect = Dialect()
-        self.headers: dict[str, str] = {}
+        self.key = key_for(url, OPENAI_KEY, settings.named_key, settings.key_file, required=False)
+        self.headers = {"Authorization": f"Bearer {self.key.secret}"} if self.key.secret else {}
         self.flying = self.failures = self.rests = 0
         self.rests_until = self.changed = -float("inf")
         self.failing_since: float | None = None
@@ -81,56 +84,45 @@ class _Endpoint:
         self.failures = self.rests = 0
         self.failing_since = None
 
-    def missed(self, at: float) -> float:
-        """For how many seconds it has been failing while it was asked."""
+    def failing_time(self, at: float) -> float:
+        """Seconds for which it has been failing while requests were sent to it."""
         return 0.0 if self.failing_since is None else at - self.failing_since
+
+
+def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextManager[OpenModel]:
+    """The model of the endpoints."""
+    return serve(settings, folder, lambda: Endpoints(settings))
 
 
 class Endpoints:
     """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
 
-    `key` is sent as bearer and shown nowhere: where an endpoint repeats it, it is taken out. With `guarded` only those
-    endpoints are sent it to which it goes by https, or within this machine.
+    The key is sent as bearer token to the endpoints that `indexing.io.keys.key_for` allows, and taken out of all
+    replies.
     """
 
-    def __init__(
-        self,
-        model: str,
-        urls: Sequence[str],
-        key: str | None,
-        *,
-        concurrency: int = 256,
-        call_seconds: float = 600.0,
-        patience: float = 600.0,
-        extra: Mapping[str, Any] | None = None,
-        guarded: bool = False,
-    ) -> None:
-        self._model, self._extra, self._patience, self._key = model, extra, patience, key
-        self._endpoints = [_Endpoint(checked(url), concurrency) for url in urls]
+    def __init__(self, settings: ModelSettings) -> None:
+        if not settings.urls:
+            raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
+        self._model, self._extra, self._patience = settings.name, settings.extra, settings.patience_seconds
+        self._endpoints = [_Endpoint(url, settings) for url in settings.urls]
         self._waiting: deque[asyncio.Future[_Endpoint]] = deque()
         self._loop = asyncio.get_running_loop()
         self._open, self._idle_since = 0, self._loop.time()
-        self.at_once = concurrency * len(urls)
-        self.notes: list[str] = []
-        for endpoint in self._endpoints if key else ():
-            if guarded and not is_guarded(endpoint.url):
-                self.notes.append(
-                    f"{endpoint.url}: is sent no key: {KEY} is not named by key_env and goes by https alone"
-                )
-                _log.warning(self.notes[-1])
-            else:
-                endpoint.headers["Authorization"] = f"Bearer {key}"
+        self.at_once = settings.concurrency * len(settings.urls)
+        self.notes = [endpoint.key.note for endpoint in self._endpoints if endpoint.key.note]
+        call_seconds = settings.call_seconds
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
-            timeout=aiohttp.ClientTimeout(total=call_seconds, sock_connect=min(call_seconds, CONNECT_SECONDS)),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S),
+            timeout=aiohttp.ClientTimeout(total=call_seconds, sock_connect=min(call_seconds, CONNECT_TIMEOUT_S)),
             headers={"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"},
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
-    async def answer(self, request: Request) -> Answered:
-        """Ask until there is a reply, or none can be had: see `generation.llm.chat.Backend`."""
-        if not self._open:  # time in which nobody asked is no time in which nobody answered
+    async def answer(self, request: Request) -> PaidReply:
+        """Ask until a reply comes, or none can come: see `generation.llm.chat.Backend`."""
+        if not self._open:  # an endpoint does not fail while nobody asks it
             for endpoint in self._endpoints:
                 if endpoint.failing_since is not None:
                     endpoint.failing_since += self._loop.time() - self._idle_since
@@ -141,11 +133,11 @@ class Endpoints:
             self._open -= 1
             self._idle_since = self._loop.time()
 
-    async def _answer(self, request: Request) -> Answered:
+    async def _answer(self, request: Request) -> PaidReply:
         faults = turned_away = late = 0
         seconds, pause, busy_since = 0.0, 0.0, None
         while True:
-            endpoint = await self._room(first=not faults and not turned_away)
+            endpoint = await self._take_room(first=not faults and not turned_away)
             sent, answered = self._loop.time(), None
             try:
                 answered = await self._ask(endpoint, request)
@@ -153,18 +145,18 @@ class Endpoints:
                 turned_away, busy_since = turned_away + 1, busy_since or self._loop.time()
                 self._turned_away(endpoint, error, sent)
                 if self._loop.time() - busy_since >= self._patience:
-                    answered = Answered(Failure(f"{endpoint.url}: {error}, for {self._patience:g} s"))
-                pause = backoff(turned_away, LONGEST_PAUSE) if error.reached and error.wait is None else 0.0
-            except Faulty as error:
+                    answered = PaidReply(Failure(f"{endpoint.url}: {error}, for {self._patience:g} s"))
+                pause = pause_before(turned_away) if error.reached and error.wait is None else 0.0
+            except WrongReply as error:
                 faults, busy_since = faults + 1, None
                 if isinstance(error, _TooLate):
                     late += 1
                     endpoint.limit.overloaded(sent, self._loop.time())
                 if endpoint.rests or not isinstance(error, _TooLate):
                     self._failed(endpoint, str(error), sent)
-                if faults == TRIES or late == TRIES_IN_TIME:
-                    answered = Answered(Failure(f"{endpoint.url}: {error}, {faults} times"))
-                pause = backoff(faults, LONGEST_PAUSE_OF_FAULTS)
+                if is_last(faults) or late == MOST_LATE_TRIES:
+                    answered = PaidReply(Failure(f"{endpoint.url}: {error}, {faults} times"))
+                pause = pause_before(faults)
             else:
                 endpoint.succeeded()
                 endpoint.limit.answered(self._loop.time())
@@ -175,7 +167,7 @@ class Endpoints:
             if answered is not None:
                 cost, retries = answered.usage, faults + turned_away
                 tokens = cost.prompt_tokens, cost.cached_tokens, cost.completion_tokens
-                return Answered(answered.outcome, Usage(1, *tokens, seconds, retries))
+                return PaidReply(answered.outcome, Usage(1, *tokens, seconds, retries))
             if pause:
                 await asyncio.sleep(pause)
 
@@ -183,49 +175,49 @@ class Endpoints:
         """Close the connections."""
         await self._session.close()
 
-    async def _ask(self, endpoint: _Endpoint, request: Request) -> Answered:
-        """What the endpoint makes of the request, in the dialect that it then turns out to take."""
+    async def _ask(self, endpoint: _Endpoint, request: Request) -> PaidReply:
+        """The endpoint's reply to the request, in the dialect that it turns out to take."""
         dialect, notes = endpoint.dialect, list[str]()
         while True:
             status, headers, body = await self._post(endpoint, request, dialect)
             if status == 200:
                 break
-            said = words(body)
-            if status in _BUSY and b'"insufficient_quota"' not in body:
-                raise _Busy(f"{status}: {said}", retry_after(headers.get("Retry-After")))
-            if status in _WRONG or status in _BUSY or 300 <= status < 400:
-                raise UserError(f"{endpoint.url}: {self._model}: refused with status {status}: {said}")
-            if status >= 500 and endpoint.rests_until > self._loop.time():
-                raise _Busy(f"{status}: {said}", reached=False)
-            if status >= 500 or status < 300:
-                raise Faulty(f"{status}: {said}")
+            said = refusal_text(status, headers, body)
+            if is_overload(status) and b'"insufficient_quota"' not in body:
+                raise _Busy(said, retry_after(headers.get("Retry-After")))
+            if status in _HOPELESS or is_overload(status) or 300 <= status < 400:
+                raise UserError(f"{endpoint.url}: {self._model}: refused with status {said}")
+            if is_retryable(status) and endpoint.rests_until > self._loop.time():
+                raise _Busy(said, reached=False)
+            if is_retryable(status) or status < 300:
+                raise WrongReply(said)
             refusal = body.decode(errors="replace")
             if request.schema is not None and dialect.schemas and refuses_schema(refusal):
                 notes.append(f"{endpoint.url}: {self._model} refuses the schema of {request.purpose}: asked without")
                 request = replace(request, schema=None)
                 continue
             if (other := other_dialect(dialect, refusal)) is None:
-                return Answered(Failure(f"{endpoint.url}: refused with status {status}: {said}"))
+                return PaidReply(Failure(f"{endpoint.url}: refused with status {said}"))
             dialect = other[0]
             notes.append(f"{endpoint.url}: {self._model} {other[1]}")
         try:
             found = parse_json(body)
         except orjson.JSONDecodeError:
-            raise Faulty("an answer that is not JSON") from None
+            raise WrongReply("an answer that is not JSON") from None
         except ValueError as error:
-            raise Faulty(f"an answer that cannot be kept: {error}") from None
-        answered = read_answer(found, asked_of(self._body(request, dialect)))
-        if notes:  # what was refused for a text that names these fields is refused without them too
-            endpoint.dialect = both(endpoint.dialect, dialect)
+            raise WrongReply(f"an answer that cannot be kept: {error}") from None
+        answered = read_reply(found, read_bound(self._body(request, dialect)))
+        if notes:  # a refusal of a text that names these fields would come without them too
+            endpoint.dialect = combine(endpoint.dialect, dialect)
             self.notes += [note for note in notes if note not in self.notes]
         return answered
 
     async def _post(
         self, endpoint: _Endpoint, request: Request, dialect: Dialect
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of what the endpoint says; without the key, if that is in it.
+        """Status, headers and body of the endpoint's reply, without the key.
 
-        Where the body of an error cannot be read, what is wrong with it stands in its place.
+        If the body of an error cannot be read, the reason stands in its place.
         """
         sent = orjson.dumps(self._body(request, dialect))
         try:
@@ -233,10 +225,10 @@ class Endpoints:
                 endpoint.address, data=sent, headers=endpoint.headers, allow_redirects=False
             ) as response:
                 try:
-                    body = unpacked(await _read(response), response.headers.get("Content-Encoding", ""))
-                except Faulty as error:
+                    body = await _read_body(response)
+                except (TooLarge, ValueError) as error:
                     if response.status == 200:
-                        raise
+                        raise WrongReply(str(error)) from None
                     body = str(error).encode()
         except aiohttp.ClientConnectorCertificateError as error:
             raise UserError(f"{endpoint.url}: its certificate is not trusted: {error.certificate_error}") from None
@@ -247,37 +239,38 @@ class Endpoints:
             raise _TooLate("no answer in time") from None
         except (aiohttp.ClientError, OSError) as error:
             why = f"the connection broke: {type(error).__name__}"
-            if endpoint.rests:  # what takes connections for a server that is down breaks them
+            if endpoint.rests:  # a proxy of a server that is down takes connections and breaks them
                 raise _Busy(why, reached=False) from None
-            raise Faulty(why) from None
-        return response.status, response.headers, without_key(body, self._key) if self._key else body
+            raise WrongReply(why) from None
+        key = endpoint.key.secret
+        return response.status, response.headers, without_key(body, key) if key else body
 
     def _body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
-        return body_of(self._model, request, self._extra, dialect)
+        return write_body(self._model, request, self._extra, dialect)
 
     def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
         now = self._loop.time()
         if error.reached:
             endpoint.limit.overloaded(sent, now)
         if error.wait is not None:
-            left = self._patience - endpoint.missed(now)  # it is asked once more when that is over
+            left = self._patience - endpoint.failing_time(now)  # it gets one more request when that is over
             self._rest(endpoint, now + min(error.wait, left if left > 0 else self._patience))
         self._failed(endpoint, str(error), sent, at_once=not error.reached)
 
     def _failed(self, endpoint: _Endpoint, why: str, sent: float, at_once: bool = False) -> None:
-        """Rest an endpoint that fails again and again; end everything where none has answered for too long."""
+        """Let an endpoint rest that fails again and again; raise `UserError` if none has answered for too long."""
         now = self._loop.time()
         if sent < endpoint.changed:
             return
         endpoint.failures += 1
         endpoint.failing_since = now if endpoint.failing_since is None else endpoint.failing_since
-        if at_once or endpoint.failures >= STREAK:
+        if at_once or endpoint.failures >= MOST_FAILURES:
             endpoint.rests, endpoint.failures, endpoint.changed = endpoint.rests + 1, 0, now
             endpoint.limit.probe()
-            self._rest(endpoint, now + backoff(endpoint.rests, LONGEST_PAUSE))
+            self._rest(endpoint, now + pause_before(endpoint.rests))
             if endpoint.rests == 1:
                 _log.warning("%s: %s; trying for another %g s", endpoint.url, why, self._patience)
-        if all(each.missed(now) >= self._patience for each in self._endpoints):
+        if all(each.failing_time(now) >= self._patience for each in self._endpoints):
             raise UserError(
                 f"{endpoint.url}: {why}; no endpoint has answered for {self._patience:g} s. "
                 "Everything answered is kept: the same command goes on from there"
@@ -287,8 +280,8 @@ class Endpoints:
         endpoint.rests_until = max(endpoint.rests_until, until)
         self._loop.call_at(until, self._hand_out)
 
-    async def _room(self, first: bool) -> _Endpoint:
-        """An endpoint that has room for one more, in which the room is taken; who was there before goes first."""
+    async def _take_room(self, first: bool) -> _Endpoint:
+        """An endpoint with room for one more request, which is taken; earlier requests go first."""
         if not (first and self._waiting) and (endpoint := self._freest()):
             return self._take(endpoint)
         place: asyncio.Future[_Endpoint] = self._loop.create_future()
@@ -324,29 +317,9 @@ class Endpoints:
         return endpoint
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The body of a reply as it comes; `Faulty` for one above `REPLY_LIMIT_BYTES`, whose rest is not read."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > REPLY_LIMIT_BYTES:
-            raise _too_long()
-    return bytes(body)
-
-
-def unpacked(body: bytes, encoding: str) -> bytes:
-    """A body without its Content-Encoding. `Faulty` where that is none of ours, or above `REPLY_LIMIT_BYTES`."""
-    if encoding.strip().lower() in ("", "identity"):
-        return body
-    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip and of deflate
-    try:
-        body = unpacking.decompress(body, REPLY_LIMIT_BYTES + 1)
-    except zlib.error:
-        raise Faulty(f"an answer that cannot be unpacked: its encoding is {words(encoding)!r}") from None
-    if len(body) > REPLY_LIMIT_BYTES:
-        raise _too_long()
-    return body
-
-
-def _too_long() -> Faulty:
-    return Faulty(f"an answer of more than {REPLY_LIMIT_BYTES:,} bytes")
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
+    """The body of a reply, decompressed. Errors as those of `Body`; the rest of a body that is too long is not read."""
+    body = Body(response.headers, REPLY_LIMIT_BYTES)
+    async for part in response.content.iter_any():
+        body.add(part)
+    return body.whole()

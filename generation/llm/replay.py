@@ -2,22 +2,31 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
-from contextlib import closing
+from contextlib import asynccontextmanager, closing, nullcontext
 from pathlib import Path
 
 import orjson
 
 from generation.llm.cache import Cache, from_json, to_json
-from generation.llm.chat import REPLY_LIMIT_BYTES, Answered
-from generation.llm.model import key_of
+from generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, keyed_name
+from generation.llm.model import OpenModel, key_of
+from generation.llm.settings import ModelSettings
 from generation.llm.usage import add
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 from indexing.io.files import json_lines, written
 
 
+@asynccontextmanager
+async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
+    """The model of recorded replies, and of those that the cache holds."""
+    cache = settings.replies_in(folder)
+    with closing(Cache(cache)) if cache.exists() else nullcontext() as known:
+        yield Replay(keyed_name(settings.name, settings.extra), settings.replies, known)
+
+
 class Replay:
-    """The `Model` that knows the replies of a JSONL file, of a cache, or of both, and makes none."""
+    """The `Model` that has the replies of a JSONL file, of a cache, or of both, and makes none."""
 
     def __init__(self, name: str, recorded: Path | None, cache: Cache | None = None) -> None:
         self.name = name
@@ -27,7 +36,7 @@ class Replay:
         self._cache = cache
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """Each request's recorded reply, in order; `UserError` for one that has none."""
+        """Each request's recorded reply, in order. `UserError` if a request has none."""
         for number, request in enumerate(requests):
             key = key_of(self.name, request)
             found = self._recorded.get(key) or (self._cache and self._cache.get(key))
@@ -37,7 +46,7 @@ class Replay:
             yield number, found.outcome
 
 
-def read_recorded(path: Path) -> dict[str, Answered]:
+def read_recorded(path: Path) -> dict[str, PaidReply]:
     """The replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`."""
     found = {}
     for number, record in json_lines(path, longest=REPLY_LIMIT_BYTES):
@@ -49,7 +58,7 @@ def read_recorded(path: Path) -> dict[str, Answered]:
 
 
 def record(cache: Path, path: Path) -> int:
-    """Write the replies of a cache as such a file, in the order of the keys; how many they are."""
+    """Write the replies of a cache into such a file, in the order of the keys; returns their number."""
     if not cache.exists():
         raise UserError(f"{cache}: no such file, expected a cache of replies")
     number = 0

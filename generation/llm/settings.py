@@ -1,64 +1,83 @@
-"""A language model and how it is reached."""
+"""A language model and how it is reached: the section `model` of a configuration."""
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from yarl import URL
+import orjson
+from pydantic import Field, Strict, field_validator
 
+from generation.llm.chat import MOST_TOKENS
 from generation.llm.usage import Prices
-from indexing.errors import UserError
+from indexing.io.keys import OPENAI_KEY
+from indexing.io.strict_settings import StrictSettings
 
-KEY = "OPENAI_API_KEY"
-"""The environment variable of the key where none is named."""
+AnyPath = Annotated[Path, Strict(False)]
+"""A path, which a file writes as text."""
+LONGEST_WAIT_S = 10_000_000
+"""Four months: a longer wait is a mistake, and the clocks of systems have an end."""
+REPLIES = "replies.sqlite"
+"""The file of replies in the folder of a model's files."""
+BATCHES = "batch"
+"""The folder of batch files in that folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
-    """A language model and how it is reached. The secret itself is never part of it."""
+class ModelSettings(StrictSettings):
+    """The language model, and how Keystone reaches it ([guide](models.md)).
 
-    name: str
+    The configuration never holds the key itself: see `key_env` and `key_file`.
+    """
+
     backend: Literal["endpoints", "vllm", "batch", "replay"] = "endpoints"
-    urls: tuple[str, ...] = ()
-    """Base URLs such as http://localhost:8000/v1 of endpoints that serve the same model."""
-    key_env: str | None = None
-    """The environment variable that holds the secret; None: OPENAI_API_KEY, sent by https or within this machine only.
-    Without it none is sent."""
-    key_file: Path | None = None
-    """A file of mode 600 that holds the secret; it goes before the variable."""
-    concurrency: int = 256
-    """The most requests at one endpoint at one time."""
-    call_seconds: float = 600.0
-    """For which one answer is awaited."""
-    run_seconds: float | None = None
-    """After which everything ends with an error."""
-    patience_seconds: float = 600.0
-    """For which endpoints are tried while none of them answers."""
-    cache: Path = Path("replies.sqlite")
-    folder: Path = Path("batch")
-    """Of batch files."""
-    recorded: Path | None = None
-    """A JSONL file of replies for `replay`."""
+    """`endpoints` asks OpenAI-compatible servers. `vllm` runs vLLM's engine in this process. `batch` writes files of
+    requests and reads files of replies. `replay` reads recorded replies and asks nobody."""
+    name: str = Field(min_length=1)
+    """The model's name, as its server knows it."""
+    urls: list[str] = Field(default=["https://api.openai.com/v1"])
+    """The base URLs of the servers. Keystone asks the least loaded one first."""
+    key_env: str = OPENAI_KEY
+    """The environment variable that holds the key."""
+    key_file: AnyPath | None = None
+    """A file of mode 600 that holds the key. If it is set, `key_env` is not read."""
+    window: int = Field(default=32_768, ge=512, le=MOST_TOKENS)
+    """The tokens that the model takes, its reply included."""
+    thinking: int = Field(default=0, ge=0, le=1_000_000)
+    """The tokens that a reply may have besides those of its step, for models that think first."""
+    extra: dict[str, Any] = Field(default={})
+    """Further fields of each request, such as `{reasoning_effort: low}`. If they change, the model is asked again."""
+    engine: dict[str, Any] = Field(default={})
+    """The arguments of vLLM's engine in this process, such as `{max_model_len: 8192}`."""
+    concurrency: int = Field(default=256, ge=1, le=100_000)
+    """The most calls in flight at one endpoint."""
+    call_seconds: float = Field(default=300, gt=0, le=LONGEST_WAIT_S)
+    """The seconds that a call may take."""
+    run_seconds: float | None = Field(default=None, gt=0, le=LONGEST_WAIT_S)
+    """The seconds that a run may take. Keystone keeps each reply that came in time."""
+    patience_seconds: float = Field(default=600, ge=0, le=LONGEST_WAIT_S)
+    """The seconds that Keystone waits if it can reach no endpoint."""
+    cache: AnyPath | None = None
+    """The file that keeps replies. If it is null, this is `replies.sqlite` in `out`."""
+    replies: AnyPath | None = None
+    """A file of recorded replies, for `replay`."""
     prices: Prices | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of each request's body; part of what replies are kept by."""
-    engine: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `vllm.LLM`, such as tensor_parallel_size, for `vllm`."""
+    """The model's prices. If it is null, no cost is computed."""
 
+    @field_validator("extra", "engine")
+    @classmethod
+    def _are_json(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Refuse values that JSON cannot hold: they would change on their way, or stop a run that is under way."""
+        try:
+            same = orjson.loads(orjson.dumps(values)) == values
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            raise ValueError("expected values of JSON, whose numbers are finite and have 64 bits")
+        return values
 
-def checked(url: str) -> str:
-    """A base URL as it was given; `UserError` if it is none, or holds a password, a query or a fragment."""
-    try:
-        found = URL(url)
-    except ValueError:
-        found = URL()
-    if found.user or found.password:
-        raise UserError("model URL: holds a user or a password; expected the key in the environment or in a file")
-    shown = re.split("[?#]", url.rpartition("@")[2])[0]
-    if found.scheme not in ("http", "https") or not found.host:
-        raise UserError(f"{shown!r}: not the URL of an endpoint, expected such as http://localhost:8000/v1")
-    if "?" in url or "#" in url:
-        raise UserError(f"{shown!r}: the model's URL has a query or a fragment, expected such as {shown}")
-    return url
+    @property
+    def named_key(self) -> str | None:
+        """The environment variable that the user names; None if `key_env` is the default."""
+        return self.key_env if "key_env" in self.model_fields_set else None
+
+    def replies_in(self, folder: Path) -> Path:
+        """The file of replies; `folder` holds the model's files."""
+        return self.cache or folder / REPLIES

@@ -1,22 +1,29 @@
-"""What the calls of a run have cost, by purpose."""
+"""The cost of a run's calls, by purpose."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+
+from pydantic import Field
 
 from generation.types import Usage
+from indexing.io.strict_settings import StrictSettings
+
+MOST_DOLLARS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """The price of a million tokens, in any currency. Cached tokens of prompts have a price of their own."""
+class Prices(StrictSettings):
+    """The model's prices, in US dollars for a million tokens. With them, `usage.json` shows the cost of each step."""
 
-    prompt: float
-    completion: float
-    cached: float
+    prompt: float = Field(ge=0, le=MOST_DOLLARS)
+    """The price of prompt tokens."""
+    cached: float | None = Field(default=None, ge=0, le=MOST_DOLLARS)
+    """The price of prompt tokens that the server had cached. If it is null, they cost as much as others."""
+    completion: float = Field(ge=0, le=MOST_DOLLARS)
+    """The price of reply tokens."""
 
 
 def add(one: Usage, other: Usage) -> Usage:
-    """Both together."""
+    """The sum of both."""
     return Usage(
         one.calls + other.calls,
         one.prompt_tokens + other.prompt_tokens,
@@ -29,14 +36,15 @@ def add(one: Usage, other: Usage) -> Usage:
 
 
 def cost(usage: Usage, prices: Prices) -> float:
-    """What the tokens cost; `cached_tokens` are part of `prompt_tokens`."""
+    """The dollars that the tokens cost; `cached_tokens` are part of `prompt_tokens`."""
     full = usage.prompt_tokens - usage.cached_tokens
-    parts = (full, prices.prompt), (usage.cached_tokens, prices.cached), (usage.completion_tokens, prices.completion)
+    cached = prices.prompt if prices.cached is None else prices.cached
+    parts = (full, prices.prompt), (usage.cached_tokens, cached), (usage.completion_tokens, prices.completion)
     return sum(tokens * price for tokens, price in parts) / 1e6
 
 
 def report(usages: Mapping[str, Usage], prices: Prices | None = None) -> dict[str, dict[str, float]]:
-    """A table by purpose, in alphabetical order, and its `total`; with prices, what each has cost."""
+    """A row for each purpose, in alphabetical order, and the row `total`; with prices, each row has its `cost`."""
     total = Usage()
     for usage in usages.values():
         total = add(total, usage)

@@ -1,7 +1,7 @@
 """vLLM's engine within this process as the backend of a client: no server, no HTTP.
 
-Requests are collected while the engine works on those before them, and go to it together. The engine is loaded with
-the first request that has to be asked, in a thread that does not keep the process from ending.
+While the engine works, further requests are collected and then go to it together. The first request loads the engine,
+in a thread that does not keep the process from ending.
 """
 
 import asyncio
@@ -9,39 +9,43 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from generation.llm.chat import Answered, Asked, Faulty, read_answer, words
+from generation.llm.chat import PaidReply, ReplyBound, read_reply
+from generation.llm.client import serve
+from generation.llm.model import OpenModel
+from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request, Usage
-from indexing.errors import MissingPackage, UserError
-
-if TYPE_CHECKING:
-    from generation.llm.settings import ModelSettings
+from indexing.errors import MissingPackage, UserError, WrongReply
+from indexing.io.error_text import error_text
 
 T = TypeVar("T")
 
-CHUNK = 4
-"""Requests given to the engine together, as a multiple of those that the settings allow at once: while the last of
-them are answered there is room left."""
-LARGEST = 256
-"""Requests given to the engine together at most: replies are kept when all of them are there."""
+CHUNK_SHARE = 4
+"""Requests that go to the engine together, as a multiple of those that the settings allow at once: the engine then has
+work while it answers the last of them."""
+MOST_TOGETHER = 256
+"""Requests that go to the engine together: their replies are kept when all of them are there."""
 STRUCTURED = {"backend": "guidance", "disable_any_whitespace": True}
-"""How schemas are enforced: vLLM's default lets blanks run on without end, and control characters into strings."""
-GOES = 0.1
-"""Seconds that the engine has to end by itself: it holds nothing that would be lost."""
-LEAST = -9999.0
-"""Of log-probabilities, as servers write that of a token that a schema forbids."""
+"""How vLLM enforces schemas: its default allows endless blanks, and control characters in strings."""
+SHUTDOWN_TIMEOUT_S = 0.1
+"""How long the engine may take to end by itself: it holds nothing that would be lost."""
+LEAST_LOGPROB = -9999.0
+"""The log-probability that servers write for a token that a schema forbids."""
 
 
-def complete_offline(settings: "ModelSettings") -> "Offline":
-    """The backend of the settings: `name` is a model's folder or its name on Hugging Face, `engine` holds arguments
+def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextManager[OpenModel]:
+    """The model of vLLM's engine: `name` is a model's folder or its name on Hugging Face, `engine` holds arguments
     of `vllm.LLM`, and `extra` fields of its `SamplingParams`, or `chat_template_kwargs`.
     """
-    return Offline(settings.name, settings.engine, settings.extra, min(LARGEST, CHUNK * settings.concurrency))
+    at_once = min(MOST_TOGETHER, CHUNK_SHARE * settings.concurrency)
+    return serve(settings, folder, lambda: Offline(settings.name, settings.engine, settings.extra, at_once))
 
 
 class Offline:
@@ -53,26 +57,26 @@ class Offline:
         self._model, self._arguments, self._extra = model, engine, dict(extra)
         self._template = self._extra.pop("chat_template_kwargs", None)
         self._engine: Any = None
-        self._waiting: list[tuple[Request, asyncio.Future[Answered]]] = []
+        self._waiting: list[tuple[Request, asyncio.Future[PaidReply]]] = []
         self._work: asyncio.Task[None] | None = None
 
-    async def answer(self, request: Request) -> Answered:
-        """The reply, when all those asked for together are there."""
+    async def answer(self, request: Request) -> PaidReply:
+        """The reply, when all requests that went to the engine together are answered."""
         loop = asyncio.get_running_loop()
-        place: asyncio.Future[Answered] = loop.create_future()
+        place: asyncio.Future[PaidReply] = loop.create_future()
         self._waiting.append((request, place))
         if self._work is None:
             self._work = loop.create_task(self._answer_all())
         return await place
 
     async def close(self) -> None:
-        """End the engine, and what it is working on."""
+        """End the engine and its work."""
         if self._work:
             self._work.cancel()
         if self._engine is not None:
             core = self._engine.llm_engine.engine_core
             try:
-                core.shutdown(timeout=GOES)
+                core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
             except TypeError:  # of vLLM before it could be told how long to wait
                 core.shutdown()
 
@@ -81,7 +85,7 @@ class Offline:
             await asyncio.sleep(0)  # others ask at the same time
             while self._waiting:
                 chunk, self._waiting = self._waiting, []
-                answers: Sequence[Answered | Exception]
+                answers: Sequence[PaidReply | Exception]
                 try:
                     answers = await in_thread(partial(self._ask, [request for request, _ in chunk]))
                 except Exception as error:
@@ -97,7 +101,7 @@ class Offline:
         finally:
             self._work = None
 
-    def _ask(self, requests: Sequence[Request]) -> list[Answered]:
+    def _ask(self, requests: Sequence[Request]) -> list[PaidReply]:
         if self._engine is None:
             self._engine = load(self._model, self._arguments)
         began = time.monotonic()
@@ -105,8 +109,8 @@ class Offline:
         seconds = time.monotonic() - began
         return [replace(each, usage=replace(each.usage, calls=1, seconds=seconds)) for each in answers]
 
-    def _together(self, requests: Sequence[Request]) -> list[Answered]:
-        """Where the engine refuses a request it refuses all that came with it: each half is asked for itself."""
+    def _together(self, requests: Sequence[Request]) -> list[PaidReply]:
+        """Ask the engine. If it refuses one request, it refuses all that came with it: then each half goes alone."""
         sampling = [self._sampling(request) for request in requests]
         try:
             outputs = self._engine.chat(
@@ -117,11 +121,11 @@ class Offline:
             )
         except refusals() as refusal:
             if len(requests) == 1:
-                return [Answered(Failure(f"{self._model}: refused: {words(str(refusal))}"))]
+                return [PaidReply(Failure(f"{self._model}: refused: {error_text(str(refusal))}"))]
             middle = len(requests) // 2
             return self._together(requests[:middle]) + self._together(requests[middle:])
         except Exception as error:
-            raise UserError(f"{self._model}: vLLM's engine has failed: {words(str(error))}") from error
+            raise UserError(f"{self._model}: vLLM's engine has failed: {error_text(str(error))}") from error
         return [read_output(output, request) for output, request in zip(outputs, requests, strict=True)]
 
     def _sampling(self, request: Request) -> Any:
@@ -139,11 +143,11 @@ class Offline:
         try:
             return SamplingParams(**fields | self._extra)
         except unfit as error:
-            raise UserError(f"model: extra: not fields of vLLM's SamplingParams: {words(str(error))}") from error
+            raise UserError(f"model: extra: not fields of vLLM's SamplingParams: {error_text(str(error))}") from error
 
 
 def load(model: str, arguments: Mapping[str, Any]) -> Any:
-    """The engine of a model. `MissingPackage` without vLLM, `UserError` where it cannot be loaded."""
+    """The engine of a model. `MissingPackage` without vLLM, `UserError` if the engine cannot load the model."""
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # standard output is for results
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # a copy of a process with threads may hang
@@ -154,19 +158,19 @@ def load(model: str, arguments: Mapping[str, Any]) -> Any:
     try:
         return LLM(**{"model": model, "structured_outputs_config": STRUCTURED, **arguments})
     except Exception as error:  # whatever the model's files, the arguments and the machine bring up
-        raise UserError(f"{model}: vLLM cannot load it: {words(str(error))}") from error
+        raise UserError(f"{model}: vLLM cannot load it: {error_text(str(error))}") from error
 
 
 def refusals() -> tuple[type[Exception], ...]:
-    """What vLLM raises for requests that it cannot take, such as prompts longer than the model's window."""
+    """The errors of vLLM for requests that it cannot take, such as prompts longer than the model's window."""
     import vllm
 
     named = getattr(getattr(vllm, "exceptions", None), "VLLMClientError", None)
     return (ValueError, named) if named else (ValueError,)
 
 
-def read_output(output: Any, request: Request) -> Answered:
-    """What a `vllm.RequestOutput` holds."""
+def read_output(output: Any, request: Request) -> PaidReply:
+    """The reply in a `vllm.RequestOutput`."""
     said = output.outputs[0]
     usage = Usage(
         prompt_tokens=len(output.prompt_token_ids or ()),
@@ -175,7 +179,7 @@ def read_output(output: Any, request: Request) -> Answered:
     )
     tokens = [
         [
-            {"token": token.decoded_token, "logprob": max(token.logprob, LEAST)}
+            {"token": token.decoded_token, "logprob": max(token.logprob, LEAST_LOGPROB)}
             for token in islice(alternatives.values(), request.top_logprobs)
         ]
         for alternatives in said.logprobs or ()
@@ -184,13 +188,13 @@ def read_output(output: Any, request: Request) -> Answered:
     if tokens:
         choice["logprobs"] = {"content": [{"top_logprobs": alternatives} for alternatives in tokens]}
     try:
-        return replace(read_answer({"choices": [choice]}, Asked(None, request.top_logprobs)), usage=usage)
-    except Faulty as error:
-        return Answered(Failure(str(error)), usage)
+        return replace(read_reply({"choices": [choice]}, ReplyBound(None, request.top_logprobs)), usage=usage)
+    except WrongReply as error:
+        return PaidReply(Failure(str(error)), usage)
 
 
 def in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
-    """The result of blocking work, done in a thread of its own for which the process does not wait at its end."""
+    """The result of blocking work in a thread of its own, for which the process does not wait at its end."""
     done: Future[T] = Future()
 
     def run() -> None:

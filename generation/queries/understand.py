@@ -7,18 +7,21 @@ from functools import partial
 from typing import Any
 
 from generation.answers.sentences import tidy
-from generation.llm.model import Model, Unusable, every, read_json
+from generation.ask import every
+from generation.llm.model import Model
 from generation.prompts import decompose, expand, topic
 from generation.queries.example_names import example_names
 from generation.rules.queries import extract_topic
 from generation.rules.words import content_words
+from generation.structured import read_string, read_strings
 from generation.types import Failure, Fallback, Reply, Request, Understanding
+from indexing.errors import Unusable
 from retrieval.types import Topic
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 MOST_QUESTIONS = 100
-"""Of one narrative: each is a query of its own, whose documents are graded."""
-LONGEST_SAID = 100
+"""Questions of one narrative: each is a query of its own, whose documents are graded."""
+LONGEST_COMPARED = 100
 """Words of a topic that is still compared with its narrative, word by word."""
 
 _MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
@@ -27,11 +30,11 @@ _MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
 async def understand(
     model: Model, topics: Sequence[Topic], variants: int = expand.NUM_QUERIES
 ) -> tuple[list[Understanding], list[Fallback]]:
-    """Questions, topic and `variants` variants of it for every narrative, and where something else had to do.
+    """Questions, topic and `variants` variants of the topic for every narrative, and a list of fallbacks.
 
-    Decomposition and extraction are asked together, expansion after. Without questions the narrative itself is the
-    only one. A topic with other words than the narrative's is cut to the longest run that it shares with it; without
-    one the rules extract it. Of variants there may be fewer, after one repair.
+    Decomposition and extraction are asked together, expansion after them. If the model gives no questions, the
+    narrative is the only one. If the topic has other words than the narrative, it is cut to the longest run of words
+    that both share; if they share none, the rules extract the topic. After one repair there may be fewer variants.
     """
     asked: list[tuple[Request, Callable[[Reply], Any]]] = []
     for one in topics:
@@ -58,18 +61,18 @@ async def understand(
 
 
 def decomposition(narrative: str) -> Request:
-    """Asks for a narrative's questions."""
+    """A request for a narrative's questions."""
     return _request("decompose", decompose, decompose.USER.format(narrative=narrative))
 
 
 def read_questions(reply: Reply) -> tuple[str, ...]:
     """The distinct questions, in order; `Unusable` if there is none.
 
-    Each begins with a capital letter, single-spaced and without a list's marker; questions that differ in case, space
-    or final punctuation only are the same one.
+    Each question begins with a capital letter, has single spaces and no marker of a list. Questions that differ only in
+    case, space or final punctuation count as one.
     """
     found: dict[str, str] = {}
-    for text in _strings(reply, "questions"):
+    for text in _read_tidy(reply, "questions"):
         question = _MARKER.sub("", text)
         if _words(question):
             found.setdefault(question.casefold().rstrip(" ?.!"), question[0].upper() + question[1:])
@@ -81,19 +84,18 @@ def read_questions(reply: Reply) -> tuple[str, ...]:
 
 
 def extraction(narrative: str) -> Request:
-    """Asks for a narrative's topic."""
+    """A request for a narrative's topic."""
     return _request("topic", topic, topic.USER.format(narrative=narrative))
 
 
 def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
-    """The topic, and if it had to be cut to words of the narrative, what the model had said, else nothing.
+    """The topic, and the model's own words if they had to be cut to words of the narrative, else an empty text.
 
-    It is cut to the longest run of words that the narrative has too, in any case, as the narrative writes it.
+    The cut topic is the longest run of words that the narrative has too, in any case, as the narrative writes it.
     `Unusable` if the two share no run with a word of content, or if the topic is longer than eight words.
     """
-    value = read_json(reply)
-    said = tidy(value["topic"]) if isinstance(value, dict) and isinstance(value.get("topic"), str) else ""
-    if len(_words(said)) > LONGEST_SAID:
+    said = tidy(read_string(reply, "topic"))
+    if len(_words(said)) > LONGEST_COMPARED:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
     if set(_folded(said)) <= set(_folded(narrative)):
         phrase, cut = said.strip(" \"'.?!"), ""
@@ -110,7 +112,7 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
 async def expand_topics(
     model: Model, topics: Sequence[Topic], phrases: Sequence[str], variants: int
 ) -> tuple[list[tuple[str, ...]], list[Fallback]]:
-    """`variants` variants of every topic phrase, fewer where two replies together do not hold so many.
+    """`variants` variants of every topic phrase, or fewer if two replies together do not hold so many.
 
     A narrative without a phrase has no variants.
     """
@@ -120,8 +122,8 @@ async def expand_topics(
         names = names_to_avoid(one.narrative, phrase)
 
         def read(reply: Reply, number: int = number, phrase: str = phrase, names: Sequence[str] = names) -> Any:
-            said = (*kept[number], *_strings(reply, "variants"))
-            kept[number] = fit(said, phrase, names)[:variants]
+            said = (*kept[number], *_read_tidy(reply, "variants"))
+            kept[number] = select_usable(said, phrase, names)[:variants]
             if len(kept[number]) < variants:
                 raise Unusable(
                     f"it holds {len(kept[number])} usable variants, not {variants}: they must be distinct, differ from "
@@ -147,7 +149,7 @@ def names_to_avoid(narrative: str, phrase: str) -> tuple[str, ...]:
 
 
 def expansion(phrase: str, names: Sequence[str], variants: int) -> Request:
-    """Asks for variants of a topic without these names."""
+    """A request for variants of a topic without these names."""
     user = expand.USER.format(topic=phrase, variants=variants)
     if names:
         user += expand.NAMES.format(names="; ".join(names))
@@ -155,11 +157,11 @@ def expansion(phrase: str, names: Sequence[str], variants: int) -> Request:
     return Request("expand", messages, expand.max_tokens(variants), expand.schema(variants))
 
 
-def fit(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The variants that can be used, single-spaced and in order.
+def select_usable(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The usable variants, with single spaces and in order.
 
-    They have a word, no comma or question mark and no example's name, are distinct, and are not the phrase itself; case
-    and punctuation make no difference.
+    A usable variant has a word, no comma, no question mark and no example's name. It differs from the phrase and from
+    all variants before it; case and punctuation make no difference.
     """
     avoided = [f" {' '.join(_folded(name))} " for name in names]
     found = {" ".join(_folded(phrase)): ""}
@@ -178,12 +180,8 @@ def _folded(text: str) -> list[str]:
     return [word.casefold() for word in _words(text)]
 
 
-def _strings(reply: Reply, name: str) -> list[str]:
-    value = read_json(reply)
-    listed = value.get(name) if isinstance(value, dict) else value
-    if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
-        raise Unusable(f'it is no JSON object with a list of strings under "{name}"')
-    return [tidy(text) for text in listed]
+def _read_tidy(reply: Reply, name: str) -> list[str]:
+    return [tidy(text) for text in read_strings(reply, name)]
 
 
 def _request(purpose: str, prompt: Any, user: str) -> Request:

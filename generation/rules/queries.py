@@ -1,6 +1,6 @@
 """Queries from a narrative by rule: decomposition, topic extraction and topic expansion without a model.
 
-The rule twins of Keystone-Docs RAG, section 2.1: same inputs, same contract, no model's work.
+These functions take the inputs of the model's steps (Keystone-Docs RAG, section 2.1) and return the same types.
 """
 
 import math
@@ -13,7 +13,7 @@ from generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, content_
 from indexing.corpora.segments import sentences
 
 Frequencies = Callable[[Sequence[str]], Sequence[int]]
-"""In how many documents of the corpus each word occurs."""
+"""The number of documents of the corpus that hold each word."""
 
 Facets = Literal["sentences", "clauses"]
 
@@ -28,18 +28,18 @@ _LEADING = re.compile(r"^(?:and|or|but|also|including|especially|particularly|pl
 _AUXILIARY = re.compile(r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b", re.IGNORECASE)
 
 MINIMUM_WORDS = 3
-"""Words that a clause needs, one of them with content, to be a question of its own."""
+"""Words of the shortest clause that is a question of its own; one of them must carry content."""
 
 LONG_CLAUSE = 16
-"""Words above which a clause is an enumeration to be cut at its commas."""
+"""Words above which a clause counts as an enumeration and is cut at its commas."""
 
 
 def decompose(narrative: str, facets: Facets = "clauses") -> tuple[str, ...]:
     """The facets of a narrative, in its order, distinct in any case; at least one.
 
-    `sentences` are the narrative's own. `clauses` are single-facet questions made of them: sentences are cut at
-    semicolons, question words and coordinations, long clauses at commas; phrases like "I want to know" are
-    dropped; a scrap of fewer than three words stays with the clause before it.
+    `sentences` are the narrative's own. `clauses` are questions of one facet: sentences are cut at semicolons, question
+    words and coordinations, long clauses at commas. Phrases like "I want to know" are dropped. A scrap of fewer than
+    three words stays with the clause before it.
     """
     found = [narrative[start:end] for start, end in sentences(narrative)]
     if facets == "clauses":
@@ -92,11 +92,11 @@ def _question(bare: str) -> str:
 
 
 def extract_topic(narrative: str, frequencies: Frequencies, documents: int) -> str:
-    """The phrase of one to three adjacent content words that matters most, only words of the narrative.
+    """The phrase of one to three adjacent content words of the narrative that weighs most.
 
-    A word is worth its idf among the corpus's `documents` times the square of its count in the narrative, a
-    phrase the sum of its words over the root of their number; ties go to the earlier one. Empty if there is
-    no content word.
+    A word weighs its idf among the corpus's `documents` times the square of its count in the narrative. A phrase
+    weighs the sum of its words over the root of their number; the earlier phrase wins a tie. The result is empty if
+    the narrative has no content word.
     """
     counts = Counter(content_words(narrative))
     weights = {
@@ -131,11 +131,11 @@ def _content_runs(text: str) -> list[list[str]]:
 def expand_topic(
     known_text: str, feedback: Sequence[str], frequencies: Frequencies, documents: int, variants: int
 ) -> tuple[str, ...]:
-    """The `variants` words that best tell the feedback documents (texts, best first) from the corpus.
+    """The `variants` words that best distinguish the feedback documents (texts, best first) from the corpus.
 
-    Positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents. Left out
-    are words of `known_text` (topic and narrative), stop words, short words, words that share their first six
-    letters with an earlier one, and words of more than a tenth of the corpus, which are its boilerplate.
+    Positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents. The result leaves
+    out words of `known_text` (topic and narrative), stop words, short words, words that share their first six letters
+    with an earlier one, and words of more than a tenth of the corpus, which are its boilerplate.
     """
     known = {word[:6] for word in content_words(known_text)}
     common = max(documents // 10, len(feedback))

@@ -1,4 +1,4 @@
-"""English words by rule: what carries no content, what opens a question, and how words are found."""
+"""English words by rule: words without content, words that open a question, and the words of a text."""
 
 import re
 

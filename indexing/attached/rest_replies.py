@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from indexing.io.http import said
+from indexing.io.error_text import show_value
 from indexing.types import is_id
 
 LARGEST_SCORE = float(np.finfo(np.float32).max)
@@ -46,12 +46,12 @@ def payload_of(reply: Any) -> Any:
 def _id(item: dict[str, Any]) -> str:
     found = item.get("docid")
     if not isinstance(found, str) or not is_id(found):
-        raise ValueError(f"found the docid {said(found)}, expected a text without space")
+        raise ValueError(f"found the docid {show_value(found)}, expected a text without space")
     return found
 
 
 def _score(item: dict[str, Any]) -> float:
     found = item.get("score")
     if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= LARGEST_SCORE:
-        raise ValueError(f"found the score {said(found)}, expected a finite number of single precision")
+        raise ValueError(f"found the score {show_value(found)}, expected a finite number of single precision")
     return float(found)

@@ -1,9 +1,8 @@
 """A server of Pyserini's or Anserini's REST interface: searches and documents by HTTP, as many at a time as it bears.
 
-Keystone speaks both forms of the interface: the one of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server
-has too, and Pyserini's older one (`POST /v1/indexes/INDEX/search`). If the server turns a request away (429), fails
-(5xx), breaks off or takes too long, Keystone asks again after a pause, which the server may name. Keystone sends
-`PYSERINI_API_KEY` as a bearer token.
+The interface has two forms: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too, and that
+of Pyserini before it (`POST /v1/indexes/INDEX/search`). `indexing.io.retry` says which requests are repeated. The key
+in `PYSERINI_API_KEY` is sent as a bearer token.
 """
 
 import os
@@ -19,21 +18,22 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from indexing.attached.rest_replies import Candidate, candidates_of, payload_of
-from indexing.errors import UserError
+from indexing.errors import Refused, TooDeep, UserError
+from indexing.io.http import HttpRequest
 from indexing.io.keys import admit, secret
-from indexing.io.server import Asked, Asker, Refused
+from indexing.io.retry import CONTENT_REFUSALS
+from indexing.io.server import Asker
 
 PREFIX = "rest:"
 KEY = "PYSERINI_API_KEY"
-AT_ONCE = 8
-"""The maximum number of requests at a time."""
-SECONDS = 60.0
-"""The time that a reply may take, in seconds."""
+MOST_REQUESTS = 8
+"""Requests at the same time."""
+REPLY_TIMEOUT_S = 60.0
 DOCUMENT_LIMIT_BYTES, HIT_LIMIT_BYTES = 2**26, 2**16
-"""The maximum length of a reply: for its longest document, plus for each hit."""
+"""Bytes of a reply: for its longest document, and for each further hit."""
 
 _DEPTH = re.compile(r"hits|depth|limit|most|maximum|top.?k", re.IGNORECASE)
-"""Words by which a server refuses the number of hits."""
+"""Words by which a server refuses a number of hits."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -41,23 +41,25 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of the interface: the paths of searches and documents, and whether a search is posted."""
+    """One form of the interface: the paths of its requests, and whether a search is posted."""
 
     search: str
     document: str
     posted: bool
 
-    def asked(self, name: str, query: str, hits: int) -> Asked:
-        """Make the request of a search. If the form allows it, the request asks for documents as they are stored."""
+    def search_request(self, name: str, query: str, hits: int) -> HttpRequest:
+        """The request of a search; if the form allows it, documents come as they are stored."""
         target, limit = self.search.format(quote(name, "")), DOCUMENT_LIMIT_BYTES + hits * HIT_LIMIT_BYTES
         if self.posted:
-            return Asked("POST", target, orjson.dumps({"query": query, "hits": hits}), limit)
-        return Asked("GET", f"{target}?{urlencode({'query': query, 'hits': hits, 'parse': 'false'})}", None, limit)
+            return HttpRequest("POST", target, orjson.dumps({"query": query, "hits": hits}), limit)
+        return HttpRequest(
+            "GET", f"{target}?{urlencode({'query': query, 'hits': hits, 'parse': 'false'})}", None, limit
+        )
 
-    def fetched(self, name: str, doc_id: str) -> Asked:
-        """Make the request of a document."""
+    def document_request(self, name: str, doc_id: str) -> HttpRequest:
+        """The request for a document."""
         target = self.document.format(quote(name, ""), quote(doc_id, ""))
-        return Asked("GET", target if self.posted else f"{target}?parse=false", None, DOCUMENT_LIMIT_BYTES)
+        return HttpRequest("GET", target if self.posted else f"{target}?parse=false", None, DOCUMENT_LIMIT_BYTES)
 
 
 FORMS = {
@@ -67,14 +69,10 @@ FORMS = {
 """The forms of the interface by name, the newer one first."""
 
 
-class TooDeep(UserError):
-    """The server refuses the number of hits."""
-
-
 def address(corpus: Path) -> tuple[str, str] | None:
     """Read URL and index name of `rest:http://HOST:PORT/INDEX`; None for a corpus without `rest:`.
 
-    A `Path` makes one slash of two; the function accepts that. `UserError` for an incomplete address.
+    `UserError` if host or index is missing. A `Path` joins two slashes into one, which this function undoes.
     """
     name = os.fspath(corpus)
     if not name.startswith(PREFIX):
@@ -87,7 +85,7 @@ def address(corpus: Path) -> tuple[str, str] | None:
 
 
 def form_of(url: str, name: str) -> str:
-    """Ask which form of the interface a server speaks for an index. `UserError` if it has no such index."""
+    """The form of the interface that a server speaks for an index. `UserError` if the server has no such index."""
     refusals = []
     for form in FORMS:
         try:
@@ -109,53 +107,51 @@ class Server:
         self.url, self.name, self._form = url, name, FORMS[form]
         if key := secret(KEY):
             admit(url, KEY)
-        self._asker = Asker(url, name, key, AT_ONCE, SECONDS)
+        self._asker = Asker(url, name, key, MOST_REQUESTS, REPLY_TIMEOUT_S)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
-        """Search a few queries; returns at most `hits` candidates of each, best first. Errors as from `searches`."""
+        """The candidates of each query, best first, at most `hits`; holds all of them in memory."""
         found = dict(self.searches(enumerate(queries), hits))
         return [found[place] for place in range(len(queries))]
 
     def searches(self, queries: Iterable[tuple[T, str]], hits: int) -> Iterator[tuple[T, list[Candidate]]]:
-        """Search (place, query) pairs; yields each place with at most `hits` candidates, best first, as they arrive.
-
-        `TooDeep` if the server refuses the number of hits; `UserError` if it cannot answer.
-        """
+        """The candidates of each query, best first, at most `hits`, in the order in which replies arrive."""
 
         def find(asked: tuple[T, str], stopped: Event) -> tuple[T, list[Candidate]]:
             place, query = asked
             try:
-                return place, self._asker.ask(self._form.asked(self.name, query, hits), candidates_of, stopped)[:hits]
+                return place, self._asker.ask(
+                    self._form.search_request(self.name, query, hits), candidates_of, stopped
+                )[:hits]
             except Refused as refusal:
                 if refusal.status == 414:
                     raise UserError(f"{refusal}: a query of {len(query)} characters is too long for it") from refusal
-                if refusal.status in (400, 413, 422) and _DEPTH.search(str(refusal)):
+                if refusal.status in CONTENT_REFUSALS and _DEPTH.search(str(refusal)):
                     raise TooDeep(f"{refusal}: {hits} hits were asked for: lower retrieval.depth") from refusal
                 raise
 
         return _each(find, queries)
 
     def documents(self, doc_ids: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        """Fetch documents; yields each id with its payload, as they arrive. `UserError` if the server cannot answer."""
+        """Id and payload of each document, in the order in which replies arrive."""
 
         def fetch(doc_id: str, stopped: Event) -> tuple[str, Any]:
-            return doc_id, self._asker.ask(self._form.fetched(self.name, doc_id), payload_of, stopped)
+            return doc_id, self._asker.ask(self._form.document_request(self.name, doc_id), payload_of, stopped)
 
         return _each(fetch, doc_ids)
 
 
 def _each(work: Callable[[T, Event], R], items: Iterable[T]) -> Iterator[R]:
-    """Call `work` for each item in `AT_ONCE` threads; yields the results as they arrive.
+    """The result of `work` for each item, in the order of completion; at most twice `MOST_REQUESTS` are under way.
 
-    The function holds at most `2 * AT_ONCE` items. `work` also receives an event, which is set when nobody waits for
-    its result any more.
+    `work` also receives an event, which is set when nobody waits for its result any more.
     """
     source, stopped = iter(items), Event()
-    pool = ThreadPoolExecutor(AT_ONCE)
+    pool = ThreadPoolExecutor(MOST_REQUESTS)
     pending: set[Future[R]] = set()
     try:
         while True:
-            while len(pending) < 2 * AT_ONCE:
+            while len(pending) < 2 * MOST_REQUESTS:
                 try:
                     pending.add(pool.submit(work, next(source), stopped))
                 except StopIteration:

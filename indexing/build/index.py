@@ -26,6 +26,7 @@ from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding, Progress, silent
 from indexing.vectors.embed import embedder
 from indexing.vectors.shards import Shards, embed_store
+from indexing.vectors.types import Effort
 
 PARTS = ("store", "lucene", "dense.faiss", "dense-*.faiss", "index.json")
 """The files of a complete index folder; `index.json` alone if another engine holds the rest."""
@@ -78,7 +79,8 @@ def build_index(
             if embedding:
                 _check_model(embedding, None if opensearch else faiss)
             if embedding and faiss is not None:
-                shards = embed_store(store, embedding, folder / "vectors", settings.threads, progress, engine.embed)
+                effort = Effort(settings.threads, progress)
+                shards = embed_store(store, embedding, folder / "vectors", effort, engine.embed)
                 faiss_files = 0 if opensearch else _build_dense(shards, faiss, settings.faiss_shard, folder, progress)
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
             meta |= {**read, "faiss_shards": faiss_files, "cut": shards.cut if shards else 0}

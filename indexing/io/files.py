@@ -1,4 +1,4 @@
-"""Files that are read line by line and that appear whole or not at all."""
+"""Reading files line by line, and writing files that appear whole or not at all."""
 
 import errno
 import fcntl
@@ -27,29 +27,29 @@ from indexing.errors import BadRecord, NotWritten, Report, UserError, stop
 from indexing.io.untrusted_json import parse_json
 
 STDIN = Path("/dev/stdin")
-"""What stands for standard input, of whatever kind it is; it is read once."""
+"""The path that stands for standard input, which can be read once."""
 
 COMPRESSIONS = (".gz", ".zst")
 """Endings of file names that say how a file is compressed; upper case too."""
 
 LONGEST_LINE = 2**28
-"""Bytes of a line that is still read; JSON of a 10 MB document has at most a quarter of them."""
+"""Bytes of the longest line that is read; JSON of a 10 MB document has at most a quarter of them."""
 
 HELD_LIMIT_BYTES = 2**32
-"""Bytes of a file that is held in memory, when it is no longer compressed: of a run of some eighty million rows."""
+"""Bytes of a file that is held in memory, decompressed: a run of some eighty million rows."""
 
 TEXT_LIMIT_BYTES = 2**20
 """Bytes of a file of settings."""
 
 OWN_PIPES = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
-"""How the names of pipes begin that a process was given by the one that started it, as `<(...)` of a shell does."""
+"""The beginnings of the names of pipes that a shell gives to a process, as by `<(...)`."""
 
 
 def source_of(path: Path) -> Path:
-    """The file to read for a name: this one, or a copy of all that comes through a pipe that the process was given.
+    """The file to read for a name: the file itself, or if it is the process's own pipe, a copy of its content.
 
-    A pipe is read once, a file as often as it is opened. `UserError` for what is neither: a folder, a device, or a
-    named pipe, for which nobody might ever write.
+    A pipe can be read once, its copy as often as needed. `UserError` for a folder, a device, or a named pipe, into
+    which nobody might ever write.
     """
     try:
         mode = path.stat().st_mode
@@ -68,7 +68,7 @@ def source_of(path: Path) -> Path:
 
 @cache
 def _copied(path: Path) -> Any:
-    """All that comes through a pipe, in a file that lasts as long as the process."""
+    """A copy of a pipe's content in a file that lasts as long as the process."""
     copy = NamedTemporaryFile(prefix="keystone-")  # noqa: SIM115
     try:
         with path.open("rb") as pipe:
@@ -80,9 +80,10 @@ def _copied(path: Path) -> Any:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a plain, gzip or Zstandard file for reading, of several members or frames too; `UserError` if it cannot be.
+    """Open a plain, gzip or Zstandard file for reading, also one of several members or frames.
 
-    What follows a damaged place is an `OSError`, `EOFError` or `zlib.error` when it is read, never silence.
+    `UserError` if it cannot be opened. A reader that comes to a damaged place gets an `OSError`, `EOFError` or
+    `zlib.error`, never a silent end.
     """
     if path == STDIN:
         return open(0, "rb", closefd=False)  # by its number, since a socket cannot be opened by name
@@ -100,11 +101,11 @@ def open_binary(path: Path) -> IO[bytes]:
 
 
 class _Zstandard(io.RawIOBase):
-    """The content of a Zstandard file; unlike the library's own readers it tells a truncated file from a whole one."""
+    """The content of a Zstandard file; unlike the library's readers, it raises an error for a truncated file."""
 
     CHUNK = 2**14
     PIECE = 2**11
-    """Compressed bytes that are decompressed at once: they hold 2**26 bytes at most, whatever they say."""
+    """Compressed bytes that are decompressed at once: they can hold 2**26 bytes at most."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -146,12 +147,10 @@ class _Zstandard(io.RawIOBase):
 def byte_lines(
     path: Path, report: Report = stop, longest: int | None = None, limit: float = math.inf
 ) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file with their numbers from 1, ends included; a line above `longest` bytes is reported.
+    """The lines of a file with their numbers from 1 and with their ends.
 
-    `longest` is `LONGEST_LINE` where None.
-
-    Where the file cannot be read on, or has more bytes than the limit when it is no longer compressed, that is
-    reported, and the lines before it have been given.
+    `report` receives each line above `longest` bytes (None: `LONGEST_LINE`). If the file becomes unreadable, or has
+    more decompressed bytes than the limit, the function yields the lines before that place and reports the rest.
     """
     longest = longest or LONGEST_LINE
     number = size = 0
@@ -174,9 +173,9 @@ def byte_lines(
 
 
 def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
-    """The content of a plain or compressed file: uint8[bytes], read-only; in large pages where the system has them.
+    """The content of a plain or compressed file: uint8[bytes], read-only, in large pages if the system has them.
 
-    `UserError` for a file that has more bytes than the limit when it is no longer compressed.
+    `UserError` if the file has more decompressed bytes than the limit.
     """
     try:
         with open_binary(path) as file:
@@ -194,7 +193,7 @@ def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
 
 
 def read_text(path: Path, limit: int = TEXT_LIMIT_BYTES) -> str:
-    """The content of a small UTF-8 file. `UserError` for one that is no such file, or has more bytes than the limit."""
+    """The content of a small UTF-8 file. `UserError` if it is not UTF-8, or has more bytes than the limit."""
     try:
         return read_bytes(path, limit).tobytes().decode()
     except UnicodeDecodeError as error:
@@ -222,7 +221,7 @@ def json_lines(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSONL file with their line numbers; blank lines are skipped. A JSON array is no JSONL.
 
-    `numbered` are its `lines`, where they are read already.
+    `numbered` are its `lines`, if the caller has read them already.
     """
     numbered = lines(path, report, longest, limit) if numbered is None else numbered
     filled = ((number, line) for number, line in numbered if line.strip())
@@ -244,9 +243,9 @@ def json_lines(
 
 @contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes its name only when the block ends without an error; compressed if its name says so.
+    """A file to write, which gets its name only if the block ends without an error; compressed if its name says so.
 
-    `NotWritten` where the disk does not take it.
+    `NotWritten` if the disk does not take it.
     """
     if path.is_dir():
         raise UserError(f"{path}: is a folder, expected the name of a file to write")
@@ -273,7 +272,7 @@ def append(file: IO[bytes], content: bytes) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file that may be there. `NotWritten` where it stays."""
+    """Remove a file if it exists. `NotWritten` if it cannot be removed."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -281,9 +280,9 @@ def remove(path: Path) -> None:
 
 
 def reserved(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """A new array in a `.npy` file, mapped into memory, for which the disk has the space.
+    """A new array in a `.npy` file, mapped into memory, with its space reserved on the disk.
 
-    `NotWritten` where it has not: without the space a write to the array would end the process by a signal.
+    `NotWritten` if the disk lacks the space: a write to such an array would end the process by a signal.
     """
     size = int(np.dtype(dtype).itemsize * np.prod(shape))
     try:
@@ -296,7 +295,7 @@ def reserved(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[
 
 
 def _take(file: IO[bytes], size: int) -> None:
-    """Have the disk set aside the last `size` bytes of a file, which are zeros so far."""
+    """Reserve space on the disk for the last `size` bytes of a file, which are zeros."""
     end = os.fstat(file.fileno()).st_size
     try:
         os.posix_fallocate(file.fileno(), end - size, size)
@@ -316,12 +315,12 @@ def _fill(file: IO[bytes], start: int, end: int) -> None:
 
 
 def reason_of(error: OSError) -> str:
-    """Why the system refused something; errors of numpy hold that in their text alone."""
+    """The system's reason for an error; errors of numpy hold it in their text alone."""
     return error.strerror or str(error)
 
 
 def _compressing(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
-    """What writes into a file that `open_binary` will read under the name of `path`."""
+    """A writer into a file, in the compression that `open_binary` expects under the name of `path`."""
     match path.suffix.lower():
         case ".gz":
             return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
@@ -333,7 +332,7 @@ def _compressing(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder if need be and hold it alone. `UserError` if another process holds it."""
+    """Make a folder if it is missing, and lock it. `UserError` if another process holds the lock."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
@@ -351,7 +350,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def unicode_name(path: Path | str) -> str:
-    """The name of a file, or of a place in it, as text for files: bytes that are not UTF-8 are U+FFFD."""
+    """The name of a file, or of a place in it, as text to write; bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(path).decode(errors="replace")
 
 

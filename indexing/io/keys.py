@@ -1,10 +1,11 @@
-"""Keys of servers: where they are found, whom they may be sent to, and that they are shown nowhere."""
+"""The gate for keys of servers: where a key is found, which server may receive it, and how it stays out of texts."""
 
 import logging
 import os
 import re
 import stat
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,11 +14,14 @@ from yarl import URL
 
 from indexing.errors import UserError
 
+OPENAI_KEY = "OPENAI_API_KEY"
+"""The environment variable that servers of OpenAI's protocols take their key from if the user names no other."""
+
 _log = logging.getLogger(__name__)
 
 
 def secret(variable: str, file: Path | None = None) -> str | None:
-    """The key in a file, else in an environment variable; None if there is none. It is never part of a message."""
+    """The key in a file, else in an environment variable; None if there is none. No message ever holds it."""
     where: Path | str = variable
     key = os.environ.get(variable, "")
     if file is not None:
@@ -39,31 +43,39 @@ def secret(variable: str, file: Path | None = None) -> str | None:
     return key or None
 
 
-def admit(url: str, what: str) -> None:
-    """`UserError` where what opens a server would go to another machine by plain http; `what` is its name."""
+def admit(url: str, name: str) -> None:
+    """`UserError` if a secret, called `name` in the message, would go to another machine by plain http."""
     if not is_guarded(url):
-        raise UserError(f"{url}: {what} is sent by https or within this machine only, expected an https URL")
+        raise UserError(f"{url}: {name} is sent by https or within this machine only, expected an https URL")
 
 
-def key_for(url: str, default: str, named: str | None = None) -> str | None:
-    """The key for an endpoint: in the variable that was named for it, wherever it is, else in `default`.
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The secret to send to one server, and a note if a secret exists that may not go there."""
 
-    The one in `default` may be meant for another endpoint: it goes by https and within this machine only, and a
-    warning says where it is not sent. `UserError` for a named variable that holds none.
+    secret: str | None = field(repr=False)
+    note: str = ""
+
+
+def key_for(url: str, default: str, named: str | None = None, file: Path | None = None, required: bool = True) -> Key:
+    """The key for one server: in `file`, else in the environment variable `named`, else in the variable `default`.
+
+    A key in a file or a named variable is meant for this server and goes there anyhow. The key in `default` may be
+    meant for another server: it goes by https and within this machine only, else a warning and the note say so.
+    `UserError` if a variable is named, `required` is true and the variable holds no key.
     """
-    if named:
-        if (key := secret(named)) is None:
-            raise UserError(f"{named}: holds no key for {url}, expected one in the environment")
-        return key
-    key = secret(default)
-    if key and not is_guarded(url):
-        _log.warning("%s: is sent no key: %s is not named for it and goes by https alone", url, default)
-        return None
-    return key
+    found = secret(named or default, file)
+    if named and required and found is None:
+        raise UserError(f"{named}: holds no key for {url}, expected one in the environment")
+    if named or file or not found or is_guarded(url):
+        return Key(found)
+    note = f"{url}: is sent no key: {default} is not named for it and goes by https alone"
+    _log.warning("%s", note)
+    return Key(None, note)
 
 
 def is_guarded(url: str) -> bool:
-    """Whether what is sent to a URL can be read by its server alone: by https, or within this machine."""
+    """Whether only the server at a URL can read a request: by https, or within this machine."""
     found = URL(url)
     host = found.host or ""
     if found.scheme == "https" or host == "localhost":
@@ -74,10 +86,10 @@ def is_guarded(url: str) -> bool:
 
 
 def without_key(body: bytes, key: str) -> bytes:
-    """What a server says, with `[key]` in place of the key, however often JSON has escaped it.
+    """The body of a reply with `[key]` in place of the key, however often JSON has escaped the key.
 
-    A text within JSON may be JSON itself, which is parsed later. So each character of the key is found as itself and
-    as `u0073`, after any number of backslashes. Nothing is parsed here: what a server says need not be JSON.
+    A text within JSON may be JSON itself, which is parsed later. So each character of the key matches as itself and
+    as `u0073`, after any number of backslashes. Nothing is parsed here, because the body need not be JSON.
     """
     body = body.replace(key.encode(), b"[key]")
     return _escaped(key).sub(b"[key]", body) if b"\\" in body else body
@@ -85,7 +97,7 @@ def without_key(body: bytes, key: str) -> bytes:
 
 @cache
 def _escaped(key: str) -> re.Pattern[bytes]:
-    """Matches the key as any depth of JSON strings may write it; possessive, so that it takes linear time."""
+    """A pattern of the key as any depth of JSON strings may write it; possessive, so that it takes linear time."""
     escapes = r"(?:\\|u005[cC])"
     characters = (
         f"{escapes}++" if one == "\\" else f"{escapes}*+(?:(?i:u00{ord(one):02x})|{re.escape(one)})" for one in key

@@ -1,36 +1,28 @@
-"""How many requests an endpoint is given at once, learnt from how fast it answers, and how long to stay away from it.
+"""How many requests a client sends to an endpoint at once, learnt from how fast the endpoint answers.
 
-Times are seconds of one monotonic clock, given by the caller.
+The caller gives all times, in seconds of one monotonic clock.
 """
 
-import math
-import random
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-
-FIRST = 64
-"""Requests at once to begin with, unless told: what a server of one GPU works on at least."""
-LEAST = 4
-"""Of requests at once after halving, unless told: fewer would let single faults starve an endpoint that could more."""
-GAIN = 1.05
-"""How much faster an endpoint must answer for a doubled limit to be worth keeping."""
-HOLD = 4
-"""Rounds for which the limit rests before it is doubled again."""
-BACKOFF = 0.25
-LONGEST_ASKED = 86_400.0
-"""Seconds that a server can ask for at most."""
+FIRST_REQUESTS = 64
+"""Requests at once at the beginning: a server with one GPU works on at least so many."""
+LEAST_REQUESTS = 4
+"""Requests at once after halving: with fewer, single faults would starve an endpoint that can do more."""
+LEAST_GAIN = 1.05
+"""How many times faster an endpoint must answer for the limit to stay doubled."""
+HELD_ROUNDS = 4
+"""Rounds for which the limit stays before it is doubled again."""
 
 
 class Limit:
-    """The number of requests that may be with one endpoint at once, up to `most`.
+    """The number of requests that one endpoint may have at once, up to `most`.
 
-    A round is as many answers as the limit is large. While twice as many at once are answered faster, the limit
-    doubles each round. Then it stays, at about twice what the endpoint works on, so that it goes on while its answers
-    are read, and tries again some rounds later. Where not even the first doubling pays, it is taken back. A round in
-    which there was not enough to ask teaches nothing.
+    A round ends after as many answers as the limit is large. While a doubled limit brings answers faster, the limit
+    doubles each round. Then the limit stays at about twice the endpoint's capacity, so that the endpoint is busy while
+    its answers are read. Some rounds later the limit doubles again on trial. If not even the first doubling pays, the
+    limit is halved again. A round with too few requests to fill the limit changes nothing.
     """
 
-    def __init__(self, most: int, first: int = FIRST, least: int = LEAST) -> None:
+    def __init__(self, most: int, first: int = FIRST_REQUESTS, least: int = LEAST_REQUESTS) -> None:
         self.most, self._least = most, least
         self.size = min(first, most)
         self._rate = 0.0
@@ -39,13 +31,13 @@ class Limit:
         self._since, self._changed = 0.0, -float("inf")
 
     def started(self, at: float, flying: int) -> None:
-        """A request was sent and is one of `flying`."""
+        """Note that a request was sent and is one of `flying`."""
         if flying == 1:  # time without requests is no part of a round
             self._begin_round(at)
         self._full |= flying >= self.size
 
     def answered(self, at: float) -> None:
-        """A request was answered, by whatever the endpoint had to say to it."""
+        """Note that the endpoint answered a request, whatever it said."""
         self._answers += 1
         if self._answers < self.size:
             return
@@ -53,9 +45,9 @@ class Limit:
         self._begin_round(at)
         if not full:
             return
-        if self._grown and rate < GAIN * self._rate:
+        if self._grown and rate < LEAST_GAIN * self._rate:
             self.size = self.size if self._paid else self.size // 2
-            self._held, self._grown, self._paid = HOLD, False, False
+            self._held, self._grown, self._paid = HELD_ROUNDS, False, False
         elif self._held:
             self._held -= 1
             self._grown = False
@@ -66,41 +58,18 @@ class Limit:
         self._rate = rate
 
     def overloaded(self, sent: float, at: float) -> None:
-        """A request was turned away or not answered in time: half as many, once for all that were sent together."""
+        """Halve the limit, because a request was turned away or late; once for all that were sent together."""
         if sent < self._changed:
             return
         self.size = min(self.size, max(self._least, self.size // 2))
-        self._held, self._grown, self._paid, self._changed = HOLD, False, False, at
+        self._held, self._grown, self._paid, self._changed = HELD_ROUNDS, False, False, at
         self._begin_round(at)
 
     def probe(self) -> None:
-        """One request at a time until the next answer."""
+        """Allow one request at a time until the next answer."""
         self.size = 1
         self._held, self._grown, self._paid, self._rate = 0, False, False, 0.0
         self._begin_round(0.0)
 
     def _begin_round(self, at: float) -> None:
         self._since, self._answers, self._full = at, 0, False
-
-
-def backoff(tries: int, longest: float) -> float:
-    """Seconds to wait before a further try, after so many: anything below a bound that doubles (full jitter)."""
-    return random.uniform(0, min(longest, BACKOFF * 2.0**tries))
-
-
-def retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """The seconds that a Retry-After header asks for, which holds seconds or a date; None without a readable one.
-
-    They are `LONGEST_ASKED` at most.
-    """
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(value)
-            seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
-        except (ValueError, OverflowError, TypeError, IndexError):  # of years, hours and zones that do not exist
-            return None
-    return min(max(0.0, seconds), LONGEST_ASKED) if math.isfinite(seconds) else None

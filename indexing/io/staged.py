@@ -1,7 +1,7 @@
-"""Folders made in stages that a later try goes on with.
+"""Folders that are made in stages, so that a later try can go on after a stop.
 
-Until it is whole, the folder `NAME` lies beside its place as `.NAME.partial`, with `key`: what it is made from. A
-stage `S` is done when its note `S.json` is there, which is written last; what an unfinished stage left is removed.
+Until the folder `NAME` is whole, it lies beside its place as `.NAME.partial`; its file `key` identifies the sources.
+A stage `S` writes its note `S.json` last. If the note is missing, the next try removes the stage's files.
 """
 
 import shutil
@@ -21,12 +21,12 @@ KEY = "key"
 
 @contextmanager
 def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Path]:
-    """A folder to fill by `stage`; at the end of the block its `parts` are kept and it takes its name.
+    """A folder to fill by `stage`; at the end of the block it keeps only its `parts` and gets its name.
 
-    What an earlier try with the same key has done is still there, of another key nothing. An error leaves what is
-    done for the next try, and nothing if no stage is done. `UserError` while another process fills the folder,
-    `NotWritten` with the name that a file would have had where it cannot be written.
-    In the names of `parts`, `*` is any text.
+    The stages of an earlier try with the same key are still there; those with another key are removed. After an error
+    the finished stages stay for the next try; if none is finished, the folder is removed. `UserError` if another
+    process fills the folder. `NotWritten` with the final name of a file that cannot be written. In the names of
+    `parts`, `*` stands for any text.
     """
     beside = path.with_name(f".{path.name}.partial")
     with locked(beside):
@@ -49,7 +49,7 @@ def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Pat
 
 
 def stage(folder: Path, name: str, make: Callable[[Path], Any]) -> Any:
-    """Make the file or folder `name` unless an earlier try has; returns what `make` said then or says now (JSON)."""
+    """Make the file or folder `name`, unless an earlier try has; returns the result of `make`, then or now (JSON)."""
     note = folder / f"{name}.json"
     if note.exists():
         return orjson.loads(note.read_bytes())

@@ -1,15 +1,15 @@
-"""JSON that others send, made safe to hold: a value that was read can be written again."""
+"""JSON from other programs, checked so that each value that is read can be written again."""
 
 from typing import Any
 
 import orjson
 
 NESTING = 254
-"""Levels of lists and objects in each other: as deep as JSON is written here; it is read deeper."""
+"""Levels of lists and objects within each other; the JSON library reads more levels than it writes."""
 
 
 def parse_json(text: bytes | str) -> Any:
-    """The value of a JSON text that others wrote. `ValueError` if it is none, or if it is nested beyond `NESTING`."""
+    """The value of a foreign JSON text. `ValueError` if it is not JSON, or if it has more levels than `NESTING`."""
     value = orjson.loads(text)
     if len(text) > 2 * NESTING:
         try:

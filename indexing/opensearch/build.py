@@ -8,8 +8,8 @@ import orjson
 
 from indexing.errors import UserError
 from indexing.index import FORMAT, Index, open_index
+from indexing.io.error_text import show_value
 from indexing.io.files import digest, written
-from indexing.io.http import said
 from indexing.io.staged import partial_folder, stage
 from indexing.opensearch.cluster import Place, as_expected, close, connect
 from indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
@@ -73,13 +73,13 @@ def _checked(meta: dict[str, Any], key_env: str | None) -> dict[str, Any]:
     `ValueError`, `KeyError` or `TypeError` for a description that Keystone has not written.
     """
     if meta["format"] != FORMAT:
-        raise ValueError(f"index format {said(meta['format'])}, expected {FORMAT}: build it again")
+        raise ValueError(f"index format {show_value(meta['format'])}, expected {FORMAT}: build it again")
     if not isinstance(meta["documents"], int) or meta["documents"] < 0 or not isinstance(meta["key"], str):
-        raise ValueError(f"found {said(meta['documents'])} documents, expected their number, and a key")
+        raise ValueError(f"found {show_value(meta['documents'])} documents, expected their number, and a key")
     if missing := {"left_out", "cut", "faiss"} - meta.keys():
         raise ValueError(f"lacks {sorted(missing)}")
     if meta["embedding"]:
         meta["embedding"] = asdict(Embedding(**{**meta["embedding"], "key_env": key_env}))
         if not all(isinstance(value, str | int | None) for value in meta["embedding"].values()):
-            raise ValueError(f"found the embedding model {said(meta['embedding'])}, expected names and a number")
+            raise ValueError(f"found the embedding model {show_value(meta['embedding'])}, expected names and a number")
     return meta

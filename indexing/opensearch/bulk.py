@@ -13,7 +13,9 @@ import numpy as np
 import orjson
 
 from indexing.errors import UserError
-from indexing.opensearch.cluster import Reply, reason_of
+from indexing.io.error_text import error_text
+from indexing.io.retry import is_retryable
+from indexing.opensearch.cluster import Reply
 from indexing.opensearch.index import CONTENTS, DOCID, DOCUMENT, ROW, VECTOR
 from indexing.opensearch.missing import Span
 from indexing.opensearch.requests import Read
@@ -92,12 +94,12 @@ def read_bulk(batch: Batch, reply: Reply, name: Callable[[int], str]) -> Read[Ba
     again, why = list[int](), ""
     for position, item in enumerate(items):
         status = item["status"]
-        if status == 429 or status >= 500:
+        if is_retryable(status):
             again.append(position)
-            why = f"{status}: {reason_of(item.get('error'))}"
+            why = f"{status}: {error_text(item.get('error'))}"
         elif status >= 300 and status != 409:
             raise UserError(
-                f"{name(batch.rows[position])}: rejected with status {status}: {reason_of(item.get('error'))}"
+                f"{name(batch.rows[position])}: rejected with status {status}: {error_text(item.get('error'))}"
             )
     left = set(again)
     done = [row for position, row in enumerate(batch.rows) if position not in left]

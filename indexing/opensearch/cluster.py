@@ -11,7 +11,6 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import responses
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -19,18 +18,17 @@ from urllib.parse import quote, urlencode
 import orjson
 from yarl import URL
 
-from indexing.errors import UserError, printable
-from indexing.io.http import JSON, REPLY_LIMIT_BYTES, Sender, Unreached, Untrusted, said
+from indexing.errors import Unreached, Untrusted, UserError, printable
+from indexing.io.error_text import refusal_text
+from indexing.io.http import JSON, REPLY_LIMIT_BYTES, HttpRequest, Sender
 from indexing.io.keys import admit, secret, without_key
 
 EXAMPLE = "http://localhost:9200/name"
 USER, PASSWORD, KEY, CA = "OPENSEARCH_USER", "OPENSEARCH_PASSWORD", "OPENSEARCH_API_KEY", "OPENSEARCH_CA_CERTS"
 CREDENTIALS = f"{USER} and {PASSWORD}, or {KEY}"
-SECONDS = 120.0
+REPLY_TIMEOUT_S = 120.0
 """The time for which Keystone waits for an answer, in seconds, unless the request sets another."""
 PORTS = {"http": 9200, "https": 443}
-MOST_CAUSES = 8
-"""The maximum number of causes of an error that a message names."""
 LONGEST_NAME_BYTES = 255
 """The maximum length of the name of an index."""
 
@@ -106,7 +104,7 @@ class Request:
     path: str
     body: bytes | None = None
     params: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = SECONDS
+    seconds: float = REPLY_TIMEOUT_S
     limit: int = REPLY_LIMIT_BYTES
 
     @property
@@ -127,28 +125,15 @@ class Reply:
 
     @property
     def reason(self) -> str:
-        """The server's words on an error, in one line and without credentials."""
-        error = self.value.get("error", self.value) if isinstance(self.value, dict) else self.value
-        if 300 <= self.status < 400:
-            error = f"leads to {self.headers.get('Location', 'nowhere')}, expected the URL it ends at"
-        return f"{self.status}: {reason_of(error) or responses.get(self.status, 'without a reason')}"
+        """Status and words of an error, in one line and without credentials."""
+        said = self.value.encode() if isinstance(self.value, str) else self.value
+        return refusal_text(self.status, self.headers, said)
 
     def checked(self) -> Any:
-        """Return the JSON of the answer. `UserError` if the answer is an error."""
+        """The JSON of a reply. `UserError` if its status is that of an error."""
         if not 200 <= self.status < 300:
             raise UserError(f"{self.url}: refused with status {self.reason}")
         return self.value
-
-
-def reason_of(error: Any) -> str:
-    """Write the words of an error object and of its causes in one line; empty if it has none."""
-    words = list[str]()
-    while isinstance(error, dict) and len(words) < MOST_CAUSES:
-        words.append(": ".join(said(error[name]) for name in ("type", "reason") if error.get(name)))
-        error = error.get("caused_by")
-    if error and not isinstance(error, dict):
-        words.append(said(error))
-    return printable(": ".join(filter(None, words)), 1000)
 
 
 @contextmanager
@@ -169,16 +154,15 @@ class Node:
         self._sender = Sender(url, credentials, at_once, ca)
 
     def ask(self, request: Request) -> Reply:
-        """The node's answer. `Unreached` if there is no whole one.
+        """The node's reply. `Unreached` if no whole reply comes.
 
-        `UserError` where its certificate is not trusted, and where its answer is larger than the request allows.
+        `UserError` if its certificate is not trusted, or if its reply is larger than the request allows.
         """
         target = f"{request.path}?{urlencode(request.params)}" if request.params else request.path
         kind = "application/x-ndjson" if request.is_lines else JSON
         try:
-            received = self._sender.send(
-                request.method, target, request.body, seconds=request.seconds, limit=request.limit, kind=kind
-            )
+            sent = HttpRequest(request.method, target, request.body, request.limit, kind)
+            received = self._sender.send(sent, request.seconds)
         except Untrusted as error:
             raise UserError(
                 f"{error}; expected one of a known authority, or in {CA} the file of the authority that signed it"

@@ -12,8 +12,8 @@ from uuid import uuid4
 import orjson
 
 from indexing.errors import UserError
-from indexing.io.http import said
-from indexing.opensearch.cluster import Node, Place, Request, as_expected, reason_of
+from indexing.io.error_text import error_text, show_value
+from indexing.opensearch.cluster import Node, Place, Request, as_expected
 from indexing.opensearch.requests import ask
 
 DOCID, ROW, CONTENTS, DOCUMENT, VECTOR = "docid", "row", "contents", "document", "vector"
@@ -118,7 +118,7 @@ def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
     with as_expected(place):
         names = list(found.keys())
     if names != [place.name]:
-        raise UserError(f"{place}: an alias of {said(', '.join(names))}, expected the name of an index")
+        raise UserError(f"{place}: an alias of {show_value(', '.join(names))}, expected the name of an index")
     with as_expected(place):
         settings, mappings = found[place.name]["settings"]["index"], found[place.name]["mappings"]
         uuid, finished = str(settings["uuid"]), settings.get("blocks", {}).get("write") == "true"
@@ -132,7 +132,7 @@ def refuse_other(place: Place, held: Held | None, key: str) -> None:
     """Raise `UserError` if the index at a place has another corpus or other settings than the key."""
     if held and held.meta["key"] != key:
         raise UserError(
-            f"{place}: holds an index of another corpus or other settings (of {said(held.meta.get('corpus'))}): "
+            f"{place}: holds an index of another corpus or other settings (of {show_value(held.meta.get('corpus'))}): "
             "remove it or choose another name"
         )
 
@@ -184,6 +184,6 @@ def _ask_all_shards(nodes: Sequence[Node], request: Request, place: Place) -> No
     answer = ask(nodes, request).checked()
     with as_expected(place):
         shards = answer["_shards"]
-        failed, reason = int(shards["failed"]), reason_of((shards.get("failures") or [{}])[0].get("reason"))
+        failed, reason = int(shards["failed"]), error_text((shards.get("failures") or [{}])[0].get("reason"))
     if failed:
         raise UserError(f"{place}: {request.path.rsplit('/_', 1)[1]} failed on {failed} shards: {reason}")

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
+from indexing.errors import GaveUp, UserError
+from indexing.io.retry import PATIENCE_S
 from indexing.opensearch.bulk import Batch, acknowledged, batches, gaps, read_bulk, spans
 from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
 from indexing.opensearch.index import Held, Target, create, finish, held_at, index_body, refresh, refuse_other, remove
 from indexing.opensearch.missing import Span, missing_rows
-from indexing.opensearch.requests import PATIENCE_S, Dialogue, GaveUp, Read, ask, send_parts
+from indexing.opensearch.requests import Dialogue, Read, ask, send_parts
 from indexing.store import DocumentStore
 from indexing.types import Progress, Tick, silent
 from indexing.vectors.shards import Shards

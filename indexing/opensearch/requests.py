@@ -14,30 +14,16 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
 
-from indexing.errors import UserError
-from indexing.io.http import Unreached
-from indexing.io.limit import Limit, backoff, retry_after
+from indexing.errors import GaveUp, UserError
+from indexing.io.limit import Limit
+from indexing.io.retry import AWAY, PATIENCE_S, asked_pause, is_overload, pause_before, tells_overload
 from indexing.opensearch.cluster import Node, Reply, Request, as_expected, refuse_strangers
 
-PATIENCE_S = 600.0
-"""The time without any success after which a job gives up."""
-LONGEST_PAUSE_S = 10.0
-"""The maximum pause before Keystone sends a request again or tries a node again, unless the node asks for more."""
-LONGEST_REST_S = 60.0
-"""The maximum time for which Keystone leaves a node alone that asks for a pause."""
 FIRST_REQUESTS = 2
 """The number of requests at a time to begin with."""
 
-_BUSY = (408, 425, 429)
-_AWAY = (502, 503, 504)
-"""The node does not do its work; another one may."""
-
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class GaveUp(UserError):
-    """No request has succeeded for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +76,7 @@ class _Line:
         if sent >= self.changed:
             self.failures += 1
             self.changed = at
-            self.rests_until = at + backoff(self.failures, LONGEST_PAUSE_S)
+            self.rests_until = at + pause_before(self.failures)
 
 
 @dataclass(slots=True)
@@ -181,7 +167,7 @@ def send_parts(nodes: Sequence[Node], parts: Iterable[T], dialogue: Dialogue[T, 
                     )
             for part in found.again:
                 tries = 1 if found.succeeded else answered.job.tries + 1
-                pause = backoff(tries, LONGEST_PAUSE_S) if found.pause is None else found.pause
+                pause = pause_before(tries, found.pause)
                 heappush(waiting, (now + pause, next(number), _Job(part, tries)))
             del answered
             if found.result is not None:
@@ -207,19 +193,18 @@ class _Judged(Generic[T, R]):
 def _judge(answered: "_Answered[T]", read: Callable[[T, Reply], Read[T, R]], limit: Limit, now: float) -> _Judged[T, R]:
     """Decide from an answer which parts to send again and when; tell the node's line and the limit about it."""
     job, line, answer = answered.job, answered.line, answered.answer
-    if isinstance(answer, Unreached):
+    if isinstance(answer, UserError) and answer.retryable:
         line.failed(job.sent, now)
-        if answer.late:
+        if tells_overload(answer):
             limit.overloaded(job.sent, now)
         return _Judged(None, [job.part], succeeded=False, why=f"{line.node.url}: {answer}")
     if isinstance(answer, BaseException):
         raise answer
-    if answer.status in (*_BUSY, *_AWAY):
+    if is_overload(answer.status):
         limit.overloaded(job.sent, now)
-        if answer.status in _AWAY:
+        if answer.status in AWAY:
             line.failed(job.sent, now)
-        pause = min(retry_after(answer.headers.get("Retry-After")) or 0.0, LONGEST_REST_S) or None
-        if pause:
+        if pause := asked_pause(answer.headers):
             line.rests_until = max(line.rests_until, now + pause)
         return _Judged(None, [job.part], succeeded=False, why=f"{line.node.url}: {answer.reason}", pause=pause)
     line.failures = 0

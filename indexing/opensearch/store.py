@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.io.http import said
-from indexing.opensearch.cluster import Reply, Request, reason_of
+from indexing.io.error_text import error_text, show_value
+from indexing.opensearch.cluster import Reply, Request
 from indexing.opensearch.index import DOCID, DOCUMENT, ROW
 from indexing.opensearch.requests import Dialogue, Read, send_parts
 from indexing.opensearch.search import NODE_REQUESTS, open_cluster, search_each, search_of
@@ -73,9 +73,9 @@ class OpenSearchStore:
             found = [(row, name) for row, name in (hit["sort"] for hit in answer.get("hits", {}).get("hits", []))]
             for row, name in found:
                 if type(row) is not int or not 0 <= row < self._size or not isinstance(name, str) or not is_id(name):
-                    raise ValueError(f"expected a row below {self._size} and an id, found {said([row, name])}")
+                    raise ValueError(f"expected a row below {self._size} and an id, found {show_value([row, name])}")
                 if (row if field == ROW else name) not in asked:
-                    raise ValueError(f"found {said([row, name])}, which was not asked for")
+                    raise ValueError(f"found {show_value([row, name])}, which was not asked for")
             return found
 
         yield from chain.from_iterable(search_each(self._cluster, searches, take))
@@ -102,10 +102,10 @@ class OpenSearchStore:
         left, why = [], ""
         for row, answer in zip(part, reply.checked()["docs"], strict=True):
             if answer["_id"] != str(row):
-                raise ValueError(f"found document {said(answer['_id'])}, expected {row}")
+                raise ValueError(f"found document {show_value(answer['_id'])}, expected {row}")
             if "error" in answer:
                 left.append(row)
-                why = f"{self._cluster.place}: row {row}: {reason_of(answer['error'])}"
+                why = f"{self._cluster.place}: row {row}: {error_text(answer['error'])}"
             elif "_source" in answer:
                 found[row] = _document(answer["_source"][DOCUMENT])
             else:
@@ -130,10 +130,10 @@ def _document(record: Any) -> Document:
     found = from_record(record)
     texts = found.id, found.title, found.url, found.headings, found.text
     if not all(isinstance(text, str) for text in texts) or not is_id(found.id):
-        raise ValueError(f"found a document of id {said(found.id)}, expected an id and texts")
+        raise ValueError(f"found a document of id {show_value(found.id)}, expected an id and texts")
     for segment in found.segments:
         start, end = segment.span.start, segment.span.end
         spanned = type(start) is int and type(end) is int and 0 <= start <= end <= len(found.text)
         if not spanned or not isinstance(segment.id, str) or not is_id(segment.id):
-            raise ValueError(f"found a segment of id {said(segment.id)}, expected one of its text")
+            raise ValueError(f"found a segment of id {show_value(segment.id)}, expected one of its text")
     return found

@@ -10,7 +10,7 @@ from indexing.vectors.types import Cut, Embedder, Vectors
 
 @cache
 def embedder(embedding: Embedding) -> Embedder:
-    """The model, made ready once a process. `UserError` for one that is neither local nor at a URL."""
+    """The model, loaded once in a process. `UserError` if it is neither local nor at a URL."""
     if embedding.url:
         from indexing.vectors.endpoint import Endpoint
 
@@ -26,7 +26,7 @@ def embedder(embedding: Embedding) -> Embedder:
 
 
 def embed_queries(embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> Vectors:
-    """The vectors of what is asked, float32[len(texts), dimension]."""
+    """The vectors of queries, float32[len(texts), dimension]."""
     return embedder(embedding).embed([embedding.query_prefix + text for text in texts], threads, tick)
 
 
@@ -37,5 +37,5 @@ def embed_passages(
     tick: Tick = lambda _: None,
     cut: Cut = lambda _: None,
 ) -> Vectors:
-    """The vectors of what is searched, float32[len(texts), dimension]."""
+    """The vectors of passages, float32[len(texts), dimension]; errors as those of `Embedder.embed`."""
     return embedder(embedding).embed([embedding.passage_prefix + text for text in texts], threads, tick, cut)

@@ -1,11 +1,11 @@
 """Embeddings from any server that speaks OpenAI's `/v1/embeddings`.
 
-Requests run in parallel and are repeated (`indexing.io.server`). A batch that the server refuses is sent again in
-halves; a text that it refuses alone is cut further. A reply that is not one vector a text, of one dimension and of
-finite numbers, is an error.
+Requests run in parallel and are repeated (`indexing.io.server`). If the server refuses a batch, each half is sent
+again; if it refuses a single text, the text is cut further. A reply must hold one vector for each text, all of one
+dimension and of finite numbers; any other reply is an error.
 
-Tokens are the server's affair: a window of so many tokens is taken for four times as many characters, which is
-about right for English, and the server's refusal corrects it where it is not.
+Only the server can count tokens. A window of n tokens is taken for 4 n characters, which is about right for English;
+if the server refuses a text, its message corrects the estimate.
 """
 
 import base64
@@ -21,67 +21,66 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.io.http import said
-from indexing.io.keys import key_for
-from indexing.io.server import Asked, Asker, Refused
+from indexing.errors import Refused, TextRefused, UserError
+from indexing.io.error_text import show_value
+from indexing.io.http import HttpRequest
+from indexing.io.keys import OPENAI_KEY, key_for
+from indexing.io.retry import CONTENT_REFUSALS
+from indexing.io.server import Asker
 from indexing.types import Tick
-from indexing.vectors.types import Cut, TextRefused, Vectors, on_grid
+from indexing.vectors.types import Cut, Vectors, on_grid
 
-BATCH = 32
+BATCH_TEXTS = 32
 """Texts of a request."""
-REQUESTS = 8
+MOST_REQUESTS = 8
 """Requests at the same time."""
-KEY = "OPENAI_API_KEY"
-"""The environment variable of the key where none is named."""
 REPLY_LIMIT_BYTES = 2**24
-"""Of a reply: enough for `BATCH` vectors of 16,384 numbers with all digits."""
+"""Of a reply: enough for `BATCH_TEXTS` vectors of 16,384 numbers with all digits."""
 LARGEST_DIMENSION = 2**16
-LENGTHS = 1e-9, 1e9
-"""Between which the length of a vector lies. Outside, what it says would be lost when it is given length 1."""
-SECONDS = 120.0
-"""How long a reply may take."""
-WINDOW = 8_192
-"""Tokens of a text, where neither the user nor the server says how many."""
-CHARACTERS = 4
-"""Of a token, on average."""
-SHORTEST = 100
-"""Characters: a text that is refused at this length is refused for another reason."""
-REFUSED = (400, 413, 422)
-MARGIN = 0.95
+LEAST_NORM, LARGEST_NORM = 1e-9, 1e9
+"""The norm of a vector. Beyond these, scaling the vector to norm 1 would lose its digits."""
+REPLY_TIMEOUT_S = 120.0
+WINDOW_TOKENS = 8_192
+"""Tokens of a text if neither the user nor the server says how many."""
+TOKEN_CHARACTERS = 4
+"""Characters of a token, on average."""
+SHORTEST_CUT = 100
+"""Characters: a server that refuses a text of this length has another reason than the length."""
+CUT_SHARE = 0.95
+"""How much of the estimated window a cut text fills."""
 
 _TOKENS = re.compile(r"(\d+) tokens\D+(\d+)")
-"""A window and the length of what was sent, as servers report them."""
+"""The window and the length of the request, as servers report them."""
 
 
 class Endpoint:
-    """A model at a URL. Its key is in the environment variable `key_env`, else as `indexing.io.keys.key_for` has it."""
+    """A model at a URL; its key is in the environment variable `key_env`, else where `keys.key_for` looks."""
 
     def __init__(self, model: str, url: str, window: int | None = None, key_env: str | None = None) -> None:
         self._model, self._url, self._asked_window = model, url, window
-        self._asker = Asker(url, model, key_for(url, KEY, key_env), REQUESTS, SECONDS)
+        self._asker = Asker(url, model, key_for(url, OPENAI_KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
 
     @cached_property
     def window(self) -> int:
-        """Tokens of a text: as asked for, else the `max_model_len` of `/v1/models`, else 8,192."""
+        """Tokens of a text: the user's number, else the `max_model_len` of `/v1/models`, else 8,192."""
         if self._asked_window:
             return self._asked_window
         try:
-            return self._asker.ask(Asked("GET", "/models", None, REPLY_LIMIT_BYTES), self._listed_window)
+            return self._asker.ask(HttpRequest("GET", "/models", None, REPLY_LIMIT_BYTES), self._listed_window)
         except UserError:  # an endpoint need not list its models; a wrong URL shows when texts are sent
-            return WINDOW
+            return WINDOW_TOKENS
 
     def _listed_window(self, reply: Any) -> int:
         models = reply.get("data") if isinstance(reply, dict) else None
         for model in models if isinstance(models, list) else ():
             if isinstance(model, dict) and model.get("id") == self._model:
                 found = model.get("max_model_len")
-                return found if type(found) is int and found > 0 else WINDOW
-        return WINDOW
+                return found if type(found) is int and found > 0 else WINDOW_TOKENS
+        return WINDOW_TOKENS
 
     @cached_property
     def dimension(self) -> int:
-        """Entries of a vector, learnt by sending a word."""
+        """Entries of a vector; the first use embeds one word to count them."""
         try:
             ((_, vector, _),) = self._embed([(0, "dimension")], Event())
         except TextRefused as error:
@@ -95,12 +94,13 @@ class Endpoint:
         tick: Tick = lambda _: None,
         cut: Cut = lambda _: None,
     ) -> Vectors:
-        """Embed texts, each cut to the model's window; a blank text, which servers refuse, has the zero vector.
+        """The vectors of texts, float32[len(texts), dimension], each text cut to the model's window.
 
-        `threads` is of no account: eight requests run at once, whatever this machine has.
+        A blank text, which servers refuse, gets the zero vector. `threads` changes nothing: eight requests run at
+        once on any machine.
         """
         result = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        longest = self.window * CHARACTERS
+        longest = self.window * TOKEN_CHARACTERS
         for position, text in enumerate(texts):
             if len(text) > longest:
                 cut(position)
@@ -110,15 +110,15 @@ class Endpoint:
         stopped = Event()
 
         def embed_batch(start: int) -> None:
-            batch = filled[start : start + BATCH]
+            batch = filled[start : start + BATCH_TEXTS]
             for position, vector, shorter in self._embed(batch, stopped):
                 result[position] = on_grid(vector[None])[0]
                 if shorter and len(texts[position]) <= longest:
                     cut(position)
             tick(len(batch))
 
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            jobs = [pool.submit(embed_batch, start) for start in range(0, len(filled), BATCH)]
+        with ThreadPoolExecutor(MOST_REQUESTS) as pool:
+            jobs = [pool.submit(embed_batch, start) for start in range(0, len(filled), BATCH_TEXTS)]
             try:
                 for job in jobs:
                     job.result()
@@ -131,11 +131,11 @@ class Endpoint:
     def _embed(
         self, batch: list[tuple[int, str]], stopped: Event, shorter: bool = False
     ) -> Iterator[tuple[int, NDArray[np.float64], bool]]:
-        """Position, vector, and whether the text had to be cut further, for texts with their positions."""
+        """Position, vector, and whether the text was cut further, for texts with their positions."""
         try:
             vectors = self._ask([text for _, text in batch], stopped)
         except Refused as refusal:
-            if refusal.status not in REFUSED:
+            if refusal.status not in CONTENT_REFUSALS:
                 raise
             if len(batch) > 1:
                 middle = len(batch) // 2
@@ -143,9 +143,9 @@ class Endpoint:
                 yield from self._embed(batch[middle:], stopped, shorter)
                 return
             ((position, text),) = batch
-            if len(text) <= SHORTEST:
+            if len(text) <= SHORTEST_CUT:
                 raise TextRefused(position, f"{refusal}: the text is refused") from refusal
-            yield from self._embed([(position, shortened(text, str(refusal)))], stopped, True)
+            yield from self._embed([(position, shorten(text, str(refusal)))], stopped, True)
             return
         for (position, _), vector in zip(batch, vectors, strict=True):
             yield position, vector, shorter
@@ -161,19 +161,19 @@ class Endpoint:
             return vectors
 
         body = orjson.dumps({"model": self._model, "input": texts, "encoding_format": "base64"})
-        return self._asker.ask(Asked("POST", "/embeddings", body, REPLY_LIMIT_BYTES), read, stopped)
+        return self._asker.ask(HttpRequest("POST", "/embeddings", body, REPLY_LIMIT_BYTES), read, stopped)
 
 
-def shortened(text: str, reason: str) -> str:
-    """A text cut to the window that a refusal names, else to its half."""
+def shorten(text: str, reason: str) -> str:
+    """A text cut to the window that a refusal names, or to its half if the refusal names none."""
     found = _TOKENS.search(reason)
     window, length = (int(found[1]), int(found[2])) if found else (0, 0)
-    share = window / length * MARGIN if 0 < window < length else 0.5
+    share = window / length * CUT_SHARE if 0 < window < length else 0.5
     return text[: int(len(text) * share)]
 
 
 def read_reply(reply: Any, count: int) -> list[NDArray[np.float64]]:
-    """The vectors of a reply in the order of its texts. `ValueError` for anything but one whole vector each."""
+    """The vectors of a reply in the order of its texts. `ValueError` unless each text has one whole vector."""
     data = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         raise ValueError("found no list of vectors under 'data'")
@@ -181,7 +181,7 @@ def read_reply(reply: Any, count: int) -> list[NDArray[np.float64]]:
         raise ValueError(f"found {len(data)} vectors for {count} texts")
     indexes = [item.get("index") for item in data]
     if not all(type(index) is int for index in indexes) or sorted(indexes) != list(range(count)):
-        raise ValueError(f"found the indexes {said(indexes)}, expected 0 to {count - 1}, each once")
+        raise ValueError(f"found the indexes {show_value(indexes)}, expected 0 to {count - 1}, each once")
     vectors = [_numbers(item.get("embedding")) for item in sorted(data, key=lambda item: item["index"])]
     if len({len(vector) for vector in vectors}) > 1:
         raise ValueError(f"found vectors of {sorted({len(vector) for vector in vectors})} numbers in one reply")
@@ -189,7 +189,7 @@ def read_reply(reply: Any, count: int) -> list[NDArray[np.float64]]:
 
 
 def _numbers(found: Any) -> NDArray[np.float64]:
-    """A vector sent as a list of numbers, or as little-endian float32 in base64."""
+    """A vector that was sent as a list of numbers, or as little-endian float32 in base64."""
     vector = np.empty(0)
     if isinstance(found, str):
         try:
@@ -204,6 +204,6 @@ def _numbers(found: Any) -> NDArray[np.float64]:
         raise ValueError("found an embedding that is no list of finite numbers, or all zero")
     with np.errstate(over="ignore"):
         length = float(np.linalg.norm(vector))
-    if not LENGTHS[0] <= length <= LENGTHS[1]:
-        raise ValueError(f"found an embedding of length {length:g}, expected {LENGTHS[0]:g} to {LENGTHS[1]:g}")
+    if not LEAST_NORM <= length <= LARGEST_NORM:
+        raise ValueError(f"found an embedding of length {length:g}, expected {LEAST_NORM:g} to {LARGEST_NORM:g}")
     return vector

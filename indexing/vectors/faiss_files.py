@@ -20,7 +20,7 @@ from indexing.vectors.types import Vectors
 
 
 def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, progress: Progress = silent) -> int:
-    """Make an index of `size` rows a file, one file after the other in memory; returns their number.
+    """Make an index of `size` rows for each file, one file after the other in memory; returns their number.
 
     Files that an earlier try has made are left as they are. `UserError` as from `build_dense`.
     """
@@ -43,7 +43,7 @@ def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, pr
 
 
 def load_dense_shards(files: Sequence[Path], parameters: str = "") -> list[Any]:
-    """The parts of an index, mapped: memory is taken by what is searched, and given back to whoever needs it."""
+    """The parts of an index, mapped: only searched pages take memory, and the system can take it back."""
     return [load_dense(file, parameters, mapped=True) for file in files]
 
 

@@ -19,18 +19,18 @@ from indexing.vectors.types import Vectors
 
 SEED = 1234
 SAMPLE = 65_536
-A_CENTROID = 256
-"""Training vectors: so many, or so many a list of an inverted file, which is all that FAISS uses."""
+LIST_SAMPLE = 256
+"""Training vectors: `SAMPLE`, and at least `LIST_SAMPLE` for each list of an inverted file; FAISS uses no more."""
 GPU_DEPTH = 2_048
 """The deepest search of FAISS on GPUs."""
 
 _NEEDED = re.compile(r"should be at least as large as number of clusters \((\d+)\)")
 
 _TOO_SMALL = re.compile(r"[A-Za-z]0*[01](?!\d)")
-"""What FAISS takes and then fails on, in part by ending the process."""
+"""Index types that FAISS accepts and then fails on; some of them end the process."""
 
 Search = Callable[[Vectors, int], tuple[Any, Any]]
-"""Scores (float32[queries, depth]) and rows (int64[queries, depth], -1 where nothing more was found)."""
+"""Scores (float32[queries, depth]) and rows (int64[queries, depth], -1 after the last hit)."""
 
 
 def faiss_module() -> Any:
@@ -43,7 +43,7 @@ def faiss_module() -> Any:
 
 
 def new_index(dimension: int, factory: str) -> Any:
-    """An empty index by FAISS's factory string. `UserError` if there is no such index."""
+    """An empty index by FAISS's factory string. `UserError` if FAISS knows no such index."""
     faiss = faiss_module()
     try:
         if _TOO_SMALL.search(factory):
@@ -65,14 +65,14 @@ def build_dense(shards: Shards, factory: str, path: Path, progress: Progress = s
 
 
 def trained(shards: Shards, factory: str) -> Any:
-    """An empty index, trained on a sample of the vectors where its kind is. `UserError` if FAISS cannot do that."""
+    """An empty index; if its type needs training, trained on a sample. `UserError` if FAISS cannot train it."""
     faiss = faiss_module()
     index = new_index(shards.dimension, factory)
     faiss.omp_set_num_threads(1)
     try:
         if not index.is_trained:
             inverted = faiss.try_extract_index_ivf(index)
-            index.train(shards.sample(max(SAMPLE, A_CENTROID * inverted.nlist) if inverted else SAMPLE, SEED))
+            index.train(shards.sample(max(SAMPLE, LIST_SAMPLE * inverted.nlist) if inverted else SAMPLE, SEED))
     except RuntimeError as error:
         needed = _NEEDED.search(str(error))
         expected = f"at least {needed[1]} for this index" if needed else f"another index: {_reason(error)}"
@@ -89,7 +89,7 @@ def fill(index: Any, parts: Iterable[Vectors], tick: Tick = lambda _: None) -> N
 
 
 def write_dense(index: Any, path: Path) -> None:
-    """Write an index, whole or not at all. `NotWritten` where the disk does not take it."""
+    """Write an index, whole or not at all. `NotWritten` if the disk does not take it."""
     faiss = faiss_module()
     with written(path) as out:  # FAISS's own writer loses the error of its last bytes
         faiss.write_index(index, faiss.PyCallbackIOWriter(out.write, 2**20))
@@ -120,7 +120,7 @@ def load_dense(path: Path, parameters: str = "", mapped: bool = False) -> Any:
 
 
 def search_of(index: Any) -> Search:
-    """The search of an index: on all GPUs, a part of the vectors on each, where FAISS has GPUs and can use them."""
+    """The search of an index. If FAISS can use GPUs, each GPU holds a part of the vectors."""
     faiss = faiss_module()
     if not getattr(faiss, "get_num_gpus", int)():
         search: Search = index.search

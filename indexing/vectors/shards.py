@@ -1,7 +1,7 @@
-"""The vectors of all documents in shards, which make embedding a corpus resumable.
+"""The vectors of all documents in shards, so that embedding a corpus can go on after a stop.
 
 A shard is `NNNNNNNN.npy` (float32[documents, dimension]) and, written after it, `NNNNNNNN.json` with the SHA-256
-of its bytes and the number of documents whose text was cut. A shard that does not agree with its note is made anew.
+of its bytes and the number of documents whose text was cut. If a shard does not agree with its note, it is made anew.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +12,20 @@ import numpy as np
 import orjson
 from numpy.lib import format as npy
 
-from indexing.errors import NotWritten, UserError
+from indexing.errors import NotWritten, TextRefused, UserError
 from indexing.io.files import sha256, written
 from indexing.store import DocumentStore
-from indexing.types import Embedding, Progress, Tick, silent
+from indexing.types import Embedding, Tick
 from indexing.vectors.embed import embed_passages
-from indexing.vectors.types import TextRefused, Vectors
+from indexing.vectors.types import ONE_THREAD, Effort, Vectors
 
 SHARD = 4_096
-"""Documents of a shard: what is in memory while they are embedded, and what a stop can cost."""
+"""Documents of a shard: so many are in memory while they are embedded, and lost if the process stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """The vectors on disk: their files in the order of rows, how many documents they stand for, how many were cut."""
+    """The vectors on disk: their files in the order of rows, the number of documents, and the number of cut ones."""
 
     files: list[Path]
     documents: int
@@ -81,7 +81,7 @@ Embed = Callable[[DocumentStore, Embedding, Sequence[range], int, Tick], Iterato
 def embed_shards(
     store: DocumentStore, embedding: Embedding, shards: Sequence[range], threads: int = 1, tick: Tick = lambda _: None
 ) -> Iterator[Made]:
-    """Embed title and text of the documents of each shard. `UserError` names a document that the model refuses."""
+    """Embed title and text of the documents of each shard. `UserError` names the document that the model refuses."""
     for rows in shards:
         try:
             vectors, cut = embed_texts(embedding, texts_of(store, rows), threads, tick)
@@ -91,21 +91,21 @@ def embed_shards(
 
 
 def texts_of(store: DocumentStore, rows: range) -> list[str]:
-    """What is embedded of the documents of a shard."""
+    """Title and text of each document of a shard."""
     return [document.contents for document in store.get(rows)]
 
 
 def embed_texts(
     embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None
 ) -> tuple[Vectors, int]:
-    """The vectors of a shard's texts, and how many of these were cut. `TextRefused` as from `embed_passages`."""
+    """The vectors of a shard's texts, and the number of cut texts. `TextRefused` as from `embed_passages`."""
     cut: list[int] = []
     vectors = embed_passages(embedding, texts, threads, tick, cut.append)
     return vectors, len(cut)
 
 
 def refused(store: DocumentStore, rows: range, position: int, reason: str) -> UserError:
-    """The error for a text of a shard that the model does not take, with the id of its document."""
+    """The error for a text of a shard that the model refuses, with the id of its document."""
     return UserError(f"document {store.ids([rows[position]])[0]}: {reason}")
 
 
@@ -113,16 +113,15 @@ def embed_store(
     store: DocumentStore,
     embedding: Embedding,
     folder: Path,
-    threads: int,
-    progress: Progress = silent,
+    effort: Effort = ONE_THREAD,
     embed: Embed = embed_shards,
 ) -> Shards:
-    """Embed title and text of all documents, leaving out the shards that `folder` holds already."""
+    """Embed title and text of all documents, except the shards that `folder` holds already."""
     folder.mkdir(exist_ok=True)
     starts = range(0, len(store), SHARD)
     files = [folder / f"{start // SHARD:08d}.npy" for start in starts]
     cuts: dict[int, int] = {}
-    with progress("Embedding documents", len(store)) as tick:
+    with effort.progress("Embedding documents", len(store)) as tick:
         missing = []
         for start, file in zip(starts, files, strict=True):
             rows = range(start, min(start + SHARD, len(store)))
@@ -131,7 +130,7 @@ def embed_store(
             else:
                 cuts[start] = known
                 tick(len(rows))
-        for rows, vectors, cut in embed(store, embedding, missing, threads, tick) if missing else ():
+        for rows, vectors, cut in embed(store, embedding, missing, effort.threads, tick) if missing else ():
             try:
                 _write_shard(files[rows.start // SHARD], vectors, cut)
             except NotWritten as error:
@@ -151,7 +150,7 @@ def _write_shard(file: Path, vectors: Vectors, cut: int) -> None:
 
 
 def _cut_in(file: Path) -> int | None:
-    """How many documents of a shard were cut; None if there is no such shard, or not a whole one."""
+    """The number of cut documents of a shard; None if the shard is missing or not whole."""
     try:
         note = orjson.loads(file.with_suffix(".json").read_bytes())
         return int(note["cut"]) if note["sha256"] == sha256(file) else None

@@ -1,4 +1,4 @@
-"""Vectors of texts: all of one length, whose inner product is the cosine, but for a constant.
+"""Vectors of texts: all of one length, so that their inner product is the cosine times a constant.
 
 Entries are rounded to multiples of 2^-12 on a vector just shorter than 1. A product of two entries is then a
 multiple of 2^-24, and no partial sum exceeds 1 (Cauchy-Schwarz), so each partial sum fits the 24-bit
@@ -6,20 +6,32 @@ significand of a float32: inner products are exact, in any order of summation, o
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.types import Tick
+from indexing.types import Progress, Tick, silent
 
 Vectors = NDArray[np.float32]
 
 GRID = 2.0**-12
 
 Cut = Callable[[int], None]
-"""Is told the position of each text that was longer than the model's window and lost its end."""
+"""Receives the position of each text that is longer than the model's window and so loses its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The number of threads that embed, and the receiver of progress."""
+
+    threads: int = 1
+    progress: Progress = silent
+
+
+ONE_THREAD = Effort()
+"""One thread embeds, and nobody is told."""
 
 
 class Embedder(Protocol):
@@ -33,21 +45,13 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str], threads: int = ..., tick: Tick = ..., cut: Cut = ...) -> Vectors:
         """Vectors float32[len(texts), dimension] on the grid; the same for any number of threads.
 
-        `TextRefused` for a text of which no part could be embedded.
+        `TextRefused` if no part of a text can be embedded.
         """
         ...
 
 
-class TextRefused(UserError):
-    """The model takes no part of the text at `position`."""
-
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(reason)
-        self.position = position
-
-
 def on_grid(vectors: NDArray[np.floating[Any]]) -> Vectors:
-    """Give rows one length just below 1 and round them to the grid, so that inner products are exact in float32.
+    """Rows scaled to one length just below 1 and rounded to the grid, so that inner products are exact in float32.
 
     Rounding moves a row by at most sqrt(d) * GRID / 2, which is why no row becomes longer than 1.
     """

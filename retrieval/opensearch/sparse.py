@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.index import Index
-from indexing.io.http import said
+from indexing.io.error_text import show_value
 from indexing.opensearch.cluster import Request, as_expected
 from indexing.opensearch.index import CONTENTS, ROW
 from indexing.opensearch.requests import ask
@@ -122,7 +122,9 @@ class OpenSearchSparse:
     def _read_count(self, answer: Any) -> int:
         found = answer["hits"]["total"]["value"]
         if type(found) is not int or not 0 <= found <= self._cluster.documents:
-            raise ValueError(f"found {said(found)} documents with a word, expected 0 to {self._cluster.documents}")
+            raise ValueError(
+                f"found {show_value(found)} documents with a word, expected 0 to {self._cluster.documents}"
+            )
         return found
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:

@@ -2,28 +2,18 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from fusion.methods import METHODS, impossible
+from generation.llm.chat import MOST_TOKENS
+from generation.llm.settings import AnyPath, ModelSettings
+from indexing.io.strict_settings import StrictSettings
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
-AnyPath = Annotated[Path, Strict(False)]
-LONGEST_WAIT_S = 10_000_000
-"""Four months. A longer wait is a mistake, and the clocks of some systems cannot count it."""
-MOST_TOKENS = 1_000_000_000
-MOST_DOLLARS = 1_000_000
 
-
-class Model(BaseModel):
-    """A part of the configuration: no unknown key, no converted value, no endless number, no change after reading."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-class Queries(Model):
+class Queries(StrictSettings):
     """How a narrative becomes queries."""
 
     method: Literal["rules", "model", "narrative"] = "rules"
@@ -45,7 +35,7 @@ class Queries(Model):
     1. With 0 the narrative is not searched (paper: 0)."""
 
 
-class Retrieval(Model):
+class Retrieval(StrictSettings):
     """How each query is searched. Each system's rankings are kept as a run file."""
 
     systems: list[Literal["bm25", "dense"]] = Field(default=["bm25", "dense"], min_length=1, max_length=2)
@@ -70,7 +60,7 @@ class Retrieval(Model):
         return self
 
 
-class Fusion(Model):
+class Fusion(StrictSettings):
     """How the rankings of a narrative become one ranking. The [methods](fusion.md) have a page of their own."""
 
     method: str = "rrf"
@@ -82,7 +72,7 @@ class Fusion(Model):
     norm: str | None = None
     """The [normalisation](fusion.md#normalisations) of scores, for methods that look at scores. If it is null, they
     use `min-max`."""
-    parameters: dict[str, float] = {}
+    parameters: dict[str, float] = Field(default={})
     """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
     depth: int = Field(default=100, ge=1, le=100_000)
     """How many documents a narrative's ranking keeps (paper: `N_narr`, 100)."""
@@ -97,7 +87,7 @@ class Fusion(Model):
         return self
 
 
-class Grading(Model):
+class Grading(StrictSettings):
     """How the language model grades documents for the queries (UMBRELA), and which documents the grades select."""
 
     method: Literal["none", "pointwise", "grid"] = "none"
@@ -127,7 +117,7 @@ class Grading(Model):
     """The most tokens of that passage."""
 
 
-class Answer(Model):
+class Answer(StrictSettings):
     """How the answer is made from the selected documents.
 
     If nothing is graded, the first documents of the ranking are the selected ones.
@@ -148,71 +138,7 @@ class Answer(Model):
     sentences (the paper's runs). `resynthesise` writes the answer anew (the paper's ideal)."""
 
 
-class Prices(Model):
-    """The model's prices, in US dollars for a million tokens. With them, `usage.json` shows the cost of each step."""
-
-    prompt: float = Field(ge=0, le=MOST_DOLLARS)
-    """The price of prompt tokens."""
-    cached: float | None = Field(default=None, ge=0, le=MOST_DOLLARS)
-    """The price of prompt tokens that the server had cached. If it is null, they cost as much as others."""
-    completion: float = Field(ge=0, le=MOST_DOLLARS)
-    """The price of reply tokens."""
-
-
-class LanguageModel(Model):
-    """The language model, and how Keystone reaches it ([guide](models.md)).
-
-    The configuration never holds the key itself: see `key_env` and `key_file`.
-    """
-
-    backend: Literal["endpoints", "vllm", "batch", "replay"] = "endpoints"
-    """`endpoints` asks OpenAI-compatible servers. `vllm` runs vLLM's engine in this process. `batch` writes files of
-    requests and reads files of replies. `replay` reads recorded replies and asks nobody."""
-    name: str = Field(min_length=1)
-    """The model's name, as its server knows it."""
-    urls: list[str] = ["https://api.openai.com/v1"]
-    """The base URLs of the servers. Keystone asks the least loaded one first."""
-    key_env: str = "OPENAI_API_KEY"
-    """The environment variable that holds the key."""
-    key_file: AnyPath | None = None
-    """A file of mode 600 that holds the key. If it is set, `key_env` is not read."""
-    window: int = Field(default=32_768, ge=512, le=MOST_TOKENS)
-    """The tokens that the model takes, its reply included."""
-    thinking: int = Field(default=0, ge=0, le=1_000_000)
-    """The tokens that a reply may have besides those of its step, for models that think first."""
-    extra: dict[str, Any] = {}
-    """Further fields of each request, such as `{reasoning_effort: low}`. If they change, the model is asked again."""
-    engine: dict[str, Any] = {}
-    """The arguments of vLLM's engine in this process, such as `{max_model_len: 8192}`."""
-    concurrency: int = Field(default=256, ge=1, le=100_000)
-    """The most calls in flight at one endpoint."""
-    call_seconds: float = Field(default=300, gt=0, le=LONGEST_WAIT_S)
-    """The seconds that a call may take."""
-    run_seconds: float | None = Field(default=None, gt=0, le=LONGEST_WAIT_S)
-    """The seconds that a run may take. Keystone keeps each reply that came in time."""
-    patience_seconds: float = Field(default=600, ge=0, le=LONGEST_WAIT_S)
-    """The seconds that Keystone waits if it can reach no endpoint."""
-    cache: AnyPath | None = None
-    """The file that keeps replies. If it is null, this is `replies.sqlite` in `out`."""
-    replies: AnyPath | None = None
-    """A file of recorded replies, for `replay`."""
-    prices: Prices | None = None
-    """The model's prices. If it is null, no cost is computed."""
-
-    @field_validator("extra", "engine")
-    @classmethod
-    def _are_json(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Values that JSON cannot hold would change on their way, or stop a run that is under way."""
-        try:
-            same = orjson.loads(orjson.dumps(values)) == values
-        except (TypeError, ValueError):
-            same = False
-        if not same:
-            raise ValueError("expected values of JSON, whose numbers are finite and have 64 bits")
-        return values
-
-
-class RunConfig(Model):
+class RunConfig(StrictSettings):
     """A run. Paths are relative to the working directory, not to the YAML file."""
 
     run_id: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -234,7 +160,7 @@ class RunConfig(Model):
     fusion: Fusion = Fusion()
     grading: Grading = Grading()
     answer: Answer = Answer()
-    model: LanguageModel | None = None
+    model: ModelSettings | None = None
     """The language model. If it is null, no step may ask one."""
 
     @model_validator(mode="after")

@@ -11,9 +11,10 @@ from typing import Any
 import orjson
 
 from fusion.rrf import fuse_systems
-from generation.llm.model import Model, Waits, together
+from generation.ask import together
+from generation.llm.model import Model
 from generation.types import Fallback
-from indexing.errors import UserError
+from indexing.errors import UserError, Waits
 from indexing.io.files import STDIN
 from indexing.stores import open_store
 from indexing.types import Document, Progress, silent

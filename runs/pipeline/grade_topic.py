@@ -14,7 +14,7 @@ from generation.context.passages import best_spans, told
 from generation.context.tokens import clip, tokens
 from generation.llm.model import Model
 from generation.types import Failure, Fallback
-from generation.umbrela import Mode, Pair, grade_pairs
+from generation.umbrela import GradeForm, Mode, Pair, grade_pairs
 from retrieval.types import Query, Rankings, Topic
 from runs.pipeline.job import Job
 from runs.pipeline.steps import asked_of, narrative_rankings, part
@@ -61,7 +61,8 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
 
     async def grades(pairs: Sequence[Pair]) -> list[float]:
         questions = [query.question for query in material.queries]
-        found = await grade_pairs(model, questions, lambda place, _: texts[place], pairs, mode, settings.expected)
+        form = GradeForm(mode, settings.expected)
+        found = await grade_pairs(model, questions, lambda place, _: texts[place], pairs, form)
         for (query, place), grade in found.items():
             if isinstance(grade, Failure):
                 named = f"{material.queries[query].id} and {material.documents[rows[place]].id}"

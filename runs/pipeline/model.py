@@ -10,10 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from generation.llm.client import OpenModel, open_model
-from generation.llm.model import Model
-from generation.llm.settings import ModelSettings
-from generation.llm.usage import Prices, add, report
+from generation.llm.model import Model, OpenModel
+from generation.llm.open import open_model
+from generation.llm.usage import add, report
 from generation.types import Failure, Reply, Request, Usage
 from indexing.io.files import written
 from runs.config.run_config import RunConfig
@@ -21,8 +20,6 @@ from runs.config.run_config import RunConfig
 T = TypeVar("T")
 
 USAGE = "usage.json"
-REPLIES = "replies.sqlite"
-BATCH = "batch"
 PATIENCE = 1.0
 """Seconds that closing a model may take after an error or an interrupt."""
 
@@ -48,7 +45,7 @@ def asking(config: RunConfig, folder: Path | None) -> Iterator[Ask]:
         async def asked() -> T:
             nonlocal model
             if model is None and config.model is not None:
-                model = await stack.enter_async_context(open_model(settings_of(config)))
+                model = await stack.enter_async_context(open_model(config.model, config.out))
             thinking = config.model.thinking if config.model else 0
             return await work(Thinking(model.name, model, thinking) if model and thinking else model)
 
@@ -129,34 +126,8 @@ def _account(model: OpenModel | None, folder: Path | None, config: RunConfig) ->
         known = {name: Usage(**{field.name: row[field.name] for field in fields(Usage)}) for name, row in rows.items()}
     for purpose, usage in model.usage.items():
         known[purpose] = add(known.get(purpose, Usage()), usage)
-    prices = settings_of(config).prices
+    prices = config.model.prices if config.model else None
     told = {"model": model.name, "purposes": report(known, prices), "notes": model.notes}
     folder.mkdir(parents=True, exist_ok=True)
     with written(folder / USAGE) as out:
         out.write(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-
-
-def settings_of(config: RunConfig) -> ModelSettings:
-    """The configuration's model, with its files beside the run directories."""
-    model = config.model
-    assert model is not None
-    prices, paid = model.prices, None
-    if prices is not None:
-        paid = Prices(prices.prompt, prices.completion, prices.prompt if prices.cached is None else prices.cached)
-    return ModelSettings(
-        name=model.name,
-        backend=model.backend,
-        urls=tuple(model.urls),
-        key_env=model.key_env if "key_env" in model.model_fields_set else None,
-        key_file=model.key_file,
-        concurrency=model.concurrency,
-        call_seconds=model.call_seconds,
-        run_seconds=model.run_seconds,
-        patience_seconds=model.patience_seconds,
-        cache=model.cache or config.out / REPLIES,
-        folder=config.out / BATCH,
-        recorded=model.replies,
-        extra=model.extra,
-        engine=model.engine,
-        prices=paid,
-    )

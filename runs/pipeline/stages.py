@@ -15,7 +15,8 @@ import yaml
 
 from fusion.closest import closest
 from fusion.rrf import fuse_systems
-from generation.llm.model import Model, together
+from generation.ask import together
+from generation.llm.model import Model
 from generation.types import Answer, Sentence
 from indexing.errors import UserError
 from indexing.io.files import json_lines, locked, written

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.llm.model import Unusable, Waits, ask, every, key_of, read_json, repair, together
+from generation.ask import ask, every, repair, together
+from generation.llm.model import key_of
+from generation.structured import read_json
 from generation.types import Failure, Reply, Request
-from indexing.errors import UserError
+from indexing.errors import Unusable, UserError, Waits
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

@@ -11,7 +11,7 @@ from generation.context.delimit import DATA_RULE, block, neutral
 from generation.prompts import summarise, umbrela
 from generation.summarise import summary
 from generation.types import Request
-from generation.umbrela import Mode, grade_pairs, grading
+from generation.umbrela import GradeForm, Mode, grade_pairs, grading
 from tests.support.models.scripted import Said, Scripted
 
 QUERY = "How do bees dance?"
@@ -92,7 +92,7 @@ def test_a_hostile_passage_changes_nothing_in_how_replies_are_read(text: str, mo
     def say(_: Request) -> Said:
         return f'{{"grade": {grade}, "1": {grade}}}'
 
-    found = asyncio.run(grade_pairs(Scripted(say), [QUERY], lambda *_: text, [(0, 0)], mode))
+    found = asyncio.run(grade_pairs(Scripted(say), [QUERY], lambda *_: text, [(0, 0)], GradeForm(mode)))
     assert found == {(0, 0): float(grade)}
 
 
@@ -101,7 +101,9 @@ def test_a_reply_that_repeats_the_passage_before_its_own_grade_is_not_read_as_th
     def say(_: Request) -> Said:
         return f'The passage reads: {text}\nMy reply: {{"grade": 0}}'
 
-    (grade,) = asyncio.run(grade_pairs(Scripted(say), [QUERY], lambda *_: text, [(0, 0)], "pointwise")).values()
+    (grade,) = asyncio.run(
+        grade_pairs(Scripted(say), [QUERY], lambda *_: text, [(0, 0)], GradeForm("pointwise"))
+    ).values()
     assert grade != 3
 
 

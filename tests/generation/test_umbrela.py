@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.llm.model import Unusable
 from generation.types import Failure, Reply, Request
-from generation.umbrela import Mode, Pair, expected_grade, grade_pairs, grading, grouped, read_grades
+from generation.umbrela import GradeForm, Mode, Pair, expected_grade, grade_pairs, grading, grouped, read_grades
+from indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
 
 QUERIES = ["How do bees dance?", "What do wasps eat?", "Why is honey sweet?"]
@@ -39,7 +39,7 @@ def _judge(request: Request) -> Said:
 
 
 def _graded(say: Callable[[Request], Said], pairs: Sequence[Pair], mode: Mode) -> dict[Pair, float | Failure]:
-    return asyncio.run(grade_pairs(Scripted(say), QUERIES, _passage, pairs, mode))
+    return asyncio.run(grade_pairs(Scripted(say), QUERIES, _passage, pairs, GradeForm(mode)))
 
 
 @given(PAIRS, st.sampled_from(MODES))
@@ -52,7 +52,7 @@ def test_every_pair_gets_its_own_grade(pairs: list[Pair], mode: Mode) -> None:
 def test_a_grid_asks_once_a_document(mode: Mode, calls: int) -> None:
     model = Scripted(_judge)
     pairs = [(query, document) for query in range(3) for document in (4, 1)]
-    asyncio.run(grade_pairs(model, QUERIES, _passage, pairs, mode))
+    asyncio.run(grade_pairs(model, QUERIES, _passage, pairs, GradeForm(mode)))
     assert len(model.requests) == calls
     assert {request.purpose for request in model.requests} == {"umbrela"}
 
@@ -83,7 +83,7 @@ def test_passages_are_asked_for_with_their_queries() -> None:
         return _passage(document, queries)
 
     for mode in MODES:
-        asyncio.run(grade_pairs(Scripted(_judge), QUERIES, passages, [(2, 5), (0, 5), (1, 3)], mode))
+        asyncio.run(grade_pairs(Scripted(_judge), QUERIES, passages, [(2, 5), (0, 5), (1, 3)], GradeForm(mode)))
     assert asked == [(5, (0,)), (5, (2,)), (3, (1,)), (5, (0, 2)), (3, (1,))]
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from generation.answers.answer import AnswerTask, answered
 from generation.answers.answer import request as answer_request
-from generation.answers.sentences import Passage, count, cut, listed, read_rewritten, reader, tidy
+from generation.answers.sentences import Passage, count, cut, list_sentences, read_rewritten, reader, tidy
 from generation.answers.shorten import shortened
 from generation.answers.sub_answers import PromptWith, SubTask, sub_answered
 from generation.context.delimit import block
-from generation.llm.model import Unusable
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from indexing.errors import Unusable
 from tests.support.models.answer_replies import BEES, PASSAGES, REPLY, rewritten, told
 from tests.support.models.scripted import Said, Scripted, by_purpose
 
@@ -278,7 +278,7 @@ def test_cutting_keeps_the_longest_beginning_that_fits(lengths: list[int], high:
 
 @given(st.lists(st.text(max_size=20) | st.just("</document>")))
 def test_sentences_are_listed_as_json_without_citations(texts: list[str]) -> None:
-    rows = json.loads(listed([Sentence(text, ("secret-id",)) for text in texts]))
-    assert "</document" not in listed([Sentence(text, ()) for text in texts])
+    rows = json.loads(list_sentences([Sentence(text, ("secret-id",)) for text in texts]))
+    assert "</document" not in list_sentences([Sentence(text, ()) for text in texts])
     assert [row["id"] for row in rows] == list(range(len(texts)))
     assert all(row.keys() == {"id", "text"} for row in rows)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.answers.cite import NEAR, assigned, check, read, request
-from generation.llm.model import Unusable
 from generation.types import Answer, Failure, Fallback, Reply, Sentence
+from indexing.errors import Unusable
 from indexing.types import MINILM
 from indexing.vectors.embed import embedder
 from tests.support.models.answer_replies import PASSAGES, REPLY

@@ -4,22 +4,22 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from generation.ask import every, together
 from generation.llm import batch
 from generation.llm.batch import replies_of
 from generation.llm.cache import Cache
-from generation.llm.chat import asked_of, read_answer
-from generation.llm.client import open_model
-from generation.llm.model import Unusable, Waits, every, key_of, together
+from generation.llm.chat import read_bound, read_reply
+from generation.llm.model import key_of
 from generation.llm.replay import record
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import UserError
+from indexing.errors import Unusable, UserError, Waits
+from tests.support.models.client import opened
 
 SCHEMA = {"type": "object"}
 
@@ -29,7 +29,7 @@ def asking(*said: str, **changes: Any) -> Request:
 
 
 def settings(folder: Path, **changes: Any) -> ModelSettings:
-    return ModelSettings("m", "batch", cache=folder / "replies.sqlite", folder=folder / "batch", **changes)
+    return ModelSettings.model_validate({"name": "m", "backend": "batch", "cache": folder / "replies.sqlite"} | changes)
 
 
 def ask_all(
@@ -38,7 +38,7 @@ def ask_all(
     """What steps that run together find, the usage, and the notes."""
 
     async def run() -> Any:
-        async with open_model(chosen) as model:
+        async with opened(chosen) as model:
             asked = [[(request, read) for request in step] for step in steps]
             found = await together([lambda each=each: every(model, each) for each in asked])  # type: ignore[misc]
             return found, dict(model.usage), model.notes
@@ -301,8 +301,8 @@ def test_what_is_asked_and_not_answered_is_told_from_what_waits_in_another_file(
 
 @pytest.mark.parametrize("tokens", [10, None, "10", 2**63, -1])
 def test_whatever_a_request_says_of_tokens_its_reply_is_read(tokens: Any) -> None:
-    asked = asked_of({"max_tokens": tokens, "logprobs": True, "top_logprobs": None})
-    assert read_answer({"choices": [{"message": {"content": "a"}}]}, asked).outcome == Reply("a")
+    asked = read_bound({"max_tokens": tokens, "logprobs": True, "top_logprobs": None})
+    assert read_reply({"choices": [{"message": {"content": "a"}}]}, asked).outcome == Reply("a")
 
 
 def test_files_are_as_large_as_services_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +326,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_run_that_ends_with_another_error_leaves_no_file(tmp_path: Path) -> None:
     async def run() -> None:
-        async with open_model(settings(tmp_path)) as model:
+        async with opened(settings(tmp_path)) as model:
             with pytest.raises(Waits):
                 await every(model, [(asking("a"), str)])
             raise ZeroDivisionError
@@ -346,8 +346,8 @@ def test_recorded_replies_answer_and_a_miss_is_named(tmp_path: Path) -> None:
     recorded = tmp_path / "recorded.jsonl"
     assert record(tmp_path / "replies.sqlite", recorded) == 2
     assert [line["key"] for line in lines(recorded)] == sorted(key_of("m", request) for request in asked)
-    from_file = replace(settings(tmp_path), backend="replay", cache=tmp_path / "none", recorded=recorded)
-    from_cache = replace(settings(tmp_path), backend="replay")
+    from_file = settings(tmp_path, backend="replay", cache=tmp_path / "none", replies=recorded)
+    from_cache = settings(tmp_path, backend="replay")
     for chosen in (from_file, from_cache):
         found, usage, _ = ask_all(chosen, asked)
         assert found == wanted
@@ -366,8 +366,8 @@ def test_recorded_replies_answer_and_a_miss_is_named(tmp_path: Path) -> None:
 
 
 def test_a_batch_asks_nothing_that_the_cache_holds(tmp_path: Path) -> None:
-    from generation.llm.chat import Answered
+    from generation.llm.chat import PaidReply
 
     with closing(Cache(tmp_path / "replies.sqlite")) as cache:
-        cache.put([(key_of("m", asking("a")), Answered(Reply("known")))])
+        cache.put([(key_of("m", asking("a")), PaidReply(Reply("known")))])
     assert ask_all(settings(tmp_path), [asking("a")])[0] == [["known"]]

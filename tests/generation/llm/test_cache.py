@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generation.llm.cache import Cache, from_json, to_json
-from generation.llm.chat import MOST_TOKENS, Answered
+from generation.llm.chat import MOST_TOKENS, PaidReply
 from generation.types import Reply, Usage
 from indexing.errors import UserError
 from tests.support import programs
@@ -22,14 +22,14 @@ from tests.support.waiting import LIMIT_S
 COUNTS = st.integers(0, MOST_TOKENS)
 LOGPROBS = st.lists(st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=False)), max_size=3)
 ANSWERS = st.builds(
-    Answered,
+    PaidReply,
     st.builds(Reply, st.text(), st.sampled_from(["stop", "length"]), LOGPROBS.map(tuple)),
     st.builds(Usage, st.just(1), COUNTS, COUNTS, COUNTS),
 )
 
 
 @given(ANSWERS)
-def test_a_reply_is_read_as_it_was_kept(answered: Answered) -> None:
+def test_a_reply_is_read_as_it_was_kept(answered: PaidReply) -> None:
     assert from_json(to_json(answered)) == answered
     assert from_json(json.loads(to_json(answered))) == answered
 
@@ -37,7 +37,7 @@ def test_a_reply_is_read_as_it_was_kept(answered: Answered) -> None:
 @settings(max_examples=20)
 @given(st.dictionaries(st.text(), ANSWERS, max_size=5), st.dictionaries(st.text(), ANSWERS, max_size=5))
 def test_the_first_reply_to_a_request_stays(
-    tmp_path_factory: pytest.TempPathFactory, first: dict[str, Answered], later: dict[str, Answered]
+    tmp_path_factory: pytest.TempPathFactory, first: dict[str, PaidReply], later: dict[str, PaidReply]
 ) -> None:
     path = tmp_path_factory.mktemp("cache") / "new" / "replies.sqlite"
     with closing(Cache(path)) as cache:
@@ -52,7 +52,7 @@ def test_the_first_reply_to_a_request_stays(
 
 
 def test_replies_that_are_kept_together_are_kept_all_or_none(tmp_path: Path) -> None:
-    answered = Answered(Reply("a"))
+    answered = PaidReply(Reply("a"))
     with closing(Cache(tmp_path / "c")) as cache:
         with pytest.raises(ZeroDivisionError):
             cache.put((str(1 // (2 - number)), answered) for number in range(5))
@@ -66,7 +66,7 @@ def test_files_of_another_kind_and_damaged_ones_are_named_and_left_as_they_are(t
         file.execute("CREATE TABLE t (x)")
     text.write_text("no database at all, but text of some length\n" * 100)
     with closing(Cache(damaged)) as cache:
-        cache.put((str(number), Answered(Reply("x" * 1_000))) for number in range(100))
+        cache.put((str(number), PaidReply(Reply("x" * 1_000))) for number in range(100))
     content = damaged.read_bytes()
     damaged.write_bytes(content[:5_000] + b"\xff" * 20_000 + content[25_000:])
     folder.mkdir()
@@ -83,7 +83,7 @@ def test_files_of_another_kind_and_damaged_ones_are_named_and_left_as_they_are(t
 
 def build_file(path: Path) -> bytes:
     with closing(Cache(path)) as cache:
-        cache.put((str(number), Answered(Reply("x" * 1_000))) for number in range(100))
+        cache.put((str(number), PaidReply(Reply("x" * 1_000))) for number in range(100))
     return path.read_bytes()
 
 
@@ -122,7 +122,7 @@ def test_a_damaged_file_is_named_with_what_to_do_and_left_as_it_is(
         list(cache.items())
 
     def add(cache: Cache) -> None:
-        cache.put([("new", Answered(Reply("a")))])
+        cache.put([("new", PaidReply(Reply("a")))])
         list(cache.items())
 
     for use in (read_all, add):
@@ -136,18 +136,18 @@ def test_a_damaged_file_is_named_with_what_to_do_and_left_as_it_is(
 def test_log_probabilities_that_are_not_finite_are_left_out_of_what_was_kept(tmp_path: Path) -> None:
     path = tmp_path / "c"
     with closing(Cache(path)) as cache:
-        cache.put([("k", Answered(Reply("a", logprobs=({"a": -0.5, "b": -1.0, "c": -2.0},))))])
+        cache.put([("k", PaidReply(Reply("a", logprobs=({"a": -0.5, "b": -1.0, "c": -2.0},))))])
     kept = b'{"text": "a", "logprobs": [{"a": -0.5, "b": null, "c": "nan"}], "usage": [18446744073709551615, -1, "x"]}'
     with closing(sqlite3.connect(path)) as file, file:
         file.execute("UPDATE replies SET reply = ?", (kept,))
     with closing(Cache(path)) as cache:
-        assert cache.get("k") == Answered(Reply("a", logprobs=({"a": -0.5},)), Usage(1))
+        assert cache.get("k") == PaidReply(Reply("a", logprobs=({"a": -0.5},)), Usage(1))
 
 
 def test_a_damaged_reply_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c"
     with closing(Cache(path)) as cache:
-        cache.put([("k", Answered(Reply("a")))])
+        cache.put([("k", PaidReply(Reply("a")))])
     for damage in ("{", "[]", "{}", '{"text": 1}', '{"text": "a", "usage": [1]}', '{"text": "a", "logprobs": [1]}'):
         with closing(sqlite3.connect(path)) as file, file:
             file.execute("UPDATE replies SET reply = ?", (damage.encode(),))
@@ -160,11 +160,11 @@ def test_processes_write_and_make_one_file_at_the_same_time(tmp_path: Path) -> N
 import sys
 from pathlib import Path
 from generation.llm.cache import Cache
-from generation.llm.chat import Answered
+from generation.llm.chat import PaidReply
 from generation.types import Reply
 cache = Cache(Path(sys.argv[1]))
 for number in range(300):
-    cache.put([(str(number), Answered(Reply(f"{sys.argv[2]} {number}")))])
+    cache.put([(str(number), PaidReply(Reply(f"{sys.argv[2]} {number}")))])
 cache.close()
 """
     path = tmp_path / "c"

@@ -19,16 +19,17 @@ from typing import Any
 
 import pytest
 
+from generation.ask import every, together
 from generation.llm import endpoints
-from generation.llm.client import open_model
-from generation.llm.model import every, read_json, together
 from generation.llm.settings import ModelSettings
+from generation.structured import read_json
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
+from indexing.io import keys, retry
 from indexing.io.keys import is_guarded, secret, without_key
-from indexing.io.limit import FIRST
+from indexing.io.limit import FIRST_REQUESTS
 from tests.support import programs
-from tests.support.models.client import SECRET, complete, settings
+from tests.support.models.client import SECRET, complete, opened, settings
 from tests.support.servers.chat import (
     Exchange,
     Fault,
@@ -181,7 +182,7 @@ def test_what_no_request_will_mend_ends_everything_at_once(fault: Fault, words: 
         complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(100)])
     assert words in str(error.value)
     assert server.url in str(error.value)
-    assert len(server.requests) <= FIRST
+    assert len(server.requests) <= FIRST_REQUESTS
 
 
 def test_length_is_passed_on_also_with_content_that_is_cut_or_null(tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_replies_that_no_reader_can_use_are_repaired_once_and_then_failures(tmp_
         return grade
 
     async def run(chosen: ModelSettings) -> list[int | Failure]:
-        async with open_model(chosen) as model:
+        async with opened(chosen) as model:
             return await every(model, [(asking(said), read) for said in ("0", "1", "2", "never")])
 
     with serving(model=model) as server:
@@ -281,7 +282,7 @@ def test_a_field_that_an_endpoint_does_not_take_is_left_out_from_then_on_and_not
     assert len(notes) == 1
     assert server.url in notes[0]
     assert len(server.answered) + len(other.answered) == 100
-    assert 0 < sum(field in body for body in server.requests) <= FIRST
+    assert 0 < sum(field in body for body in server.requests) <= FIRST_REQUESTS
     assert all(field in body for body in other.requests)
     assert usage["step"].retries == 0
 
@@ -304,7 +305,7 @@ def test_a_schema_that_an_endpoint_does_not_take_is_left_out_for_its_requests_al
 
 def test_identical_requests_at_one_time_are_asked_once(tmp_path: Path) -> None:
     async def run() -> Any:
-        async with open_model(settings(tmp_path, server.url)) as model:
+        async with opened(settings(tmp_path, server.url)) as model:
             asked = [(asking("same", purpose=purpose), lambda reply: reply.text) for purpose in "aab"]
             found = await together([lambda: every(model, asked)] * 3)
             return found, model.usage
@@ -335,7 +336,7 @@ def test_requests_are_drawn_as_there_is_room(tmp_path: Path) -> None:
     async def run() -> list[int]:
         nonlocal drawn
         drawn, ahead = 0, []
-        async with open_model(settings(tmp_path, server.url, concurrency=20)) as model:
+        async with opened(settings(tmp_path, server.url, concurrency=20)) as model:
             done = 0
             async for _ in model.complete(requests()):
                 done += 1
@@ -354,7 +355,7 @@ def test_an_error_of_those_who_ask_is_raised_to_them_alone(tmp_path: Path) -> No
         raise ZeroDivisionError
 
     async def run() -> None:
-        async with open_model(settings(tmp_path, server.url)) as model:
+        async with opened(settings(tmp_path, server.url)) as model:
 
             async def good() -> list[Reply | Failure]:
                 return [outcome async for _, outcome in model.complete([asking("good")])]
@@ -377,7 +378,7 @@ def test_an_endpoint_that_dies_is_left_alone_and_used_again_when_it_returns(
     with serving(latency=0.01) as one, serving(latency=0.01) as two:
 
         async def run() -> tuple[int, int]:
-            async with open_model(settings(tmp_path, one.url, two.url, concurrency=8)) as model:
+            async with opened(settings(tmp_path, one.url, two.url, concurrency=8)) as model:
                 seen = 0
                 at_death = at_return = 0
                 async for _ in model.complete(asking(str(i)) for i in range(600)):
@@ -419,11 +420,11 @@ def test_a_server_that_starts_late_is_waited_for(tmp_path: Path) -> None:
 def test_patience_with_endpoints_that_do_not_answer_has_an_end(
     fault: Fault | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "TRIES", 10**6)
+    monkeypatch.setattr(retry, "MOST_TRIES", 10**6)
     with serving(always=fault) as server:
         if fault is None:
             server.stop()
-        chosen = replace(settings(tmp_path, server.url), patience_seconds=0.3)
+        chosen = settings(tmp_path, server.url, patience_seconds=0.3)
         start = time.monotonic()
         with pytest.raises(UserError, match=words) as error:
             complete(chosen, [asking(str(i)) for i in range(30)])
@@ -432,10 +433,10 @@ def test_patience_with_endpoints_that_do_not_answer_has_an_end(
 
 
 def test_time_in_which_nobody_asks_is_no_part_of_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "TRIES", 1)
+    monkeypatch.setattr(retry, "MOST_TRIES", 1)
 
     async def run() -> list[list[Reply | Failure]]:
-        async with open_model(replace(settings(tmp_path, server.url), patience_seconds=0.5)) as model:
+        async with opened(settings(tmp_path, server.url, patience_seconds=0.5)) as model:
             found = []
             for said in "abc":
                 found.append([outcome async for _, outcome in model.complete([asking(said)])])
@@ -454,7 +455,7 @@ def test_patience_begins_when_a_request_is_turned_away_not_when_it_was_sent(tmp_
         return await status(503)(exchange)
 
     with serving(faults=[slowly_busy]) as server:
-        chosen = replace(settings(tmp_path, server.url), patience_seconds=0.5)
+        chosen = settings(tmp_path, server.url, patience_seconds=0.5)
         assert complete(chosen, [asking("a")])[0] == {0: Reply("a")}
 
 
@@ -463,7 +464,7 @@ def test_requests_that_hang_are_failures_and_end_no_run(tmp_path: Path) -> None:
         return exchange.body["messages"][0]["content"] in ("2", "5") and await hang(exchange)
 
     with serving(always=stuck) as server:
-        chosen = replace(settings(tmp_path, server.url, call_seconds=3), patience_seconds=0.1)
+        chosen = settings(tmp_path, server.url, call_seconds=3, patience_seconds=0.1)
         outcomes, _, _ = complete(chosen, [asking(str(i)) for i in range(9)])
     assert len(server.requests) == 7 + 2 * 3
     for number in (2, 5):
@@ -482,11 +483,11 @@ def test_a_server_that_is_down_behind_what_takes_its_connections_is_waited_for(t
 def test_errors_of_an_endpoint_that_rests_are_no_fault_of_their_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "TRIES", 1)
-    monkeypatch.setattr(endpoints, "backoff", lambda *_: 0.3)
+    monkeypatch.setattr(retry, "MOST_TRIES", 1)
+    monkeypatch.setattr(endpoints, "pause_before", lambda *_: 0.3)
     with serving(faults=[status(500)] * 16, latency=0.02) as server:
         outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(16)])
-    assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoints.STREAK
+    assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoints.MOST_FAILURES
 
 
 def test_the_time_of_a_run_has_an_end_and_what_was_answered_is_kept(tmp_path: Path) -> None:
@@ -539,7 +540,7 @@ def test_a_key_that_nobody_named_is_sent_to_who_alone_can_read_it(
     url: str, guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert is_guarded(url) == guarded
-    monkeypatch.setattr(endpoints, "is_guarded", lambda _: guarded)
+    monkeypatch.setattr(keys, "is_guarded", lambda _: guarded)
     with serving() as server:
         _, _, notes = complete(settings(tmp_path, server.url), [asking("a")])
         assert server.keys == {f"Bearer {SECRET}" if guarded else None}
@@ -630,12 +631,12 @@ def test_many_faults_at_once_leave_nothing_unanswered_and_nothing_paid_twice(tmp
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from generation.llm.client import open_model
+from generation.llm.open import open_model
 from generation.llm.settings import ModelSettings
 from generation.types import Request
 
 async def main(url, cache, first, last):
-    async with open_model(ModelSettings("m", urls=(url,), cache=Path(cache), concurrency=4)) as model:
+    async with open_model(ModelSettings(name="m", urls=[url], concurrency=4), Path(cache).parent) as model:
         asked = (Request("step", (("user", str(i)),), 10) for i in range(int(first), int(last)))
         async for number, reply in model.complete(asked):
             print(reply.text, flush=True)
@@ -701,7 +702,7 @@ def test_replies_do_not_depend_on_their_order(tmp_path: Path) -> None:
         return False
 
     async def run(chosen: ModelSettings) -> list[Any]:
-        async with open_model(chosen) as model:
+        async with opened(chosen) as model:
             steps: list[Callable[[], Any]] = [
                 lambda i=i: every(model, [(asking(f"{i} {j}"), lambda reply: reply.text) for j in range(20)])  # type: ignore[misc]
                 for i in range(10)

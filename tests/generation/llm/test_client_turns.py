@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from generation.llm.cache import Cache
-from generation.llm.chat import Answered
+from generation.llm.chat import PaidReply
 from generation.llm.client import Client
 from generation.llm.model import key_of
 from generation.types import Failure, Reply, Request
 
 
 class Backend:
-    def __init__(self, answer: Callable[[Request], Awaitable[Answered]], at_once: int = 4) -> None:
+    def __init__(self, answer: Callable[[Request], Awaitable[PaidReply]], at_once: int = 4) -> None:
         self._answer, self.at_once, self.notes = answer, at_once, list[str]()
 
-    async def answer(self, request: Request) -> Answered:
+    async def answer(self, request: Request) -> PaidReply:
         return await self._answer(request)
 
     async def close(self) -> None: ...
@@ -46,10 +46,10 @@ def test_who_waits_for_a_free_worker_takes_no_turns(cache: Cache, monkeypatch: p
         turns += 1
         start(client)
 
-    async def answer(request: Request) -> Answered:
+    async def answer(request: Request) -> PaidReply:
         for _ in range(50):
             await asyncio.sleep(0)
-        return Answered(Reply(request.messages[0][1]))
+        return PaidReply(Reply(request.messages[0][1]))
 
     async def run() -> list[list[Reply | Failure]]:
         client = Client("m", Backend(answer), cache)
@@ -67,8 +67,8 @@ def test_who_waits_for_a_free_worker_takes_no_turns(cache: Cache, monkeypatch: p
 
 def test_a_worker_that_becomes_free_serves_who_came_before_it_had_left(cache: Cache) -> None:
     async def run() -> list[Reply | Failure]:
-        async def answer(_: Request) -> Answered:
-            return Answered(Reply("a"))
+        async def answer(_: Request) -> PaidReply:
+            return PaidReply(Reply("a"))
 
         client = Client("m", Backend(answer, at_once=1), cache)
         found = []
@@ -81,8 +81,8 @@ def test_a_worker_that_becomes_free_serves_who_came_before_it_had_left(cache: Ca
 
 
 def test_a_reply_that_cannot_be_kept_ends_all_that_ask(cache: Cache) -> None:
-    async def answer(_: Request) -> Answered:
-        return Answered(Reply("half a pair: \ud800"))
+    async def answer(_: Request) -> PaidReply:
+        return PaidReply(Reply("half a pair: \ud800"))
 
     async def run() -> None:
         client = Client("m", Backend(answer), cache)
@@ -101,9 +101,9 @@ def test_what_was_answered_when_the_client_is_closed_is_kept(cancelled: bool, ca
         loop = asyncio.get_running_loop()
         places = [loop.create_future() for _ in range(3)]
 
-        async def answer(request: Request) -> Answered:
+        async def answer(request: Request) -> PaidReply:
             await places[int(request.messages[0][1])]
-            return Answered(Reply("a"))
+            return PaidReply(Reply("a"))
 
         client = Client("m", Backend(answer), cache)
         asked = asyncio.create_task(all_of(client, "0", "1", "2"))

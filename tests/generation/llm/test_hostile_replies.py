@@ -5,7 +5,6 @@ import logging
 import time
 import tracemalloc
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -13,20 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.sentences import MOST_SENTENCES, told
-from generation.llm import endpoints
+from generation.answers.sentences import MOST_SENTENCES, make_sentences
 from generation.llm.cache import Cache
-from generation.llm.chat import REPLY_LIMIT_BYTES, Asked, Faulty, read_answer, words
-from generation.llm.model import Unusable, read_json
+from generation.llm.chat import REPLY_LIMIT_BYTES, ReplyBound, read_reply
+from generation.llm.settings import REPLIES
 from generation.queries.understand import MOST_QUESTIONS, read_questions, read_topic
+from generation.structured import read_json
 from generation.types import Failure, Reply, Request
 from generation.umbrela import read_grades
-from indexing.errors import UserError
+from indexing.errors import Unusable, UserError, WrongReply
 from indexing.index import Index
+from indexing.io import retry
+from indexing.io.error_text import LINE_LENGTH, error_text
 from indexing.io.keys import without_key
 from indexing.io.untrusted_json import NESTING, parse_json
 from runs.config.read import read_config
-from runs.pipeline.model import REPLIES
 from runs.pipeline.stages import run
 from runs.tracks.validate import track_of, validate
 from runs.trec.topics import read_topics
@@ -58,7 +58,7 @@ def test_a_hostile_reply_costs_little_and_the_next_one_is_taken(
     caplog.set_level(logging.DEBUG, "generation")
     asked = [Request("step", (("user", "hello"),), 1_024, top_logprobs=1)]
     with serving(faults=[fault]) as server:
-        chosen = replace(settings(tmp_path, server.url, call_seconds=20), patience_seconds=0.5)
+        chosen = settings(tmp_path, server.url, call_seconds=20, patience_seconds=0.5)
         tracemalloc.start()
         try:
             outcomes, usage, _ = complete(chosen, asked)
@@ -74,7 +74,7 @@ def test_a_hostile_reply_costs_little_and_the_next_one_is_taken(
         assert SECRET not in outcome.text
     assert 0 <= usage["step"].prompt_tokens <= 1_000
     orjson.dumps(usage["step"])
-    kept(chosen.cache)
+    kept(chosen.replies_in(tmp_path))
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_a_server_that_sends_bombs_alone_ends_in_a_clear_failure(tmp_path: Path)
         outcomes, _, _ = complete(settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
     failure = outcomes[0]
     assert isinstance(failure, Failure)
-    assert "an answer of more than 16,777,216 bytes, 8 times" in failure.reason
+    assert "a reply of more than 16,777,216 bytes, expected fewer, 8 times" in failure.reason
     assert kept(tmp_path / "replies.sqlite") == ""
 
 
@@ -113,7 +113,7 @@ def test_a_busy_server_is_waited_for_whatever_it_says_with_that(tmp_path: Path) 
 def test_control_bytes_of_a_server_are_in_no_message(
     code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "TRIES", 2)
+    monkeypatch.setattr(retry, "MOST_TRIES", 2)
     with serving(always=status(code, {"error": {"message": ESCAPES}})) as server:
         try:
             shown = str(complete(settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])[0][0])
@@ -125,13 +125,13 @@ def test_control_bytes_of_a_server_are_in_no_message(
 
 @given(st.text() | st.binary())
 def test_words_of_a_server_can_be_shown(said: str | bytes) -> None:
-    assert words(said).isprintable()
-    assert len(words(said)) <= 304
+    assert error_text(said).isprintable()
+    assert len(error_text(said)) <= LINE_LENGTH
 
 
 def test_a_pause_that_is_asked_for_is_tried_once_more_before_patience_ends(tmp_path: Path) -> None:
     with serving(faults=[status(429, None, Retry_After="86400")]) as server:
-        chosen = replace(settings(tmp_path, server.url), patience_seconds=0.5)
+        chosen = settings(tmp_path, server.url, patience_seconds=0.5)
         outcomes, _, _ = complete(chosen, [Request("step", (("user", "a"),), 10)])
     assert outcomes == {0: Reply("a")}
 
@@ -195,22 +195,22 @@ def test_lists_of_replies_are_bounded() -> None:
     with pytest.raises(Unusable, match="101 questions"):
         read_questions(Reply(json.dumps({"questions": many})))
     with pytest.raises(Unusable, match="257 sentences"):
-        told((f"Sentence {number}.", ()) for number in range(MOST_SENTENCES + 1))
+        make_sentences((f"Sentence {number}.", ()) for number in range(MOST_SENTENCES + 1))
     with pytest.raises(Unusable, match="more than 8 words"):
         read_topic(Reply(json.dumps({"topic": "bees " * 10**5})), "I ask about bees.")
 
 
 @pytest.mark.parametrize(
-    ("asked", "choice"),
+    ("bound", "choice"),
     [
-        pytest.param(Asked(10), {"message": {"content": "x" * 10_000}}, id="text"),
+        pytest.param(ReplyBound(10), {"message": {"content": "x" * 10_000}}, id="text"),
         pytest.param(
-            Asked(10, 1),
+            ReplyBound(10, 1),
             {"message": {"content": "x"}, "logprobs": {"content": [{"top_logprobs": []}] * 1_000}},
             id="tokens",
         ),
         pytest.param(
-            Asked(10, 1),
+            ReplyBound(10, 1),
             {
                 "message": {"content": "x"},
                 "logprobs": {"content": [{"top_logprobs": [{"token": str(n), "logprob": -n} for n in range(999)]}]},
@@ -219,9 +219,9 @@ def test_lists_of_replies_are_bounded() -> None:
         ),
     ],
 )
-def test_what_is_kept_of_a_reply_is_bounded_by_what_was_asked_for(asked: Asked, choice: dict[str, object]) -> None:
-    with pytest.raises(Faulty, match="10 tokens were asked for"):
-        read_answer({"choices": [choice]}, asked)
+def test_what_is_kept_of_a_reply_is_bounded_by_what_was_asked_for(bound: ReplyBound, choice: dict[str, object]) -> None:
+    with pytest.raises(WrongReply, match="10 tokens were asked for"):
+        read_reply({"choices": [choice]}, bound)
 
 
 def test_control_characters_of_replies_reach_no_query() -> None:

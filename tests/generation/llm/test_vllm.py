@@ -15,11 +15,12 @@ import pytest
 
 from generation.llm import endpoints
 from generation.llm.cache import Cache
-from generation.llm.chat import Answered, Asked, body_of, read_answer
-from generation.llm.client import open_model
-from generation.llm.model import Unusable, Waits, key_of, read_json
+from generation.llm.chat import PaidReply, ReplyBound, read_reply, write_body
+from generation.llm.model import key_of
 from generation.llm.settings import ModelSettings
+from generation.structured import read_json
 from generation.types import Failure, Reply, Request, Usage
+from indexing.errors import Unusable, Waits
 from indexing.index import Index
 from indexing.types import Embedding
 from indexing.vectors.embed import embedder
@@ -31,6 +32,7 @@ from runs.pipeline.stages import run as make
 from runs.tracks.rules import TRACKS
 from runs.tracks.validate import validate
 from runs.trec.topics import read_topics
+from tests.support.models.client import opened
 from tests.support.models.vllm_calls import (
     DOCUMENTS,
     QUERIES,
@@ -87,7 +89,7 @@ def asked(settings: ModelSettings, requests: Sequence[Request]) -> tuple[Outcome
     """What came of requests, in their order, and what was spent."""
 
     async def ask_all() -> tuple[Outcomes, dict[str, Usage]]:
-        async with open_model(settings) as model:
+        async with opened(settings) as model:
             found = {number: outcome async for number, outcome in model.complete(requests)}
             return [found[number] for number in range(len(requests))], dict(model.usage)
 
@@ -95,7 +97,7 @@ def asked(settings: ModelSettings, requests: Sequence[Request]) -> tuple[Outcome
 
 
 def served(server: Server, cache: Path, **settings: Any) -> ModelSettings:
-    return ModelSettings("tiny", urls=(server.url,), cache=cache, **settings)
+    return ModelSettings(name="tiny", urls=[server.url], cache=cache, **settings)
 
 
 def refused(reasons: dict[int, str]) -> None:
@@ -226,15 +228,15 @@ def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, m
 
     def body(model: str, request: Request, *more: Any) -> dict[str, Any]:
         longer = {"max_tokens": ENDLESS_TOKENS, "ignore_eos": True} if request.messages in endless else {}
-        return body_of(model, request, *more) | longer
+        return write_body(model, request, *more) | longer
 
-    def seen(body: Any, asked: Asked) -> Answered:
+    def seen(body: Any, asked: ReplyBound) -> PaidReply:
         choice = body["choices"][0]
         answers.append((choice["finish_reason"], choice["message"]["content"]))
-        return read_answer(body, asked)
+        return read_reply(body, asked)
 
-    monkeypatch.setattr(endpoints, "read_answer", seen)
-    monkeypatch.setattr(endpoints, "body_of", body)
+    monkeypatch.setattr(endpoints, "read_reply", seen)
+    monkeypatch.setattr(endpoints, "write_body", body)
 
     def working() -> bool:
         return sum(chat.metric(f"vllm:num_requests_{state}") for state in ("running", "waiting")) == IN_FLIGHT
@@ -250,12 +252,12 @@ def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, m
             wait_until(aborted, "a reply that was broken off")
         chat.stop(patience=GOES * aborts)
         endless.clear()
-        with closing(Cache(settings.cache)) as cache:
+        with closing(Cache(settings.replies_in(tmp_path))) as cache:
             before = sum(1 for _ in cache.items())
         chat.launch()
 
     async def interrupted() -> tuple[Outcomes, Usage]:
-        async with open_model(settings) as model, asyncio.TaskGroup() as restart:
+        async with opened(settings) as model, asyncio.TaskGroup() as restart:
             found: dict[int, Reply | Failure] = {}
             async for number, outcome in model.complete(requests):
                 found[number] = outcome
@@ -280,10 +282,10 @@ def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, m
 
 
 def test_run_batch_answers_the_files_of_a_run(replies: Outcomes, tmp_path: Path) -> None:
-    settings = ModelSettings("tiny", "batch", cache=tmp_path / "replies.sqlite", folder=tmp_path / "batch")
+    settings = ModelSettings(name="tiny", backend="batch", cache=tmp_path / "replies.sqlite")
     with pytest.raises(Waits, match=rf"{len(mixed())} requests wait"):
         asked(settings, mixed())
-    (file,) = settings.folder.iterdir()
+    (file,) = (tmp_path / "batch").iterdir()
     made = file.with_name(file.name.replace("requests", "replies"))
     run(
         "vllm",

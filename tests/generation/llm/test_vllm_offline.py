@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.llm.client import open_model
+from generation.llm.open import open_model
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import MissingPackage, UserError
@@ -82,7 +82,7 @@ def request(said: str, **fields: Any) -> Request:
 def asked(folder: Path, requests: Sequence[Request], **settings: Any) -> tuple[list[Reply | Failure], Usage]:
     async def ask_all() -> tuple[list[Reply | Failure], Usage]:
         given = {"name": "echo", "cache": folder / "replies.sqlite", **settings}
-        async with open_model(ModelSettings(backend="vllm", **given)) as model:
+        async with open_model(ModelSettings.model_validate({"backend": "vllm", **given}), folder) as model:
             found = {number: outcome async for number, outcome in model.complete(requests)}
             return [found[number] for number in range(len(requests))], model.usage["test"]
 

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.context.tokens import clip, tokens
-from generation.llm.model import Unusable
 from generation.prompts.expand import NUM_QUERIES
 from generation.queries.example_names import example_names
 from generation.queries.understand import (
     expand_topics,
     expansion,
-    fit,
     names_to_avoid,
     read_questions,
     read_topic,
+    select_usable,
     understand,
 )
-from generation.summarise import LONG, is_long, parts, summarise
+from generation.summarise import LONGEST_TOKENS, is_long, parts, summarise
 from generation.types import Failure, Fallback, Reply, Request, Understanding
+from indexing.errors import Unusable
 from indexing.types import Document
 from retrieval.types import Topic
 from tests.support.models.scripted import Said, Scripted, by_purpose
@@ -181,12 +181,12 @@ def test_no_reply_gives_a_topic_with_other_words(said: str) -> None:
 
 @given(st.lists(TEXT, max_size=15), TEXT, st.lists(TEXT.filter(str.strip), max_size=2))
 def test_fitting_variants_keep_every_rule(variants: list[str], phrase: str, names: list[str]) -> None:
-    found = fit(variants, phrase, names)
+    found = select_usable(variants, phrase, names)
     assert len({variant.casefold() for variant in found}) == len(found)
     assert not any(set(",?") & set(variant) for variant in found)
     assert phrase.casefold() not in {variant.casefold() for variant in found}
-    assert fit(found, phrase, names) == found
-    assert fit([f"{variant}, {variant}?" for variant in variants], phrase, names) == ()
+    assert select_usable(found, phrase, names) == found
+    assert select_usable([f"{variant}, {variant}?" for variant in variants], phrase, names) == ()
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_names_given_as_examples_are_found(narrative: str, names: tuple[str, ...
 def test_example_names_are_told_to_the_model_and_kept_out() -> None:
     assert names_to_avoid(NARRATIVE, "Silicon Valley") == ("Amish",)
     assert "Amish; Silicon Valley" in expansion("community", ["Amish", "Silicon Valley"], 10).messages[-1][1]
-    assert fit(["amish life", "silicon valleys", "in Silicon  Valley"], "x", ["Amish", "Silicon Valley"]) == (
+    assert select_usable(["amish life", "silicon valleys", "in Silicon  Valley"], "x", ["Amish", "Silicon Valley"]) == (
         "silicon valleys",
     )
     _, fallbacks, model = _understood(expand=[{"variants": ["Amish life", *VARIANTS["variants"][1:]]}])
@@ -223,7 +223,11 @@ def test_tokens_are_a_quarter_of_the_characters_rounded_up(text: str, expected: 
     assert clip(text, expected) == text
 
 
-@given(st.integers(LONG + 1, 40_000), st.sampled_from([600, 4096, 32_768, 131_072]), st.sampled_from(["ab ", "x"]))
+@given(
+    st.integers(LONGEST_TOKENS + 1, 40_000),
+    st.sampled_from([600, 4096, 32_768, 131_072]),
+    st.sampled_from(["ab ", "x"]),
+)
 def test_parts_are_the_whole_text_and_leave_room_in_the_window(length: int, window: int, unit: str) -> None:
     text = (unit * (4 * length))[: 4 * length]
     found = parts(text, window)
@@ -251,5 +255,5 @@ def test_summaries_end_under_the_limit_whatever_the_model_says(window: int, said
     documents = [Document("a", "word " * 12_000), Document("b", "x" * 33_000)]
     summaries, fallbacks = asyncio.run(summarise(model, documents, window))
     assert all(map(is_long, documents))
-    assert all(0 < tokens(text) <= LONG for text in summaries.values())
+    assert all(0 < tokens(text) <= LONGEST_TOKENS for text in summaries.values())
     assert {fallback.topic_id for fallback in fallbacks} == (set() if said else {"a", "b"})

@@ -20,7 +20,7 @@ from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
-from indexing.io import server as asker
+from indexing.io import retry
 from indexing.stores import open_store
 from indexing.types import MINILM, Document, Segment, Span
 from retrieval.backends import open_sparse
@@ -69,8 +69,9 @@ def remote(url: str, tmp_path: Path) -> Index:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asker, "LONGEST_PAUSE", 0.02)
-    monkeypatch.setattr(rest, "SECONDS", 5.0)
+    monkeypatch.setattr(retry, "LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr(retry, "LONGEST_REST_S", 0.02)
+    monkeypatch.setattr(rest, "REPLY_TIMEOUT_S", 5.0)
 
 
 def hits(index: Index, depth: int = 5, texts: list[str] = TEXTS) -> list[list[tuple[str, float]]]:
@@ -213,7 +214,7 @@ def test_what_a_server_does_not_tell_names_the_setting(remote: Index) -> None:
     ("address", "message"),
     [
         pytest.param("{url}/nothing", "HTTP 400: Unable to open index: nothing", id="unknown index"),
-        pytest.param("http://127.0.0.1:{port}/bees", "asked 7 times: Connection refused", id="no server"),
+        pytest.param("http://127.0.0.1:{port}/bees", "asked 8 times: Connection refused", id="no server"),
     ],
 )
 def test_an_index_that_is_not_there_is_known_when_it_is_adopted(
@@ -391,11 +392,11 @@ def test_a_fault_that_passes_changes_nothing(fault: Fault, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        pytest.param(status(429), "asked 7 times: HTTP 429: too busy", id="busy for ever"),
-        pytest.param(status(503, b""), "asked 7 times: HTTP 503: no reason", id="without a word"),
-        pytest.param(status(200, TORN), "asked 7 times: a wrong reply: unexpected end of data", id="torn for ever"),
-        pytest.param(cut, "asked 7 times: IncompleteRead", id="cut for ever"),
-        pytest.param(wrong([1]), "asked 7 times: a wrong reply: found no list of candidates", id="wrong for ever"),
+        pytest.param(status(429), "asked 8 times: HTTP 429: too busy", id="busy for ever"),
+        pytest.param(status(503, b""), "asked 8 times: HTTP 503: Service Unavailable", id="without a word"),
+        pytest.param(status(200, TORN), "asked 8 times: a wrong reply: unexpected end of data", id="torn for ever"),
+        pytest.param(cut, "asked 8 times: IncompleteRead", id="cut for ever"),
+        pytest.param(wrong([1]), "asked 8 times: a wrong reply: found no list of candidates", id="wrong for ever"),
         pytest.param(status(401), "HTTP 401: too busy$", id="no access"),
         pytest.param(status(414, b"<h1>URI Too Long</h1>"), "HTTP 414: URI Too Long: a query of 1 ch", id="too long"),
         pytest.param(
@@ -412,7 +413,7 @@ def test_a_fault_that_stays_is_one_error(fault: Fault, message: str, tmp_path: P
         with pytest.raises(UserError, match=message) as raised:
             open_sparse(index, store).search(["1"], ["x"], 3)
         assert server.url in str(raised.value)
-        assert len(server.requests) <= asker.TRIES + 1
+        assert len(server.requests) <= retry.MOST_TRIES + 1
 
 
 @pytest.mark.parametrize(
@@ -530,7 +531,7 @@ def test_no_more_requests_at_once_than_it_bears() -> None:
     with scripted_server(payloads=PAYLOADS, always=unhurried) as server:
         found = Server(server.url, "x", "v1").search(["x"] * 100, 3)
         assert {tuple(hit.id for hit in own) for own in found} == {("c", "a", "b")}
-        assert 4 <= server.most_at_once <= rest.AT_ONCE
+        assert 4 <= server.most_at_once <= rest.MOST_REQUESTS
         assert len(server.requests) < 130
 
 

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 
 from indexing.attached import rest_server as rest
 from indexing.attached.rest_server import Server
-from indexing.errors import UserError, printable
-from indexing.io import http as sender
+from indexing.errors import TooLarge, Unreached, UserError, printable
 from indexing.io import keys as access
-from indexing.io import server as asker
-from indexing.io.http import Sender, TooLarge, Unreached, read_body
+from indexing.io import retry
+from indexing.io.body import read_body
+from indexing.io.error_text import error_text
+from indexing.io.http import HttpRequest, Sender
 from indexing.opensearch import cluster as opensearch
 from indexing.opensearch.cluster import Request, connect
 from indexing.opensearch.requests import ask
@@ -60,7 +61,7 @@ def searches_rest(url: str) -> object:
 
 def asks_opensearch(url: str) -> object:
     nodes = connect([url], 1)
-    return ask(nodes, Request("GET", "/index", seconds=rest.SECONDS), patience=0.05).checked()
+    return ask(nodes, Request("GET", "/index", seconds=rest.REPLY_TIMEOUT_S), patience=0.05).checked()
 
 
 CLIENTS = pytest.mark.parametrize("client", [embeds, searches_rest, asks_opensearch])
@@ -68,8 +69,9 @@ CLIENTS = pytest.mark.parametrize("client", [embeds, searches_rest, asks_opensea
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asker, "LONGEST_PAUSE", 0.02)
-    monkeypatch.setattr(asker, "TRIES", TRIES)
+    monkeypatch.setattr(retry, "LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr(retry, "LONGEST_REST_S", 0.02)
+    monkeypatch.setattr(retry, "MOST_TRIES", TRIES)
     for name in ("OPENAI_API_KEY", rest.KEY, opensearch.USER, opensearch.PASSWORD, opensearch.KEY):
         monkeypatch.delenv(name, raising=False)
 
@@ -143,7 +145,7 @@ def test_a_reply_that_is_not_whole_is_one_error(client: Client, kind: str) -> No
 @pytest.mark.parametrize("kind", SLOW)
 def test_the_time_is_that_of_the_whole_reply(client: Client, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (rest, embedding_endpoint):
-        monkeypatch.setattr(module, "SECONDS", SECONDS)
+        monkeypatch.setattr(module, "REPLY_TIMEOUT_S", SECONDS)
     assert f"no whole reply in {SECONDS:g} s" in refusal(client, SLOW[kind])
 
 
@@ -285,8 +287,8 @@ def test_what_is_printable_is_one_short_line(text: str, most: int) -> None:
 
 
 def test_words_that_say_nothing_are_named() -> None:
-    assert sender.said({"error": {}}) == '{"error":{}}'
-    assert sender.said(None) == sender.said("") == "no reason"
+    assert error_text({"error": {}}) == '{"error":{}}'
+    assert error_text(None) == error_text("") == "no reason"
 
 
 def test_a_request_goes_out_again_if_the_server_closes_a_kept_connection() -> None:
@@ -301,7 +303,7 @@ def test_a_request_goes_out_again_if_the_server_closes_a_kept_connection() -> No
 
     with serving(once) as (url, seen):
         sender = Sender(url)
-        assert [sender.send("GET", "/a", seconds=5).body for _ in range(4)] == [b"{}"] * 4
+        assert [sender.send(HttpRequest("GET", "/a"), 5).body for _ in range(4)] == [b"{}"] * 4
         assert (len(seen), len(served)) == (7, 4)
 
 
@@ -311,5 +313,5 @@ def test_a_server_that_closes_every_connection_is_an_error() -> None:
 
     with serving(never) as (url, seen):
         with pytest.raises(Unreached, match="closed"):
-            Sender(url).send("GET", "/a", seconds=5)
+            Sender(url).send(HttpRequest("GET", "/a"), 5)
         assert len(seen) == 1

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from indexing.errors import UserError
+from indexing.errors import GaveUp, UserError
+from indexing.io import retry
 from indexing.opensearch import bulk as opensearch_bulk
 from indexing.opensearch import requests
 from indexing.opensearch.bulk import acknowledged, gaps
 from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Reply, Request, connect, place_of
 from indexing.opensearch.index import Target
 from indexing.opensearch.load import Upload, load
-from indexing.opensearch.requests import GaveUp, Read
+from indexing.opensearch.requests import Read
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
 from tests.support import programs
@@ -31,7 +32,7 @@ TURNED_AWAY = (429, "rejected_execution_exception", "rejected execution of coord
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches and short pauses."""
     monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 10)
-    monkeypatch.setattr(requests, "LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr(retry, "LONGEST_PAUSE_S", 0.02)
     for name in (USER, PASSWORD, KEY, CA):
         monkeypatch.delenv(name, raising=False)
 

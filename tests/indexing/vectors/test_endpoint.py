@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
-from indexing.errors import UserError
+from indexing.errors import TextRefused, UserError
 from indexing.index import open_index
-from indexing.io import server as asker
+from indexing.io import retry
 from indexing.types import Embedding
 from indexing.vectors import endpoint as embedding_endpoint
 from indexing.vectors.embed import embedder
-from indexing.vectors.endpoint import Endpoint, read_reply, shortened
+from indexing.vectors.endpoint import Endpoint, read_reply, shorten
 from indexing.vectors.minilm import MiniLM
-from indexing.vectors.types import GRID, TextRefused, on_grid
+from indexing.vectors.types import GRID, on_grid
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, SearchSettings
 from tests.support.command_line import keystone
@@ -43,9 +43,10 @@ TEXTS = [text for _, text in CORPUS.values()] * 11  # four requests
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Short pauses; and where the server is slow, less time for it."""
-    monkeypatch.setattr(asker, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(retry, "LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr(retry, "LONGEST_REST_S", 0.02)
     if "slow" in request.node.name:
-        monkeypatch.setattr(embedding_endpoint, "SECONDS", 2)
+        monkeypatch.setattr(embedding_endpoint, "REPLY_TIMEOUT_S", 2)
 
 
 @pytest.mark.parametrize("as_lists", [False, True], ids=["base64", "lists"])
@@ -55,7 +56,7 @@ def test_the_vectors_come_back_in_the_order_of_the_texts(as_lists: bool) -> None
         found = Endpoint("letters", server.url).embed(TEXTS, tick=ticks.append)
     assert found.tobytes() == on_grid(letters(TEXTS)).tobytes()
     assert sum(ticks) == len(TEXTS)
-    assert 1 < server.most_at_once <= embedding_endpoint.REQUESTS
+    assert 1 < server.most_at_once <= embedding_endpoint.MOST_REQUESTS
 
 
 @pytest.mark.parametrize(
@@ -83,9 +84,9 @@ def test_a_passing_fault_is_not_seen(fault: Fault) -> None:
     [
         pytest.param(status(429, "too many", Retry_After="0.01"), "letters: .*too many", id="busy for ever"),
         pytest.param(status(401, "whose key"), "letters: .*whose key", id="no right"),
-        pytest.param(half, "asked 7 times: IncompleteRead", id="never a whole reply"),
-        pytest.param(torn, "asked 7 times: a wrong reply: unexpected end of data", id="never whole JSON"),
-        pytest.param(slow, r"asked 7 times: no whole reply in 2 s", id="always slow"),
+        pytest.param(half, "asked 8 times: IncompleteRead", id="never a whole reply"),
+        pytest.param(torn, "asked 8 times: a wrong reply: unexpected end of data", id="never whole JSON"),
+        pytest.param(slow, r"asked 8 times: no whole reply in 2 s", id="always slow"),
         pytest.param(wrong(lambda _: {"answer": 42}), "no list of vectors under 'data'", id="another protocol"),
         pytest.param(wrong(lambda value: [value]), "no list of vectors under 'data'", id="a list"),
         pytest.param(wrong(lambda value: value["data"].pop() and None), "found 8 vectors for 9 texts", id="too few"),
@@ -220,7 +221,7 @@ def test_blank_texts_are_not_sent_and_have_the_zero_vector() -> None:
 def test_a_server_that_is_not_there_or_has_no_such_model_is_an_error() -> None:
     with serving() as server, pytest.raises(UserError, match=rf"{server.url}: other: .*no such model"):
         _ = Endpoint("other", server.url).dimension
-    with pytest.raises(UserError, match=rf"{server.url}: letters: asked 7 times: Connection refused"):
+    with pytest.raises(UserError, match=rf"{server.url}: letters: asked 8 times: Connection refused"):
         _ = Endpoint("letters", server.url).dimension
     with pytest.raises(UserError, match="no/url"):
         _ = Endpoint("letters", "no/url").dimension
@@ -289,7 +290,7 @@ def test_the_name_of_a_key_is_kept_and_used_by_queries(tmp_path: Path, monkeypat
 )
 def test_a_list_of_models_that_says_no_window_is_not_believed(listed: Any) -> None:
     with serving(listed=listed) as server:
-        assert Endpoint("letters", server.url).window == embedding_endpoint.WINDOW
+        assert Endpoint("letters", server.url).window == embedding_endpoint.WINDOW_TOKENS
 
 
 def test_the_local_model_behind_an_endpoint_gives_its_own_vectors() -> None:
@@ -324,6 +325,6 @@ def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path
 @given(st.text(min_size=101, max_size=2000), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_a_shortened_text_is_a_shorter_beginning(text: str, window: int, length: int) -> None:
     for reason in ("too long", f"maximum context length is {window} tokens, however you requested {length} tokens"):
-        found = shortened(text, reason)
+        found = shorten(text, reason)
         assert len(found) < len(text)
         assert text.startswith(found)

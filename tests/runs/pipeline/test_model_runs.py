@@ -13,11 +13,12 @@ import pytest
 
 from generation.context.tokens import tokens
 from generation.llm.replay import record
+from generation.llm.settings import REPLIES
 from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.index import Index
 from runs.config.read import PRESETS, read_config
-from runs.pipeline.model import REPLIES, USAGE
+from runs.pipeline.model import USAGE
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
 from runs.tracks.validate import track_of, validate

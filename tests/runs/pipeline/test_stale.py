@@ -12,8 +12,9 @@ from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.stores import open_store
 from indexing.types import MINILM, Embedding
+from indexing.vectors.cache import text_key
 from indexing.vectors.of_documents import document_vectors
-from indexing.vectors.of_segments import segment_vectors, text_key
+from indexing.vectors.of_segments import segment_vectors
 from retrieval.backends import open_dense, open_sparse
 from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings

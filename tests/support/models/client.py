@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from generation.llm.client import open_model
+from generation.llm.model import OpenModel
+from generation.llm.open import open_model
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
 
@@ -13,7 +15,14 @@ SECRET = "sk-0123456789/secret"
 
 
 def settings(folder: Path, *urls: str, **changes: Any) -> ModelSettings:
-    return ModelSettings("m", urls=urls, cache=folder / "replies.sqlite", patience_seconds=5, **changes)
+    chosen = {"name": "m", "urls": list(urls), "cache": folder / "replies.sqlite", "patience_seconds": 5}
+    return ModelSettings.model_validate(chosen | changes)
+
+
+def opened(settings: ModelSettings) -> AbstractAsyncContextManager[OpenModel]:
+    """The model, with its files beside its cache."""
+    assert settings.cache
+    return open_model(settings, settings.cache.parent)
 
 
 def complete(
@@ -22,7 +31,7 @@ def complete(
     """Outcomes by number, usage by purpose, notes."""
 
     async def run() -> Any:
-        async with open_model(chosen) as model:
+        async with opened(chosen) as model:
             found = {number: outcome async for number, outcome in model.complete(requests)}
             return found, dict(model.usage), list(model.notes)
 

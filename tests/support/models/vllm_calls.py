@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from generation.llm.client import open_model
+from generation.llm.open import open_model
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request
 
@@ -82,8 +82,8 @@ def mixed() -> list[Request]:
 
 async def main(cache: Path, model: Path, report: Path) -> None:
     engine = {"model": str(model), "dtype": "bfloat16", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20}
-    settings = ModelSettings("tiny", "vllm", cache=cache, engine=engine, concurrency=5)
-    async with open_model(settings) as opened:
+    settings = ModelSettings(name="tiny", backend="vllm", cache=cache, engine=engine, concurrency=5)
+    async with open_model(settings, cache.parent) as opened:
         outcomes = {number: outcome async for number, outcome in opened.complete(mixed())}
         failed = {
             number: outcome.reason for number, outcome in sorted(outcomes.items()) if isinstance(outcome, Failure)

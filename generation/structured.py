@@ -1,0 +1,137 @@
+"""The one way to read JSON out of a model's reply: bounded in time and nesting, checked for the expected shape."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import orjson
+
+from generation.types import Reply
+from indexing.errors import Unusable
+
+MOST_OPENINGS = 1_000
+"""Brackets in a reply's prose that may turn out to begin no JSON."""
+MOST_PASSES = 20
+"""How many times the length of a reply the search for JSON may read."""
+
+_FENCED = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
+_OPENING = re.compile(r"\[(?=\s*+[\[{\"\]\-\dtfn])|\{(?=\s*+[\"}])")
+_THOUGHT = re.compile(r"\A\s*<think>.*?(</think>|\Z)", re.DOTALL)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(members)) < len(members):
+        raise ValueError("a key is repeated")
+    return dict(members)
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_number, object_pairs_hook=_once)
+
+
+def read_json(reply: Reply) -> Any:
+    """The JSON value of a reply; `Unusable` if there is none, or if it was cut.
+
+    The value is the whole reply, else the content of its code fence, else the first value within its prose. Thoughts
+    before the reply are skipped, and control characters within strings are allowed. The value can be written as JSON
+    again: it is not nested too deeply, repeats no key, and holds no NaN, no half of a surrogate pair and no number
+    beyond 64 bits.
+    """
+    if reply.finish == "length":
+        raise Unusable("it was cut before its end")
+    try:
+        value = _first_json(without_thought(reply.text))
+        orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        raise Unusable(f"its JSON holds what cannot be kept: {error}") from None
+    return value
+
+
+def read_list(reply: Reply, key: str, wanted: str | None = None) -> list[Any]:
+    """The list under `key`, or the reply if it is a list; else `Unusable`, which says `wanted`."""
+    value = read_json(reply)
+    found = value.get(key) if isinstance(value, dict) else value
+    if not isinstance(found, list):
+        raise Unusable(wanted or f'it holds no list "{key}"')
+    return found
+
+
+def read_objects(reply: Reply, key: str) -> list[dict[str, Any]]:
+    """The objects in the list under `key`, or in the reply if it is a list; `Unusable` for any other shape."""
+    found = read_list(reply, key)
+    if not all(isinstance(item, dict) for item in found):
+        raise Unusable(f'the items of "{key}" are not all objects')
+    return found
+
+
+def read_strings(reply: Reply, key: str) -> list[str]:
+    """The strings in the list under `key`, or in the reply if it is a list; `Unusable` for any other shape."""
+    wanted = f'it is no JSON object with a list of strings under "{key}"'
+    found = read_list(reply, key, wanted)
+    if not all(isinstance(text, str) for text in found):
+        raise Unusable(wanted)
+    return found
+
+
+def read_string(reply: Reply, key: str) -> str:
+    """The string under `key` of the reply's object; empty if the reply has another shape."""
+    value = read_json(reply)
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def objects_in(reply: Reply) -> list[dict[str, Any]]:
+    """All JSON objects of a reply, also those in its lists; `Unusable` if it was cut and is not whole JSON."""
+    text = without_thought(reply.text)
+    if reply.finish == "length" and not _is_json(text):
+        raise Unusable("it was cut before its end")
+    values = [each for value in values_in(text) for each in (value if isinstance(value, list) else [value])]
+    return [value for value in values if isinstance(value, dict)]
+
+
+def without_thought(text: str) -> str:
+    """A reply's text without the thoughts before it, which some servers leave in the reply."""
+    return _THOUGHT.sub("", text)
+
+
+def _first_json(text: str) -> Any:
+    for whole in (text, *_FENCED.findall(text)):
+        with suppress(ValueError, RecursionError):
+            return _DECODER.decode(whole.lstrip("\ufeff"))
+    for value in values_in(text):
+        return value
+    raise Unusable("it holds no JSON")
+
+
+def values_in(text: str) -> Iterator[Any]:
+    """The JSON objects and lists within a text, one after another, perhaps none.
+
+    `Unusable` if an object begins that is broken, repeats a key or is nested too deeply, or if there are too many
+    broken lists: the work grows as the length of the text.
+    """
+    at = tries = read = 0
+    while opening := _OPENING.search(text, at):
+        start = opening.start()
+        try:
+            value, at = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            tries, read = tries + 1, read + getattr(error, "pos", len(text)) - start
+            if text[start] == "{" or tries > MOST_OPENINGS or read > MOST_PASSES * len(text):
+                raise Unusable("its JSON is broken, repeats a key or is nested too deeply") from None
+            at = start + 1
+        else:
+            yield value
+
+
+def _is_json(text: str) -> bool:
+    """Whether a text as a whole is JSON."""
+    try:
+        _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

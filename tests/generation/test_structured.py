@@ -1,0 +1,44 @@
+"""The expected shape of a reply's JSON: found wherever the reply has it, and nothing else in its place."""
+
+import json
+
+import pytest
+
+from generation.structured import objects_in, read_list, read_objects, read_string, read_strings
+from generation.types import Reply
+from indexing.errors import Unusable
+
+
+@pytest.mark.parametrize(
+    "text", ['{"k": ["a"]}', '["a"]', 'Sure: {"k": ["a"]}.', '```json\n["a"]\n```', '<think>[1]</think>{"k": ["a"]}']
+)
+def test_a_list_is_found_under_its_key_or_alone(text: str) -> None:
+    assert read_list(Reply(text), "k") == read_strings(Reply(text), "k") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [({"k": "a"}, 'it holds no list "k"'), ({"other": []}, 'it holds no list "k"'), (5, 'it holds no list "k"'),
+     ([5], 'the items of "k" are not all objects')],
+)  # fmt: skip
+def test_objects_are_found_or_the_reply_cannot_be_used(value: object, message: str) -> None:
+    with pytest.raises(Unusable, match=message):
+        read_objects(Reply(json.dumps(value)), "k")
+
+
+@pytest.mark.parametrize("value", [{"k": "a"}, {"k": [1]}, {}, [None], "a"])
+def test_strings_are_found_or_the_reply_cannot_be_used(value: object) -> None:
+    with pytest.raises(Unusable, match='it is no JSON object with a list of strings under "k"'):
+        read_strings(Reply(json.dumps(value)), "k")
+
+
+@pytest.mark.parametrize(("value", "found"), [({"k": "a"}, "a"), ({"k": 1}, ""), ({}, ""), (["a"], ""), ("a", "")])
+def test_a_string_is_found_under_its_key_alone(value: object, found: str) -> None:
+    assert read_string(Reply(json.dumps(value)), "k") == found
+
+
+def test_all_objects_are_found_also_those_in_lists() -> None:
+    assert objects_in(Reply('I say {"a": 1}, and [{"b": 2}, 3] or 4.')) == [{"a": 1}, {"b": 2}]
+    assert objects_in(Reply('{"a": 1}', "length")) == [{"a": 1}]
+    with pytest.raises(Unusable, match="cut"):
+        objects_in(Reply('{"a": 1} and', "length"))

@@ -1,0 +1,45 @@
+"""The tree of errors: in one file, each with `retryable`."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from indexing import errors
+from indexing.errors import GaveUp, Refused, TooLarge, Unreached, Unusable, UserError, WrongReply
+
+ROOMS = ("indexing", "retrieval", "fusion", "generation", "runs")
+NAMES = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+
+
+def errors_elsewhere(root: Path) -> list[str]:
+    """The public classes that are errors of the tree, or are called so, and lie in another file."""
+    found = []
+    for file in (file for room in ROOMS for file in (root / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                bases = {ast.unparse(base) for base in node.bases}
+                if bases & {*NAMES, "Exception", "ValueError"} and file != Path(str(errors.__file__)):
+                    found.append(f"{file}: {node.name}")
+    return found
+
+
+def test_every_public_error_lies_in_one_file() -> None:
+    assert errors_elsewhere(Path(str(errors.__file__)).parent.parent) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "retryable"),
+    [
+        pytest.param(UserError("a"), False, id="of a user"),
+        pytest.param(Unreached("a"), True, id="no reply"),
+        pytest.param(WrongReply("a"), True, id="a wrong reply"),
+        pytest.param(Unusable("a"), True, id="a reply that no step can read"),
+        pytest.param(TooLarge("a"), False, id="a reply that is too large"),
+        pytest.param(GaveUp("a"), False, id="no patience left"),
+        pytest.param(Refused("a", 404), False, id="refused"),
+        pytest.param(Refused("a", 503, retryable=True), True, id="refused for now"),
+    ],
+)
+def test_an_error_says_whether_the_same_may_succeed_later(error: UserError | Unusable, retryable: bool) -> None:
+    assert error.retryable is retryable

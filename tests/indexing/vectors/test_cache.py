@@ -1,0 +1,81 @@
+"""The cache of vectors: each group of texts is made once, whatever the file holds before."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.errors import UserError
+from indexing.types import MINILM
+from indexing.vectors import cache as cache_module
+from indexing.vectors.cache import open_cache
+from indexing.vectors.types import Vectors
+
+DIMENSION = 384
+GROUPS = st.lists(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3), max_size=12)
+
+
+def fill(path: Path, groups: Sequence[Sequence[str]]) -> tuple[list[Vectors], list[list[str]]]:
+    """The vectors of the groups, which say their letters, and the groups that were made."""
+    made: list[list[str]] = []
+
+    def make(missing: Sequence[int]) -> list[Vectors]:
+        made.extend(list(groups[number]) for number in missing)
+        return [vectors_of(groups[number]) for number in missing]
+
+    with open_cache(path, MINILM) as cache:
+        return cache.fill(groups, make), made
+
+
+def vectors_of(texts: Sequence[str]) -> Vectors:
+    return np.array([[float(ord(text))] * DIMENSION for text in texts], np.float32)
+
+
+@given(GROUPS, GROUPS)
+def test_a_group_is_made_once_and_comes_back_in_order(
+    tmp_path_factory: pytest.TempPathFactory, first: list[list[str]], second: list[list[str]]
+) -> None:
+    path = tmp_path_factory.mktemp("cache") / "v.sqlite"
+    seen: set[tuple[str, ...]] = set()
+    for groups in (first, second):
+        found, made = fill(path, groups)
+        assert [vectors.tolist() for vectors in found] == [vectors_of(texts).tolist() for texts in groups]
+        assert list(map(tuple, made)) == [key for key in dict.fromkeys(map(tuple, groups)) if key not in seen]
+        seen |= set(map(tuple, groups))
+
+
+def test_more_keys_than_one_statement_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "MOST_KEYS", 3)
+    groups = [[letter] for letter in "abcdefgh"]
+    fill(tmp_path / "v.sqlite", groups)
+    found, made = fill(tmp_path / "v.sqlite", groups)
+    assert made == []
+    assert [vectors[0, 0] for vectors in found] == [float(ord(letter)) for letter in "abcdefgh"]
+
+
+@pytest.mark.parametrize("change", ["vectors = zeroblob(length(vectors))", "vectors = x'00', sum = x'00'"])
+def test_damaged_vectors_are_made_again(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "v.sqlite"
+    fill(path, [["a"], ["b"]])
+    with sqlite3.connect(path) as file:
+        file.execute(f"UPDATE by_text SET {change}")
+    found, made = fill(path, [["a"], ["b"]])
+    assert made == [["a"], ["b"]]
+    assert found[1].tolist() == vectors_of(["b"]).tolist()
+    assert fill(path, [["a"], ["b"]])[1] == []
+
+
+def test_a_file_that_is_no_cache_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "v.sqlite"
+    path.write_bytes(b"something else" * 100)
+    with pytest.raises(UserError, match=r"v\.sqlite: damaged: delete it"):
+        fill(path, [["a"]])
+
+
+def test_without_a_place_to_write_the_vectors_are_made_each_time(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert fill(tmp_path / "missing" / "v.sqlite", [["a"]])[1] == [["a"]]
