@@ -11,16 +11,16 @@ user pays for them again.
 """
 
 import logging
-import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from generation.llm.batch_files import REPLIES, REQUESTS, FileAccount, RequestFile, join_names, replies_of
 from generation.llm.cache import Cache
 from generation.llm.chat import (
     REPLY_LIMIT_BYTES,
@@ -41,14 +41,8 @@ from generation.llm.usage import add
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import BadRecord, Report, UserError, Waits, WrongReply, printable, stop
 from indexing.io.error_text import error_text
-from indexing.io.files import LONGEST_LINE, digest, json_lines
+from indexing.io.files import LONGEST_LINE, json_lines
 from indexing.io.retry import CONTENT_REFUSALS
-
-MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
-"""Requests and bytes of one file: the limits of OpenAI's batch service."""
-REQUESTS, REPLIES = ".requests.jsonl", ".replies.jsonl"
-MOST_NAMED = 3
-"""Requests or lines that a message names."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +77,7 @@ class Batch:
         self._dialect = Dialect()
         self._without_schema: set[str] = set()
         self._asked: set[str] = set()
-        self._files: list[_Requests] = []
+        self._files: list[RequestFile] = []
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self._new = self._read_replies()
@@ -119,11 +113,11 @@ class Batch:
             *(f"  {file}\n  replies expected in {replies_of(file).name} beside it" for file in named),
         ]
         if again := [f"{key} ({self._answered[key]})" for key in asked if key in self._answered]:
-            message.append(f"{len(again):,} of these {len(asked):,} had been asked before: {_named(again)}")
+            message.append(f"{len(again):,} of these {len(asked):,} had been asked before: {join_names(again)}")
         if twice := [f"{key} ({file.name})" for key in asked for file in self._waiting[key][:1] if file not in named]:
             message.append(
                 f"{len(twice):,} of these {len(asked):,} stand in other files too, which wait for replies. If those "
-                f"are being answered, wait for them, so that nothing is paid twice: {_named(twice)}"
+                f"are being answered, wait for them, so that nothing is paid twice: {join_names(twice)}"
             )
         raise Waits("\n".join(message))
 
@@ -143,7 +137,7 @@ class Batch:
         line = orjson.dumps({"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}) + b"\n"
         with _writing(self._folder):
             if not self._files or not self._files[-1].takes(line):
-                self._files.append(_Requests(self._folder))
+                self._files.append(RequestFile(self._folder))
             self._files[-1].write(key, line)
 
     def _read_replies(self) -> set[str]:
@@ -158,7 +152,7 @@ class Batch:
                     self._answered[key] = f"{replies.name} holds no reply"
                 else:
                     self._waiting[key].append(file)
-        files = {file: _FileAccount(file) for file in sorted(self._folder.glob(f"*{REPLIES}"))}
+        files = {file: FileAccount(file) for file in sorted(self._folder.glob(f"*{REPLIES}"))}
         new = (
             self._cache.put(reply for account in files.values() for reply in self._replies(account, known))
             if files
@@ -175,7 +169,7 @@ class Batch:
                 self._dialect = combine(self._dialect, dialect)
         return new
 
-    def _replies(self, account: "_FileAccount", known: Mapping[str, ReplyBound]) -> Iterator[tuple[str, PaidReply]]:
+    def _replies(self, account: "FileAccount", known: Mapping[str, ReplyBound]) -> Iterator[tuple[str, PaidReply]]:
         """The replies of a file, while its account grows; `known` holds the bound of each request."""
         for number, record in _lines(account.file, account.add_broken, REPLY_LIMIT_BYTES):
             key = record["custom_id"]
@@ -217,83 +211,6 @@ class Batch:
         self.usage[purpose] = add(self.usage[purpose], usage)
 
 
-@dataclass(slots=True)
-class _FileAccount:
-    """The content of a file of replies: the keys of those taken, and all others with the reason."""
-
-    file: Path
-    taken: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    unknown: list[str] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
-
-    def add_broken(self, error: BadRecord) -> None:
-        """A `Report`; a file that cannot be read to its end is an error."""
-        if error.kind == "unreadable file":
-            raise error
-        self.broken.append(f"line {str(error).removeprefix(f'{self.file}:')}")
-
-    @property
-    def is_odd(self) -> bool:
-        """Whether the file holds anything but replies that are taken."""
-        return bool(self.failed or self.refused or self.unknown or self.broken)
-
-    def __str__(self) -> str:
-        others = {
-            "not usable": [f"{key} ({why})" for key, why in self.failed.items()],
-            "refused": [f"{key} ({why})" for key, why in self.refused.items()],
-            "to no request in the folder": self.unknown,
-            "on broken lines": self.broken,
-        }
-        taken = "1 reply is" if len(self.taken) == 1 else f"{len(self.taken):,} replies are"
-        parts = [f"{len(names):,} {what}: {_named(names)}" for what, names in others.items() if names]
-        return "; ".join([f"{self.file}: {taken} taken", *parts])
-
-
-class _Requests:
-    """A file of requests as it grows; it has its name when it is whole."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._keys: list[str] = []
-        self._bytes = 0
-        self._path = folder / f".{os.getpid()}.{id(self)}.partial"
-        self._file = self._path.open("wb")
-
-    def takes(self, line: bytes) -> bool:
-        return len(self._keys) < MOST_REQUESTS and self._bytes + len(line) <= MOST_BYTES
-
-    def write(self, key: str, line: bytes) -> None:
-        self._keys.append(key)
-        self._bytes += len(line)
-        self._file.write(line)
-
-    def finish(self) -> Path:
-        """Give the file its name by the set of its requests; a new one if replies of that name do not answer them."""
-        name = stem = digest(sorted(self._keys))[:16]
-        repeat = 1
-        while (self._folder / f"{name}{REPLIES}").exists():
-            repeat += 1
-            name = f"{stem}-{repeat}"
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        return self._path.replace(self._folder / f"{name}{REQUESTS}")
-
-    def discard(self) -> None:
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            self._path.unlink()
-
-
-def _named(names: Sequence[str]) -> str:
-    """The first of some names, and the number of the others."""
-    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return f"{', '.join(names[:MOST_NAMED])}{more}"
-
-
 def _waits(number: int) -> str:
     return "1 request waits" if number == 1 else f"{number:,} requests wait"
 
@@ -304,11 +221,6 @@ def _writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
-
-
-def replies_of(requests: Path) -> Path:
-    """The file of the replies to a file of requests."""
-    return requests.with_name(requests.name.removesuffix(REQUESTS) + REPLIES)
 
 
 def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from generation.ask import every, together
-from generation.llm import batch
-from generation.llm.batch import replies_of
+from generation.llm import batch_files
+from generation.llm.batch_files import replies_of
 from generation.llm.cache import Cache
 from generation.llm.chat import read_bound, read_reply
 from generation.llm.model import key_of
@@ -306,7 +306,7 @@ def test_whatever_a_request_says_of_tokens_its_reply_is_read(tokens: Any) -> Non
 
 
 def test_files_are_as_large_as_services_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "MOST_REQUESTS", 4)
+    monkeypatch.setattr(batch_files, "MOST_REQUESTS", 4)
     asked = [asking(str(i)) for i in range(10)]
     with pytest.raises(Waits) as error:
         ask_all(settings(tmp_path), asked)

@@ -1,0 +1,101 @@
+"""Files of a batch: requests as they are written, and the account of a file of replies."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from indexing.errors import BadRecord
+from indexing.io.files import digest
+
+MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
+"""Requests and bytes of one file: the limits of OpenAI's batch service."""
+REQUESTS, REPLIES = ".requests.jsonl", ".replies.jsonl"
+MOST_NAMED = 3
+"""Requests or lines that a message names."""
+
+
+@dataclass(slots=True)
+class FileAccount:
+    """The content of a file of replies: the keys of those taken, and all others with the reason."""
+
+    file: Path
+    taken: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    def add_broken(self, error: BadRecord) -> None:
+        """A `Report`; a file that cannot be read to its end is an error."""
+        if error.kind == "unreadable file":
+            raise error
+        self.broken.append(f"line {str(error).removeprefix(f'{self.file}:')}")
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether the file holds anything but replies that are taken."""
+        return bool(self.failed or self.refused or self.unknown or self.broken)
+
+    def __str__(self) -> str:
+        others = {
+            "not usable": [f"{key} ({why})" for key, why in self.failed.items()],
+            "refused": [f"{key} ({why})" for key, why in self.refused.items()],
+            "to no request in the folder": self.unknown,
+            "on broken lines": self.broken,
+        }
+        taken = "1 reply is" if len(self.taken) == 1 else f"{len(self.taken):,} replies are"
+        parts = [f"{len(names):,} {what}: {join_names(names)}" for what, names in others.items() if names]
+        return "; ".join([f"{self.file}: {taken} taken", *parts])
+
+
+class RequestFile:
+    """A file of requests as it grows; it has its name when it is whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._keys: list[str] = []
+        self._bytes = 0
+        self._path = folder / f".{os.getpid()}.{id(self)}.partial"
+        self._file = self._path.open("wb")
+
+    def takes(self, line: bytes) -> bool:
+        """Whether the file has room for one more line."""
+        return len(self._keys) < MOST_REQUESTS and self._bytes + len(line) <= MOST_BYTES
+
+    def write(self, key: str, line: bytes) -> None:
+        """Write the line of the request with this key."""
+        self._keys.append(key)
+        self._bytes += len(line)
+        self._file.write(line)
+
+    def finish(self) -> Path:
+        """Give the file its name by the set of its requests; a new one if replies of that name do not answer them."""
+        name = stem = digest(sorted(self._keys))[:16]
+        repeat = 1
+        while (self._folder / f"{name}{REPLIES}").exists():
+            repeat += 1
+            name = f"{stem}-{repeat}"
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._path.replace(self._folder / f"{name}{REQUESTS}")
+
+    def discard(self) -> None:
+        """Remove the file, which has no name yet."""
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._path.unlink()
+
+
+def join_names(names: Sequence[str]) -> str:
+    """The first of some names, and the number of the others."""
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
+
+
+def replies_of(requests: Path) -> Path:
+    """The file of the replies to a file of requests."""
+    return requests.with_name(requests.name.removesuffix(REQUESTS) + REPLIES)
