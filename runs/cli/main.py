@@ -314,16 +314,17 @@ def fuse(
 
     Example: keystone fuse a.trec b.trec --method rrf --set k=60 --weights 2,1 --out fused.trec
     """
+    from fusion.fuse import FusionSettings
     from runs.cli.outputs import check_outputs
-    from runs.trec.fuse_files import fuse_files, numbers
+    from runs.trec.fuse_files import fuse_files, parse_numbers
     from runs.trec.run_files import write_run
 
     check_outputs(runs, {"--out": out})
-    heavy = None if weights is None else numbers("--weights", weights.split(","))
-    named = [setting.partition("=") for setting in set or []]
-    values = numbers("--set", [value for _, _, value in named])
-    parameters = {name: value for (name, _, _), value in zip(named, values, strict=True)}
-    write_run(out, fuse_files(runs, tag, method, depth, heavy, norm, parameters))
+    weight_of_run = None if weights is None else parse_numbers("--weights", weights.split(","))
+    assignments = [setting.partition("=") for setting in set or []]
+    values = parse_numbers("--set", [value for _, _, value in assignments])
+    parameters = {name: value for (name, _, _), value in zip(assignments, values, strict=True)}
+    write_run(out, fuse_files(runs, tag, FusionSettings(method, depth, norm, parameters), weight_of_run))
     say(out)
 
 

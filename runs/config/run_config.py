@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
-from fusion.methods import METHODS, impossible
+from fusion.methods import METHODS, find_impossible_setting
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 AnyPath = Annotated[Path, Strict(False)]
@@ -85,7 +85,7 @@ class Fusion(Model):
     def _possible(self) -> Self:
         if "k" in self.parameters:
             raise ValueError(f"parameters.k: found {self.parameters['k']:g}, expected it as k_narrative")
-        if found := impossible(self.method, self.norm, self.parameters):
+        if found := find_impossible_setting(self.method, self.norm, self.parameters):
             key, why = found
             raise ValueError(f"{'parameters.' * (key in self.parameters)}{key}: {why}")
         return self

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runs.evaluation.measures import Measure
-from runs.trec.run_files import Qrels, Run
+from runs.trec.types import Qrels, Run
 
 HEAD = 100
 """Rows of a topic that are looked at to tell why none is judged."""
@@ -65,8 +65,10 @@ def of_rows(name: str, run: Run, qrels: Qrels, places: NDArray[np.int64]) -> lis
         return []
     lengths = np.diff(run.offsets)
     head = np.arange(len(places)) - np.repeat(run.offsets[:-1], lengths) < HEAD
-    rows = list(zip(np.repeat(run.query_ids, lengths)[head].tolist(), run.docs[head].strings(), strict=True))
-    judged = list(zip(np.repeat(qrels.query_ids, np.diff(qrels.offsets)).tolist(), qrels.docs.strings(), strict=True))
+    rows = list(zip(np.repeat(run.query_ids, lengths)[head].tolist(), run.docs[head].decode_ids(), strict=True))
+    judged = list(
+        zip(np.repeat(qrels.query_ids, np.diff(qrels.offsets)).tolist(), qrels.docs.decode_ids(), strict=True)
+    )
     documents = {(topic, _document(doc)) for topic, doc in judged}
     alike = sum((topic, _document(doc)) in documents for topic, doc in rows)
     found = [f"{name}: no row is judged; its ids are such as {rows[0][1]!r}, those of the judgments {judged[0][1]!r}"]

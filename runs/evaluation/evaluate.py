@@ -16,18 +16,9 @@ from indexing.errors import UserError
 from indexing.io.files import unicode_name
 from runs.evaluation import cautions
 from runs.evaluation.measures import DEFAULT, FAMILIES, Measure
-from runs.trec.doc_ids import match
-from runs.trec.run_files import (
-    Qrels,
-    Run,
-    bounds_of,
-    in_trec_eval_order,
-    read_qrels,
-    read_run_as_it_stands,
-    run_of,
-    without_own,
-    write_run,
-)
+from runs.trec.doc_ids import match_ids
+from runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
+from runs.trec.types import Qrels, Run, make_run, pair_bounds
 
 CONSTANT = 10 * np.finfo(np.float64).eps
 """Differences whose standard error is below this share of them are constant but for rounding, as in R's t.test."""
@@ -86,10 +77,10 @@ def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DE
         raise UserError(f"{name}: no judged topic has a relevant document (of grade {grade} or more)")
     topics = sorted(qrels.query_ids)
     said = [*cautions.of_judgments(qrels, measures), *cautions.of_topics(name, run, qrels)]
-    qrels, run = qrels.of(topics), run.of(topics)
+    qrels, run = qrels.select(topics), run.select(topics)
     said += cautions.of_order(name, run)
-    run = in_trec_eval_order(run)
-    _, places = match(qrels.docs, bounds_of(qrels.offsets), run.docs, bounds_of(run.offsets))
+    run = sort_as_trec_eval(run)
+    _, places = match_ids(qrels.docs, pair_bounds(qrels.offsets), run.docs, pair_bounds(run.offsets))
     places = np.where(places < 0, -1, places - np.repeat(qrels.offsets[:-1], np.diff(run.offsets)))
     said += cautions.of_rows(name, run, qrels, places)
     parts = list(_as_ranx(places, run.offsets, qrels))
@@ -163,13 +154,13 @@ def evaluate_files(
     qrels = read_qrels(qrels_path)
     evaluations = []
     for path in paths:
-        run = read_run_as_it_stands(path)
+        run = read_unsorted_run(path)
         if not run.query_ids:
             raise UserError(f"{path}: holds no row, expected a run")
         if not set(qrels.query_ids) & set(run.query_ids):
             ids = f"its topics are such as {run.query_ids[0]!r}, those of the judgments {qrels.query_ids[0]!r}"
             raise UserError(f"{path}: none of its topics is judged in {qrels_path}: {ids}")
-        evaluations.append(evaluate(unicode_name(path), without_own(run) if skip_own else run, qrels, measures))
+        evaluations.append(evaluate(unicode_name(path), drop_own_documents(run) if skip_own else run, qrels, measures))
     return evaluations
 
 
@@ -255,7 +246,7 @@ def _set_up() -> None:
     """Compile what reading, writing and measuring need, once for all processes."""
     with TemporaryDirectory() as folder:
         run, qrels = Path(folder) / "run", Path(folder) / "qrels"
-        write_run(run, run_of("set-up", {"1": [("a", 1.0)]}))
+        write_run(run, make_run("set-up", {"1": [("a", 1.0)]}))
         qrels.write_text("1 0 a 1\n")
         evaluate_files([run], qrels, [*DEFAULT, Measure("P", 10)])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.closest import closest
+from fusion.closest import find_closest_segments
 from generation.answers.answer import AnswerTask, answered
 from generation.answers.cite import check
 from generation.answers.sentences import Passage, Words
@@ -174,7 +174,7 @@ def with_segments(job: Job, answer: Answer, material: Material) -> tuple[Answer,
 
     def segment(doc_id: str, vector: NDArray[np.float32]) -> str:
         document, segments = own[doc_id]
-        return document.segments[int(closest(vector[None], segments)[0][0])].id
+        return document.segments[int(find_closest_segments(vector[None], segments)[0][0])].id
 
     cited = tuple(
         Sentence(sentence.text, tuple(segment(doc_id, vector) for doc_id in sentence.citations))

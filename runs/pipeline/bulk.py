@@ -29,7 +29,7 @@ from runs.pipeline.model import Ask, asking
 from runs.pipeline.steps import narrative_rankings, part, rankings_of, summaries_of, understood
 from runs.tracks.answer_files import rag_record, submitted
 from runs.tracks.rules import with_limits
-from runs.trec.topics import arriving_topics, read_topics
+from runs.trec.topics import read_topics, stream_topics
 
 NAME = "keystone"
 """The run id of answers where nothing else is said."""
@@ -63,7 +63,7 @@ def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress:
             missed.extend(fallbacks)
 
         if topics is None:
-            answer_topics(job, _left(arriving_topics(config.topics), file), None, ask, write)
+            answer_topics(job, _left(stream_topics(config.topics), file), None, ask, write)
         else:
             left = list(_left(topics, file))
             answer_topics(job, left, len(left), ask, write)

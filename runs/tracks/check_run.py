@@ -10,8 +10,8 @@ import numpy as np
 from indexing.types import is_id
 from runs.tracks.rules import Track
 from runs.tracks.violations import Lines, Violation, error, is_utf8, shown, warning
-from runs.trec.rows import CONTROL, columns_of
-from runs.trec.scan import RUN
+from runs.trec.rows import CONTROL, split_columns
+from runs.trec.scan import RUN_COLUMNS
 from runs.wording import plural
 
 _SCORE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -30,7 +30,7 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
         if fault:
             yield fault
             continue
-        topic, second, name, rank, score, tag = columns_of(line)
+        topic, second, name, rank, score, tag = split_columns(line)
         if second != "Q0":
             yield warning(number, "second column", f"second column: expected Q0, found {shown(second)}")
         if topic not in topics:
@@ -66,7 +66,7 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
 
 def seen_in_run(content: Lines, _track: Track, topics: Mapping[str, str]) -> str:
     """How much of a run there is to judge."""
-    rows = Counter(columns_of(line)[0] for _, line in content if is_row(line))
+    rows = Counter(split_columns(line)[0] for _, line in content if is_row(line))
     shown = f"{len(rows.keys() & topics):,} of {plural(len(topics), 'topic')}, {plural(rows.total(), 'row')}"
     if not rows:
         return shown
@@ -76,7 +76,9 @@ def seen_in_run(content: Lines, _track: Track, topics: Mapping[str, str]) -> str
 
 def is_row(line: str) -> bool:
     """Whether a line is one of a run's rows, whatever its columns hold."""
-    return is_utf8(line) and not is_comment(line) and not CONTROL.search(line) and len(columns_of(line)) == RUN
+    return (
+        is_utf8(line) and not is_comment(line) and not CONTROL.search(line) and len(split_columns(line)) == RUN_COLUMNS
+    )
 
 
 def is_blank(line: str) -> bool:
@@ -100,7 +102,7 @@ def _fault_of(number: int, line: str) -> Violation | None:
         return error(number, "comment", "a comment: expected 6 columns, and comments in a file beside")
     if control := CONTROL.search(line):
         return error(number, "control character", f"holds the control character {control[0]!r}")
-    return error(number, "columns", f"expected {RUN} columns, found {len(columns_of(line))}")
+    return error(number, "columns", f"expected {RUN_COLUMNS} columns, found {len(split_columns(line))}")
 
 
 def check_ids(foreign: Mapping[str, int], track: Track) -> Iterator[Violation]:

@@ -8,8 +8,8 @@ import numpy as np
 from runs.tracks.check_run import is_blank, is_comment, is_row, usable_score
 from runs.tracks.rules import Track
 from runs.tracks.violations import Lines, Repair, is_utf8, shown
-from runs.trec.render import strictly_decreasing
-from runs.trec.rows import columns_of
+from runs.trec.render import decrease_strictly
+from runs.trec.rows import split_columns
 from runs.wording import plural
 
 
@@ -42,7 +42,7 @@ def fix_run(content: Lines, track: Track, _topics: Mapping[str, str]) -> tuple[l
     previous = ""
     for number, line in content:
         if is_row(line):
-            row = Row(number, tuple(columns_of(line)))
+            row = Row(number, tuple(split_columns(line)))
             topic = row.fields[0]
             if topic != previous and topic in topics:
                 apart.add(topic)
@@ -89,7 +89,7 @@ def _mended(rows: list[Row], track: Track) -> tuple[list[Row], list[Repair]]:
     rows = _set(rows, 3, [str(rank) for rank in range(1, len(rows) + 1)], "rank", done)
     scores = np.array([usable_score(row.fields[4]) for row in rows], dtype=np.float64)
     try:
-        decreasing = strictly_decreasing(scores)
+        decreasing = decrease_strictly(scores)
     except ValueError:
         return rows, done
     texts = [

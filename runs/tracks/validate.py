@@ -20,7 +20,7 @@ from runs.tracks.fix_answers import fix_answers
 from runs.tracks.fix_run import fix_run
 from runs.tracks.rules import TRACKS, Track
 from runs.tracks.violations import Lines, Repair, Violation, error, json_of, object_of, read_lines, write_lines
-from runs.trec.rows import columns_of
+from runs.trec.rows import split_columns
 from runs.wording import plural
 
 MARK = "\ufeff"
@@ -98,7 +98,7 @@ def track_of(path: Path) -> Track:
         fits = {name: _fit(records[0], track) for name, track in TRACKS.items()}
         topics = {name: {topic_of(record, track) for record in records} for name, track in TRACKS.items()}
     else:
-        rows = [columns_of(line) for _, line in content if is_row(line)]
+        rows = [split_columns(line) for _, line in content if is_row(line)]
         fits = {name: float(_are_of([row[2] for row in rows], track)) for name, track in TRACKS.items()}
         topics = {name: {row[0] for row in rows} for name in TRACKS}
     best = [track for name, track in TRACKS.items() if fits[name] == max(fits.values()) > 0]

@@ -389,7 +389,7 @@ def test_a_run_over_an_adopted_index_is_valid(folder: Path, tmp_path: Path, trac
         assert len(found) <= (not segments_alone)
     ranked = json.loads((run / "manifest.json").read_bytes())["ranked_segments"]
     assert ranked["windows"] == ranked["unknown_to_track"] == (not segments_alone)
-    for hits in read_run(run / rules.retrieval_file).hits().values():
+    for hits in read_run(run / rules.retrieval_file).list_hits().values():
         assert hits
         assert {name for name, _ in hits} <= known
     for submitted in read_rag(run / rules.answer_file, rules):

@@ -20,7 +20,8 @@ from indexing.errors import UserError
 from runs.evaluation.evaluate import Evaluation, as_json, evaluate, evaluate_files, paired_test
 from runs.evaluation.measures import DEFAULT, Measure, parse_measure, relevant_from
 from runs.report.terminal import p_text
-from runs.trec.run_files import Run, qrels_of, read_qrels, run_of
+from runs.trec.run_files import read_qrels
+from runs.trec.types import Run, make_qrels, make_run
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
 from tests.support.qrels import grades
@@ -61,7 +62,7 @@ def shuffled(scores: Scores, seed: int) -> Run:
     hits = {topic: list(own.items()) for topic, own in scores.items()}
     for own in hits.values():
         random.Random(seed).shuffle(own)
-    return run_of("tag", hits)
+    return make_run("tag", hits)
 
 
 def ending(qrels: Grades) -> Grades:
@@ -74,7 +75,7 @@ def ending(qrels: Grades) -> Grades:
 
 def agrees(scores: Scores, qrels: Grades, level: int, ties: bool) -> None:
     measures = relevant_from(MEASURES, level)
-    evaluation = evaluate("run", shuffled(scores, 0), qrels_of(qrels), measures)
+    evaluation = evaluate("run", shuffled(scores, 0), make_qrels(qrels), measures)
     means = {str(measure): evaluation.mean(str(measure)) for measure in measures}
     qrels = ending(qrels)
     expected = by_trec_eval(scores, qrels, measures, level)
@@ -91,7 +92,7 @@ def test_measures_equal_those_of_trec_eval_and_ir_measures(qrels: Grades, scores
     if best >= level:
         agrees(scores, qrels, level, ties=True)
         return
-    found = evaluate("run", shuffled(scores, 0), qrels_of(qrels), measures := relevant_from(MEASURES, level))
+    found = evaluate("run", shuffled(scores, 0), make_qrels(qrels), measures := relevant_from(MEASURES, level))
     without = {str(m) for m in measures if m.family != "judged" and m.relevant_from > best}
     assert {name for name in found.values if np.isnan(found.mean(name))} == without
     assert any(f"no judged topic has a document of grade {level} or more" in caution for caution in found.cautions)

@@ -105,7 +105,7 @@ def test_every_track_gets_valid_files(folder: Path, name: str) -> None:
     run, topics = folder / "tracks" / name, read_topics(folder / "topics.jsonl")
     for file in (track.retrieval_file, track.answer_file):
         assert {v.kind for v in validate(run / file, track, topics)} <= TRIAL_WARNINGS
-    ranked = read_run(run / track.retrieval_file).hits()["1"]
+    ranked = read_run(run / track.retrieval_file).list_hits()["1"]
     assert len(ranked) == 6
     assert all((doc_id in CORPUS) != track.segments for doc_id, _ in ranked)
     for submitted in read_rag(run / track.answer_file, track):

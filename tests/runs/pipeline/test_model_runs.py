@@ -120,13 +120,13 @@ def test_grades_are_qrels_for_queries_and_narratives(index: Index, tmp_path: Pat
     qrels = read_qrels(directory / "grades.qrels")
     grades = orjson.loads((directory / "grades.jsonl").read_bytes().splitlines()[0])
     rows = [dict(zip(grades["documents"], map(int, row), strict=True)) for row in grades["grades"]]
-    found = qrels_of(directory / "grades.qrels")
+    found = make_qrels(directory / "grades.qrels")
     assert [found[query] for query in grades["queries"]] == rows
     assert found["1"] == {doc_id: max(row[doc_id] for row in rows) for doc_id in grades["documents"]}
     assert set(qrels.query_ids) == set(found)
 
 
-def qrels_of(path: Path) -> dict[str, dict[str, int]]:
+def make_qrels(path: Path) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for line in path.read_text().splitlines():
         query, graded_by, doc_id, grade = line.split(" ")
@@ -198,7 +198,7 @@ def test_a_narrative_that_finds_nothing_has_an_empty_answer(
 def test_a_track_without_fixed_depth_gets_the_covering_set_alone(index: Index, tmp_path: Path, server: Server) -> None:
     directory = make("keystone", index, tmp_path, server, "track=rag26", "grading.cap=3")
     grades = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
-    ranked = read_run(directory / TRACKS["rag26"].retrieval_file).hits()
+    ranked = read_run(directory / TRACKS["rag26"].retrieval_file).list_hits()
     assert {topic: [doc_id for doc_id, _ in hits] for topic, hits in ranked.items()} == {
         record["topic_id"]: record["selected"] for record in grades
     }
@@ -281,7 +281,7 @@ def test_long_candidates_are_summarised_before_they_are_embedded(tmp_path: Path,
     (summary,) = map(orjson.loads, (directory / "summaries.jsonl").read_bytes().splitlines())
     assert (summary["doc_id"], summary["fallbacks"]) == ("bees", [])
     assert tokens(summary["summary"]) <= 8_000
-    assert {doc_id for hits in read_run(directory / "dense.trec").hits().values() for doc_id, _ in hits} == {
+    assert {doc_id for hits in read_run(directory / "dense.trec").list_hits().values() for doc_id, _ in hits} == {
         "bees",
         "volcano",
     }

@@ -1,4 +1,4 @@
-"""Submission files of every track: golden lines, both forms of citations read, nothing written that is invalid."""
+"""Answer files of all tracks: exact bytes of written files, all forms of citations read, only valid files written."""
 
 import json
 from dataclasses import replace
@@ -16,8 +16,9 @@ from retrieval.types import Topic
 from runs.tracks.answer_files import Author, Submitted, rag_record, read_rag, write_rag
 from runs.tracks.rules import TRACKS, Track, with_limits
 from runs.tracks.validate import validate
-from runs.trec.run_files import run_of, write_run
+from runs.trec.run_files import write_run
 from runs.trec.topics import read_topics
+from runs.trec.types import make_run
 from tests.support.answer_files import tight
 from tests.support.places import SHARED
 
@@ -34,14 +35,15 @@ TOPICS = TOPIC_IDS.flatmap(lambda ids: st.tuples(*(st.builds(Topic, st.just(i), 
 
 
 @given(st.sampled_from(list(TRACKS.values())).map(tight), TOPICS, st.data())
-def test_a_written_answer_file_is_valid_and_read_as_it_was_meant(
+def test_a_written_answer_file_is_valid_and_read_with_its_texts_and_citations(
     tmp_path_factory: pytest.TempPathFactory, track: Track, topics: tuple[Topic, ...], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("rag") / "rag.jsonl"
     answers = {t.id: Answer(t.id, data.draw(SENTENCES)) for t in topics if data.draw(st.booleans())}
     write_rag(path, topics, answers, track, AUTHOR)
     errors = {violation.kind for violation in validate(path, track, topics) if violation.severity == "error"}
-    empty = not any(sentence.text.strip() for answer in answers.values() for sentence in answer.sentences)
+    texts_of = ([s.text for s in answer.sentences if s.text.strip()] for answer in answers.values())
+    empty = all(not texts or track.length.sizes(texts)[0] > (track.length.limit or 0) for texts in texts_of)
     assert errors == ({"no sentence"} if empty else set())
     for topic, found in zip(topics, read_rag(path, track), strict=True):
         given_ = answers.get(topic.id, Answer(topic.id, ())).sentences
@@ -57,11 +59,11 @@ def test_a_written_run_is_valid(
     path = tmp_path_factory.mktemp("run") / "run.tsv"
     scores = st.lists(st.floats(-1e30, FLOAT32), max_size=SMALL.rows).map(lambda found: sorted(found, reverse=True))
     hits = {t.id: [(f"msmarco_v2.1_doc_0_{n}#0_0", s) for n, s in enumerate(data.draw(scores))] for t in topics}
-    write_run(path, run_of("run", hits))
+    write_run(path, make_run("run", hits))
     assert [v for v in validate(path, SMALL, topics) if v.line] == []
 
 
-def test_what_is_cut_is_cut_at_whole_sentences_and_whole_references() -> None:
+def test_whole_sentences_and_whole_references_are_cut() -> None:
     said = (
         Sentence("One two three.", ("a", "b")),
         Sentence(" ", ("c",)),
@@ -95,7 +97,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("name", TRACKS)
-def test_an_answer_file_golden(tmp_path: Path, name: str) -> None:
+def test_an_answer_file_is_written_byte_for_byte(tmp_path: Path, name: str) -> None:
     sentences = (Sentence("Bees dance.", ("d1", "d0")), Sentence("Why?", ()))
     path, track = tmp_path / "rag.jsonl", TRACKS[name]
     write_rag(path, [Topic("14", "Ünd?")], {"14": Answer("14", sentences)}, track, AUTHOR)
@@ -139,7 +141,7 @@ def test_every_form_of_citations_is_read_for_every_track(tmp_path: Path, track: 
         ({"metadata": {"narrative_id": "1"}}, "run_id: expected an id"),
     ],
 )
-def test_what_cannot_be_read_names_its_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_line_of_an_unreadable_answer(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     record = rag_record(Topic("1", "Why?"), Answer("1", ()), RAG25, AUTHOR) | {"references": ["a", "b"]}
     (tmp_path / "rag.jsonl").write_text(f"{json.dumps(record)}\n{json.dumps(record | changes)}\n")
     with pytest.raises(UserError, match=rf"rag\.jsonl:2: .*{message}"):
@@ -149,13 +151,13 @@ def test_what_cannot_be_read_names_its_line(tmp_path: Path, changes: dict[str, A
 @pytest.mark.parametrize(
     ("name", "texts", "size"),
     [
-        pytest.param("rag25", ["two\u00a0words and\u2003more "], 4, id="white space of every kind"),
-        pytest.param("rag24", ["a\ufdfab"], 4, id="one letter whose compatible form is four words"),
-        pytest.param("rag26", ["a\ufdfab"], 1, id="a track that counts the text as it is"),
-        pytest.param("ragtime", ["ab", "\ufb01"], 5, id="characters, of a text joined by spaces, a ligature as two"),
+        pytest.param("rag25", ["two\u00a0words and\u2003more "], 4, id="several kinds of white space"),
+        pytest.param("rag24", ["a\ufdfab"], 4, id="one letter whose NFKC form is four words"),
+        pytest.param("rag26", ["a\ufdfab"], 1, id="a track that counts words without NFKC"),
+        pytest.param("ragtime", ["ab", "\ufb01"], 5, id="characters of sentences joined by spaces, in NFKC"),
     ],
 )
-def test_length_is_counted_as_the_track_counts_it(name: str, texts: list[str], size: int) -> None:
+def test_length_is_counted_by_the_rule_of_the_track(name: str, texts: list[str], size: int) -> None:
     assert sum(TRACKS[name].length.sizes(texts)) == size
 
 
@@ -172,12 +174,12 @@ def test_limits_of_topics_come_from_their_file(tmp_path: Path) -> None:
         with_limits(track, read_topics(path))
 
 
-def test_writing_fails_whole(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "run.tsv"
-    write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", 0.5)]}))
+    write_run(path, make_run("t", {"1": [("a", 1.0)], "2": [("b", 0.5)]}))
     before = path.read_bytes()
     with pytest.raises(ValueError, match="not finite"):
-        write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", float("nan"))]}))
+        write_run(path, make_run("t", {"1": [("a", 1.0)], "2": [("b", float("nan"))]}))
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
 
