@@ -357,20 +357,20 @@ def validate(
 
     if track is not None and track not in TRACKS:
         raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")
-    meant = rules.files_in(files)
-    if fix is not None and len(meant) > 1:
-        raise UserError(f"--fix {fix}: found {len(meant)} files to repair into one, expected one file")
+    found = rules.find_files(files)
+    if fix is not None and len(found) > 1:
+        raise UserError(f"--fix {fix}: found {len(found)} files to repair into one, expected one file")
     check_outputs([*files, topics], {"--fix": fix})
     narratives = read_topics(topics)
     invalid = 0
-    for file in meant:
+    for file in found:
         try:
-            invalid += not _is_valid(file, fix, TRACKS[track] if track else rules.track_of(file), narratives)
+            invalid += not _is_valid(file, fix, TRACKS[track] if track else rules.detect_track(file), narratives)
         except UserError as error:
             say(f"error: {error}", err=True)
             invalid += 1
-    if len(meant) > 1:
-        say(f"{plural(len(meant), 'file')}: {len(meant) - invalid} valid, {invalid} invalid")
+    if len(found) > 1:
+        say(f"{plural(len(found), 'file')}: {len(found) - invalid} valid, {invalid} invalid")
     if invalid:
         raise typer.Exit(1)
 
@@ -378,30 +378,30 @@ def validate(
 def _is_valid(file: Path, fix: Path | None, track: "Track", topics: "list[Topic]") -> bool:
     """Judge one file and print the verdict."""
     from runs.tracks import validate as rules
-    from runs.tracks.rules import with_limits
+    from runs.tracks.rules import set_topic_limits
 
-    known = with_limits(track, topics)
+    known = set_topic_limits(track, topics)
     if fix is None:
-        judged = rules.judge(file, known, topics)
+        verdict = rules.judge(file, known, topics)
     else:
-        repairs, judged = rules.fix(file, fix, known, topics)
+        repairs, verdict = rules.fix(file, fix, known, topics)
         for repair in repairs[:REPAIRS_TOLD]:
             say(f"{file}:{repair.line}: repaired: {repair.message}")
         if left := repairs[REPAIRS_TOLD:]:
             say(f"{file}: {plural(len(left), 'further repair')}")
         file = fix
-    found = judged.violations
-    for violation, last in rules.capped(found, TOLD):
+    found = verdict.violations
+    for violation, last in rules.cap_violations(found, TOLD):
         place = f"{file}:{violation.line}" if violation.line else f"{file}"
         further = "; further ones are counted" * last
         say(f"{place}: {violation.severity}: {violation.message}{further}")
-    summary = list(rules.counted(found))
+    summary = list(rules.summarise_violations(found))
     for line in summary if len(summary) < len(found) else []:
         say(f"{file}: {line}")
-    say(f"{file}: {judged.seen}")
+    say(f"{file}: {verdict.size}")
     errors = sum(violation.severity == "error" for violation in found)
-    verdict = f"{'invalid' if errors else 'valid'} for {known.name}"
-    say(f"{file}: {verdict}: {plural(errors, 'error')}, {plural(len(found) - errors, 'warning')}")
+    validity = f"{'invalid' if errors else 'valid'} for {known.name}"
+    say(f"{file}: {validity}: {plural(errors, 'error')}, {plural(len(found) - errors, 'warning')}")
     return not errors
 
 

@@ -248,7 +248,9 @@ class RunConfig(Model):
     @property
     def unnamed(self) -> bool:
         """Whether the answers to submit name a team, and none but the default."""
-        return self.answer.method != "none" and self.track != "none" and TRACKS[self.track].unnamed(self.team_id)
+        return (
+            self.answer.method != "none" and self.track != "none" and TRACKS[self.track].is_default_team(self.team_id)
+        )
 
     def asks(self) -> str:
         """The first setting that needs a language model, with its value; empty if none does."""

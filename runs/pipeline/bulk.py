@@ -27,8 +27,8 @@ from runs.pipeline.grade_topic import grade_topic
 from runs.pipeline.job import Job, open_job
 from runs.pipeline.model import Ask, asking
 from runs.pipeline.steps import narrative_rankings, part, rankings_of, summaries_of, understood
-from runs.tracks.answer_files import rag_record, submitted
-from runs.tracks.rules import with_limits
+from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
+from runs.tracks.rules import set_topic_limits
 from runs.trec.topics import read_topics, stream_topics
 
 NAME = "keystone"
@@ -150,7 +150,7 @@ async def answer_one(
     job: Job, model: Model | None, searches: "Searches", topic: Topic
 ) -> tuple[dict[str, Any], list[Fallback]]:
     """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
-    one = replace(job, topics=[topic], track=with_limits(job.track, [topic]))
+    one = replace(job, topics=[topic], track=set_topic_limits(job.track, [topic]))
     if job.index.pooled:  # a store of its own, whose rows stay as they are while other topics search
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
     async with searches.java if job.config.queries.method == "rules" else nullcontext():
@@ -164,7 +164,7 @@ async def answer_one(
     else:
         selected = narrative_rankings(one, found.queries, hybrid).of(0).tolist()
     answered = await answer_topic(one, model, topic, found.queries, hybrid, selected)
-    record = rag_record(topic, submitted(answered.answer, one.track), one.track, job.author)
+    record = make_answer_record(topic, cite_by_track_ids(answered.answer, one.track), one.track, job.author)
     return record, [*fallbacks, *answered.fallbacks]
 
 

@@ -48,7 +48,7 @@ from runs.pipeline.job import Job, open_job
 from runs.pipeline.manifest import asked, concluded, describe
 from runs.pipeline.model import Ask, asking
 from runs.pipeline.steps import narrative_rankings, rankings_of, summaries_of, understood
-from runs.tracks.answer_files import submitted, write_rag
+from runs.tracks.answer_files import cite_by_track_ids, write_answer_file
 from runs.trec.run_files import write_run
 from runs.trec.types import make_run
 
@@ -291,8 +291,8 @@ def write_submission(job: Job) -> None:
     answers = {}
     for _, record in json_lines(job.directory / ANSWERS):
         said = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
-        answers[record["topic_id"]] = submitted(Answer(record["topic_id"], said), job.track)
-    write_rag(job.directory / job.track.answer_file, job.topics, answers, job.track, job.author)
+        answers[record["topic_id"]] = cite_by_track_ids(Answer(record["topic_id"], said), job.track)
+    write_answer_file(job.directory / job.track.answer_file, job.topics, answers, job.track, job.author)
 
 
 def _plain(model: Any) -> Any:

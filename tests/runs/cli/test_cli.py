@@ -97,7 +97,7 @@ def test_doctor_finds_what_a_run_needs() -> None:
         pytest.param(
             ["validate", "qrels.txt", "--topics", "topics.jsonl"],
             1,
-            "error: qrels.txt: its form tells no track: say --track, one of rag24, rag25",
+            "error: qrels.txt: its format fits no track; name the track with --track, one of rag24, rag25",
             id="no submission",
         ),
         pytest.param(

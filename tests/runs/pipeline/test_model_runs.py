@@ -19,7 +19,7 @@ from runs.config.read import PRESETS, read_config
 from runs.pipeline.model import REPLIES, USAGE
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
-from runs.tracks.validate import track_of, validate
+from runs.tracks.validate import detect_track, validate
 from runs.trec.run_files import read_qrels, read_run
 from runs.trec.topics import read_topics
 from tests.support import programs
@@ -57,7 +57,7 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
     topics = read_topics(tmp_path / "topics.jsonl")
     assert submitted(directory)
     for path in submitted(directory):
-        assert {violation.kind for violation in validate(path, track_of(path), topics)} <= TRIAL_WARNINGS
+        assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
     replies = tmp_path / "replies.jsonl"
     made = record(tmp_path / "out" / REPLIES, replies) if (tmp_path / "out" / REPLIES).exists() else 0
     if made:
@@ -94,7 +94,7 @@ def test_a_model_that_gives_nothing_is_told_in_the_manifest_and_the_run_is_valid
         assert b" " not in (directory / "grades.qrels").read_bytes(), "a failed grade is absent"
     topics = read_topics(tmp_path / "topics.jsonl")
     for path in submitted(directory):
-        assert {violation.kind for violation in validate(path, track_of(path), topics)} <= TRIAL_WARNINGS
+        assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
 
 
 @pytest.mark.parametrize("select", ["parasol", "coverage"])

@@ -27,9 +27,9 @@ from indexing.types import Document, is_id
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import evaluate_files
-from runs.tracks.answer_files import read_rag
-from runs.tracks.rules import TRACKS, Track, with_limits
-from runs.tracks.validate import fix, track_of, validate
+from runs.tracks.answer_files import read_answer_file
+from runs.tracks.rules import TRACKS, Track, set_topic_limits
+from runs.tracks.validate import detect_track, fix, validate
 from runs.trec.fuse_files import fuse_files
 from runs.trec.run_files import read_qrels, read_run, write_run
 from runs.trec.topics import read_topics
@@ -173,7 +173,7 @@ def check_topics(path: Path, folder: Path, _chance: Random) -> None:
     topics = result(path, lambda: read_topics(path))
     if topics is None:
         return
-    result(path, lambda: with_limits(TRACKS["ragtime"], topics))
+    result(path, lambda: set_topic_limits(TRACKS["ragtime"], topics))
     assert all(is_id(topic.id) and topic.narrative.strip() for topic in topics)
     orjson.dumps([topic.narrative for topic in topics])
     write_run(folder / "run", make_run("tag", {topic.id: [("d", 1.0)] for topic in topics}))
@@ -237,7 +237,7 @@ def check_qrels(path: Path, folder: Path, _chance: Random) -> None:
 def check_submission(path: Path, folder: Path, track: Track) -> None:
     """A valid file is read. A second repair finds nothing to do, and a repair adds no error."""
     topics, out, again = [WHY, HOW], folder / f"fixed-{path.name}", folder / f"again-{path.name}"
-    result(path, lambda: track_of(path))
+    result(path, lambda: detect_track(path))
     before = result(path, lambda: validate(path, track, topics))
     after = result(path, lambda: fix(path, out, track, topics))
     if before is None or after is None:
@@ -256,7 +256,9 @@ def check_submission(path: Path, folder: Path, track: Track) -> None:
     assert not answers or not errors or errors - REPAIRABLE or errors & NOT_ALWAYS
     for file, found in ((path, before), (out, left)):
         if all(violation.severity != "error" for violation in found):
-            ids = {s.answer.topic_id for s in read_rag(file, track)} if answers else set(read_run(file).query_ids)
+            ids = (
+                {s.answer.topic_id for s in read_answer_file(file, track)} if answers else set(read_run(file).query_ids)
+            )
             assert ids == {"1", "2"} or (not answers and ids < {"1", "2"})
 
 
