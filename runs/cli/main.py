@@ -432,10 +432,10 @@ def evaluate(
     from runs.report.terminal import print_cautions, print_evaluations, progress_bars
 
     check_outputs([*runs, qrels], {"--json": json})
-    wanted = tuple(map(measures.parse_measure, measure)) if measure else measures.DEFAULT
-    wanted = measures.relevant_from(wanted, relevant_from)
+    wanted = tuple(map(measures.parse_measure, measure)) if measure else measures.DEFAULT_MEASURES
+    wanted = measures.set_relevant_grade(wanted, relevant_from)
 
-    from runs.evaluation.evaluate import as_json, evaluate_files
+    from runs.evaluation.evaluate import build_report, evaluate_files
 
     with progress_bars(quiet) as progress, progress("Measuring", None):
         evaluations = evaluate_files(runs, qrels, wanted, skip_own)
@@ -443,7 +443,7 @@ def evaluate(
     print_cautions(evaluations, quiet)
     if json:
         with written(json) as file:
-            file.write(orjson.dumps(as_json(evaluations), option=orjson.OPT_INDENT_2))
+            file.write(orjson.dumps(build_report(evaluations), option=orjson.OPT_INDENT_2))
 
 
 @app.command()

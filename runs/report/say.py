@@ -1,4 +1,4 @@
-"""How every command speaks: plain text to standard output, or to standard error."""
+"""Printing of plain text, for all commands, to standard output or standard error."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ from runs.wording import plain
 
 
 def say(text: str | Path, err: bool = False) -> None:
-    """Print a line; what names and servers have put into it cannot steer the terminal."""
+    """Print a line. Control characters in it, which files and servers may contain, become escapes."""
     typer.echo(plain(str(text)), err=err)
