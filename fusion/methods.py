@@ -1,8 +1,7 @@
 """The fusion methods, under ranx's names. Each function is the formula of its paper: Hits to float64[documents].
 
-In the formulas `w` is the weight of a list, `s` a normalised score, `r` a rank from 1, and `n` the number of lists
-that have the document. Sums go over the lists that have the document. If a formula also counts a list that lacks it,
-its docstring says so.
+In the formulas `w` is the weight of a list, `s` a normalised score, and `r` a rank from 1. `n` lists have the
+document, and sums go over these lists. If a formula also counts lists that lack it, its docstring says so.
 """
 
 from collections.abc import Callable, Mapping

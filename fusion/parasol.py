@@ -2,10 +2,10 @@
 
 The score of a document with graded sum g and r ungraded queries lies in [g, g + r log 4]. Suppose that a document is
 among the k with the highest upper bounds, and has an ungraded query. Then every method must grade it further: until
-its bound falls, fewer than k others can be above it. A search that asks only such pairs, one at a time, therefore
-asks the fewest pairs of all methods that take each document's queries in the same order (Chang and Hwang, SIGMOD
-2002: minimal probing). Two choices remain: that order, and the pairs that fill a wave. This search fills a wave with
-the pairs that the grades so far predict to be needed.
+its bound falls, fewer than k others can be above it. Compare the methods that take each document's queries in the same
+order. Among them, a search that asks only such pairs, one at a time, asks the fewest (minimal probing; Chang and Hwang,
+SIGMOD 2002). Two choices remain: that order, and the pairs that fill a wave. This search fills a wave with the pairs
+that the grades so far predict to be needed.
 """
 
 from collections.abc import Generator

@@ -13,7 +13,7 @@ def plural(number: int, noun: str, nouns: str = "") -> str:
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
-def plain(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Write control and format characters as Python's escapes. Line ends and tabs stay."""
     return _UNPRINTABLE.sub(_escape, text)
 

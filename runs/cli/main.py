@@ -1,7 +1,12 @@
 """The command line: `keystone index | run | answer | record | fuse | validate | evaluate | tune | demo | doctor`.
 
-Commands import large packages only if they need them. Exit codes: 0 for success, 1 for an error or an invalid
-submission, 2 for wrong usage, 3 if the run waits for replies, 130 after an interrupt.
+Commands import large packages only if they need them. Exit codes:
+
+* 0: success
+* 1: an error, or an invalid submission
+* 2: wrong usage
+* 3: the run waits for replies
+* 130: an interrupt
 """
 
 import errno
@@ -95,7 +100,7 @@ def index(
     corpus: Annotated[
         str,
         typer.Argument(
-            help="A file or folder (.gz and .zst, too), ir_datasets:ID or pyserini:NAME. Or an index to search in place: "
+            help="A file or folder (also .gz, .zst), ir_datasets:ID or pyserini:NAME. Or an index searched in place: "
             "rest:URL/NAME of a Pyserini server, or opensearch:URL/NAME that another machine loaded."
         ),
     ],
@@ -114,7 +119,7 @@ def index(
         bool,
         typer.Option(
             "--windows",
-            help="Cut MS MARCO V2.1 documents into windows. No track accepts the ids of windows.",
+            help="Cut MS MARCO V2.1 documents into windows. Tracks reject them.",
         ),
     ] = False,
     dense: Annotated[
@@ -179,12 +184,12 @@ def index(
 
     check_outputs([corpus, segments], {"--out": out})
     model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix, embedding_key_env)
-    told = itertools.count(1)
+    numbers = itertools.count(1)
 
     def tell(error: BadRecord) -> None:
         if strict:
             raise error
-        if (number := next(told)) <= REPORTED_RECORDS:
+        if (number := next(numbers)) <= REPORTED_RECORDS:
             say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
 
     with progress_bars(quiet) as progress:
@@ -249,12 +254,12 @@ def run(
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
     settings = read_config(config, set, preset)
 
-    from runs.cli.outputs import check_run
+    from runs.cli.outputs import check_run_outputs
     from runs.pipeline import stages
     from runs.pipeline.manifest import told
     from runs.report.terminal import progress_bars
 
-    check_run(settings, [config], {"the run directory": settings.out / settings.run_id})
+    check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
 
     def announce(stage: "Stage", reused: bool) -> None:
         if not quiet:
@@ -295,13 +300,13 @@ def answer(
 
     Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
     """
-    from runs.cli.outputs import check_run
+    from runs.cli.outputs import check_run_outputs
     from runs.pipeline import bulk as answering
     from runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:
         settings = answering.settings(config, set or [], preset, topics, index)
-        check_run(settings, [config], {"--out": out})
+        check_run_outputs(settings, [config], {"--out": out})
         missed = answering.answer_file(settings, out, threads, progress)
     for fallback in missed if not quiet else []:
         say(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
@@ -364,8 +369,8 @@ def validate(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Retrieval runs and JSONL answer files (.gz and .zst, too), or folders. Of a folder, Keystone judges "
-            "the files at any depth that have a track's file name; if it has none, all files directly in it.",
+            help="Retrieval runs and JSONL answer files (.gz and .zst, too), or folders. In a folder, Keystone judges "
+            "files with a track's file name, at any depth. If it has none, Keystone judges all files directly in it.",
         ),
     ],
     topics: Annotated[Path, typer.Option(help="The track's topics.")],
@@ -513,13 +518,13 @@ def tune(
 
     Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
     """
-    from runs.cli.outputs import check_run
+    from runs.cli.outputs import check_run_outputs
     from runs.config.read import read_config
     from runs.evaluation.measures import parse_measure
     from runs.evaluation.tune import tune as tuned
     from runs.report.terminal import print_cautions, print_tuning, progress_bars
 
-    check_run(read_config(config, set), [config, qrels], {})
+    check_run_outputs(read_config(config, set), [config, qrels], {})
     measures = [parse_measure(name) for name in measure or ("nDCG@10", "R@100")]
     with progress_bars(quiet) as progress:
         found = tuned(config, set or [], qrels, attempt, measures, folds, skip_own, threads, progress)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from indexing.errors import UserError
+from runs.wording import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def _check_faiss() -> Iterator[Finding]:
     import faiss
 
     gpus = faiss.get_num_gpus() if hasattr(faiss, "get_num_gpus") else 0
-    found = f"{present[0]} {_find_version(present[0])}, {gpus} GPUs"
+    found = f"{present[0]} {_find_version(present[0])}, {plural(gpus, 'GPU')}"
     if not gpus and shutil.which("nvidia-smi"):
         yield Finding(
             "note", "FAISS", f"{found}, though the machine has one: uninstall {present[0]}, then pip install faiss-gpu"
@@ -78,7 +79,7 @@ def _check_memory() -> Finding:
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     if gigabytes < 4:
         return Finding("note", "memory", f"{gigabytes:.1f} GiB: Java takes a quarter of it; expect slow searches")
-    return Finding("ok", "memory", f"{gigabytes:.1f} GiB, {os.cpu_count()} cores")
+    return Finding("ok", "memory", f"{gigabytes:.1f} GiB, {plural(os.cpu_count() or 1, 'core')}")
 
 
 def _check_clashes() -> Iterator[Finding]:

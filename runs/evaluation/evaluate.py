@@ -19,6 +19,7 @@ from runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
 from runs.trec.doc_ids import match_ids
 from runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
 from runs.trec.types import Qrels, Run, make_run, pair_bounds
+from runs.wording import plural
 
 CONSTANT_SHARE = 10 * np.finfo(np.float64).eps
 """If the standard error of differences is a smaller share of them, they are constant, as in R's t.test."""
@@ -76,13 +77,13 @@ def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DE
         grade = min(measure.relevant_from for measure in measures)
         raise UserError(f"{name}: no judged topic has a relevant document (of grade {grade} or more)")
     topics = sorted(qrels.query_ids)
-    said = [*cautions.caution_about_judgments(qrels, measures), *cautions.caution_about_topics(name, run, qrels)]
+    found = [*cautions.caution_about_judgments(qrels, measures), *cautions.caution_about_topics(name, run, qrels)]
     qrels, run = qrels.select(topics), run.select(topics)
-    said += cautions.caution_about_order(name, run)
+    found += cautions.caution_about_order(name, run)
     run = sort_as_trec_eval(run)
     _, places = match_ids(qrels.docs, pair_bounds(qrels.offsets), run.docs, pair_bounds(run.offsets))
     places = np.where(places < 0, -1, places - np.repeat(qrels.offsets[:-1], np.diff(run.offsets)))
-    said += cautions.caution_about_ids(name, run, qrels, places)
+    found += cautions.caution_about_ids(name, run, qrels, places)
     parts = list(_arrange_for_ranx(places, run.offsets, qrels))
     values = {str(measure): np.full(len(topics), np.nan) for measure in measures}
     for measure in measured:
@@ -95,8 +96,8 @@ def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DE
     relevance = [values[str(measure)] for measure in measured if measure.family != "judged"]
     counts = _count_rows(run, places)
     if counts.judged_rows and relevance and not any(map(np.any, relevance)):
-        said.append(f"{name}: every measure of relevance is 0 for every topic")
-    return Evaluation(name, tuple(topics), values, counts, tuple(said))
+        found.append(f"{name}: every measure of relevance is 0 for every topic")
+    return Evaluation(name, tuple(topics), values, counts, tuple(found))
 
 
 def _count_rows(run: Run, places: NDArray[np.int64]) -> Counts:
@@ -218,7 +219,7 @@ def _caution_about_depth(evaluations: Sequence[Evaluation]) -> list[str]:
     unlike = [name for name in measures if int(name.partition("@")[2] or most) > least]
     if least >= 0.9 * most or not unlike:
         return []
-    depths = f"{shallow.name} has {least:,} rows a topic, {deep.name} {most:,}"
+    depths = f"{shallow.name} has {plural(least, 'row')} for each topic, {deep.name} {most:,}"
     return [f"rankings of unequal depth: {depths}; not comparable by {', '.join(unlike)}"]
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 
-from runs.wording import plain
+from runs.wording import escape_controls
 
 
 def say(text: str | Path, err: bool = False) -> None:
     """Print a line. Control characters in it, which files and servers may contain, become escapes."""
-    typer.echo(plain(str(text)), err=err)
+    typer.echo(escape_controls(str(text)), err=err)

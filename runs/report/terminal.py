@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from indexing.types import Progress, Tick, silent
-from runs.wording import plain
+from runs.wording import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +81,7 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
         means = (_format_mean(evaluation.mean(measure)) for measure in measures)
-        table.add_row(escape(plain(evaluation.name)), *means)
+        table.add_row(escape(escape_controls(evaluation.name)), *means)
         if compare and evaluation is not evaluations[0]:
             p = run_paired_test(evaluations[0], evaluation)
             table.add_row("  p (paired t-test)", *(format_p_value(p[measure]) for measure in measures), style="dim")

@@ -97,7 +97,7 @@ def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[l
 
 
 def detect_track(path: Path) -> Track:
-    """Detect a file's track by its name, else by its keys and the form of its ids, else by the form of its topic ids.
+    """Detect a file's track: by its name, else by its keys and the form of its ids, else by its topic ids.
 
     `UserError` if these fit no track, or several.
     """

@@ -67,19 +67,19 @@ def match_ids(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find equal ids, group by group: group g has the rows `bounds[g, 0]` to `bounds[g, 1]` (int64[groups, 2]).
 
-    Returns, for each row of `one` and for each row of `other`, the first row of `one` with the same id in the same
-    group: int64[len(one)], int64[len(other)]. A row without such a match, or in no group, gets -1.
+    Returns int64[len(one)] and int64[len(other)]: for each row, the first row of `one` with the same id in the same
+    group. A row without such a match, or in no group, gets -1.
     """
     first, found = np.full(len(one), -1, np.int64), np.full(len(other), -1, np.int64)
 
-    def match_groups(own: slice) -> None:
+    def match_share(own: slice) -> None:
         size = 4 * int(np.diff(one_bounds[own]).max(initial=1))
         columns = (one.data, one.starts, one.ends, one_bounds[own])
         others = (other.data, other.starts, other.ends, other_bounds[own])
         _match_groups(*columns, *others, np.empty(size, np.int64), np.empty(size, np.uint64), first, found)
 
     share = len(one_bounds) // THREADS + 1 if len(one) + len(other) > MIN_IDS_FOR_THREADS else max(len(one_bounds), 1)
-    map_in_threads(match_groups, [slice(i, i + share) for i in range(0, len(one_bounds), share)])
+    map_in_threads(match_share, [slice(i, i + share) for i in range(0, len(one_bounds), share)])
     return first, found
 
 

@@ -60,9 +60,9 @@ class _Piece:
 def read_rows(path: Path, columns: int) -> Rows:
     """Read the rows of a run (`columns` is `RUN_COLUMNS`) or of judgments (`QRELS_COLUMNS`).
 
-    `UserError` with file and line for a wrong number of columns, a score that is not a finite decimal number, and a
-    grade that is not a whole number; also for a control character, a byte order mark inside the file, and bytes that
-    are not UTF-8.
+    `UserError` names file and line of the first fault. Faults are a wrong number of columns, a score that is no
+    finite decimal number, and a grade that is no whole number. So are a control character, a byte order mark inside
+    the file, and bytes that are not UTF-8.
     """
     data = read_bytes(path)
     if data[:3].tobytes() == codecs.BOM_UTF8:

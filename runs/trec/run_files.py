@@ -84,7 +84,7 @@ def read_qrels(path: Path) -> Qrels:
     """Read judgments in TREC form. The second column is ignored.
 
     A file may repeat a judgment with the same grade. `UserError` with file and line for a malformed row and for a
-    document with two grades for one topic; also for a file without a judgment.
+    document with two grades for one topic. A file without a judgment is a `UserError`, too.
     """
     rows = read_rows(path, QRELS_COLUMNS)
     if not len(rows.values):

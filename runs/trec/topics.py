@@ -1,4 +1,4 @@
-"""Reader of topics from JSONL, TSV and TREC's `<top>` files. The beginning of the first line tells the format.
+"""Reader of topics from JSONL, TSV and TREC's `<top>` files. The beginning of the first line decides the format.
 
 The reader skips nothing: if a line is no topic, it raises `UserError` with file and line.
 """

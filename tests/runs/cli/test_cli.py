@@ -16,7 +16,7 @@ from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from runs.cli import main as cli
 from runs.config.read import read_config
-from runs.wording import plain, plural
+from runs.wording import escape_controls, plural
 from tests.support import programs
 from tests.support.command_line import keystone
 from tests.support.small_corpus import write_corpus
@@ -51,7 +51,7 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
     assert f"Example: keystone {command}" in shown.stdout
 
 
-def test_doctor_finds_what_a_run_needs() -> None:
+def test_doctor_finds_all_requirements_of_a_run() -> None:
     shown = keystone("doctor")
     assert shown.returncode == 0, shown.stdout
     assert [line.split()[0] for line in shown.stdout.splitlines()] == ["ok"] * len(shown.stdout.splitlines())
@@ -311,8 +311,8 @@ def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path: Path) -
 
 @given(st.text())
 def test_plain_text_keeps_letters_and_escapes_control_characters(text: str) -> None:
-    shown = plain(text)
-    assert plain(shown) == shown
+    shown = escape_controls(text)
+    assert escape_controls(shown) == shown
     assert "".join(letter for letter in shown if letter in "\n\t") == "".join(x for x in text if x in "\n\t")
     assert all(letter in "\n\t" or letter.isprintable() or letter.isspace() for letter in shown if letter < "\u0600")
     shown.encode()

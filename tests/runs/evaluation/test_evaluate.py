@@ -340,7 +340,7 @@ def rows_of(topic: str, *docs: str) -> list[str]:
                 [*rows_of("1", "a", "b", "c"), *rows_of("2", "b", "a", "c")],
                 [*rows_of("1", *"adefghijkl"), *rows_of("2", *"adefghijkl")],
             ],
-            ["rankings of unequal depth: A has 3 rows a topic, B 10; not comparable by MRR, MAP"],
+            ["rankings of unequal depth: A has 3 rows for each topic, B 10; not comparable by MRR, MAP"],
             id="unequal depth",
         ),
     ],

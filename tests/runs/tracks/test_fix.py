@@ -406,7 +406,7 @@ def test_any_bytes_are_repaired_or_kept(
     assert (folder / f"again-{name}").read_bytes() == (folder / f"out-{name}").read_bytes()
 
 
-def test_the_command_says_what_it_did_and_judges_the_result(tmp_path: Path) -> None:
+def test_the_command_reports_repairs_and_judges_the_result(tmp_path: Path) -> None:
     (tmp_path / "topics.jsonl").write_text('{"id": 1, "title": "Why?"}\n')
     (tmp_path / "x.jsonl").write_text(changed(references=[A, B, A]) + "\n")
     arguments = ["validate", "x.jsonl", "--topics", "topics.jsonl", "--fix"]

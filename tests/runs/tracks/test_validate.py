@@ -250,7 +250,7 @@ def test_a_run_whose_topics_begin_with_a_bracket_is_a_run(tmp_path: Path) -> Non
         pytest.param("How does ﬁt", "at character 10", id="another letter"),
     ],
 )  # fmt: skip
-def test_the_message_shows_the_place_where_a_narrative_differs(tmp_path: Path, found: str, message: str) -> None:
+def test_the_message_shows_the_first_difference_of_a_narrative(tmp_path: Path, found: str, message: str) -> None:
     narrative = "How does it warm?"
     path = tmp_path / "rag.jsonl"
     path.write_text(changed(metadata__narrative=found))
