@@ -172,8 +172,9 @@ def index(
 ) -> None:
     """Index a corpus: make its document store, BM25 index and embeddings.
 
-    If the command is interrupted, the same command continues. It skips a record that is no valid document, reports it
-    with file and line, and counts it.
+    If the command is interrupted, the same command continues.
+
+    It skips invalid records, and reports them with file and line.
 
     Example: keystone index corpus.jsonl.gz --out index
     """
