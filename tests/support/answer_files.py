@@ -12,7 +12,7 @@ from runs.tracks.answer_files import Author, make_answer_record
 from runs.tracks.rules import TRACKS, Track
 
 
-def tight(track: Track) -> Track:
+def tighten_limits(track: Track) -> Track:
     """Give a track limits that small answers break."""
     return replace(track, rows=3, references=3, cited=2, length=replace(track.length, limit=8))
 
@@ -22,16 +22,16 @@ A, B = "msmarco_v2.1_doc_00_1#0_2", "msmarco_v2.1_doc_00_1#5_7"
 WHY, HOW = Topic("1", "Why?"), Topic("2", "How?")
 
 
-def valid(track: str, topic: Topic = WHY) -> dict[str, Any]:
+def make_record(track: str, topic: Topic = WHY) -> dict[str, Any]:
     """Make a valid answer with two references, both cited."""
     ids = {"rag26": ("shard_00001_1", "shard_00001_2")}.get(track, (A, B))
     answer = Answer(topic.id, (Sentence("Because.", ids),))
     return make_answer_record(topic, answer, TRACKS[track], Author("t", "r", "A test."))
 
 
-def changed(track: str = "rag25", **parts: Any) -> str:
+def make_line(track: str = "rag25", **parts: Any) -> str:
     """Make a valid answer with some values replaced. `a__b` is the key b in a; the value None removes the key."""
-    record = valid(track)
+    record = make_record(track)
     for key, value in parts.items():
         outer, _, inner = key.partition("__")
         target, name = (record[outer], inner) if inner else (record, outer)
@@ -41,7 +41,8 @@ def changed(track: str = "rag25", **parts: Any) -> str:
     return json.dumps(record)
 
 
-def said(**parts: Any) -> list[dict[str, Any]]:
+def make_sentences(**parts: Any) -> list[dict[str, Any]]:
+    """Make a list of one sentence, with some parts replaced."""
     return [{"text": "Because.", "citations": [0], **parts}]
 
 
@@ -61,8 +62,8 @@ KEYS = st.sampled_from(["metadata", "references", "answer", "responses", "topic_
 
 BROKEN = st.builds(
     lambda track, changes, inner, sentence: json.dumps(
-        valid(track)
-        | {"metadata": valid("rag25")["metadata"] | inner}
+        make_record(track)
+        | {"metadata": make_record("rag25")["metadata"] | inner}
         | {"answer": [{"text": "So.", "citations": [1, 1, 7]} | sentence]}
         | changes
     ).encode(),

@@ -20,7 +20,16 @@ from runs.tracks.check_run import parse_score
 from runs.tracks.fix_answers import fix_record
 from runs.tracks.rules import TRACKS, Track
 from runs.tracks.validate import fix, validate
-from tests.support.answer_files import FILE, HOW, REPAIRABLE, WHY, changed, said, tight, valid
+from tests.support.answer_files import (
+    FILE,
+    HOW,
+    REPAIRABLE,
+    WHY,
+    make_line,
+    make_record,
+    make_sentences,
+    tighten_limits,
+)
 from tests.support.command_line import keystone
 
 A, B, C, D = (f"msmarco_v2.1_doc_00_1#{n}_7" for n in range(4))
@@ -43,7 +52,9 @@ def mended(tmp_path: Path) -> Mend:
 
 def test_citations_follow_their_documents_when_references_are_merged(mended: Mend) -> None:
     """The published tool leaves [3, 1], [2] here. Then 2 names C, and 3 names no reference."""
-    given_ = changed(references=[A, B, A, C], answer=[*said(citations=[3, 1]), *said(citations=[2])])
+    given_ = make_line(
+        references=[A, B, A, C], answer=[*make_sentences(citations=[3, 1]), *make_sentences(citations=[2])]
+    )
     (line,), repairs, wrong = mended([given_], TRACKS["rag25"])
     record = json.loads(line)
     assert record["references"] == [A, B, C]
@@ -64,109 +75,113 @@ SHORT = replace(TRACKS["rag25"], references=2, length=replace(TRACKS["rag25"].le
     [
         pytest.param(
             SHORT,
-            changed(references=[A, B, C], answer=said(citations=[2, 1])),
-            {"references": [B, C], "answer": said(citations=[1, 0])},
+            make_line(references=[A, B, C], answer=make_sentences(citations=[2, 1])),
+            {"references": [B, C], "answer": make_sentences(citations=[1, 0])},
             "references: 1 cut",
             id="beyond the limit, an uncited reference goes first",
         ),
         pytest.param(
             SHORT,
-            changed(references=[A, B, C], answer=said(citations=[2, 1, 0])),
-            {"references": [A, B], "answer": said(citations=[1, 0])},
+            make_line(references=[A, B, C], answer=make_sentences(citations=[2, 1, 0])),
+            {"references": [A, B], "answer": make_sentences(citations=[1, 0])},
             "references: 1 cut",
             id="beyond the limit, the last reference goes with its citations",
         ),
         pytest.param(
             SHORT,
-            changed(references=[A], answer=said(citations=[A, B])),
-            {"references": [A, B], "answer": said(citations=[A, B])},
+            make_line(references=[A], answer=make_sentences(citations=[A, B])),
+            {"references": [A, B], "answer": make_sentences(citations=[A, B])},
             "references: 1 cited reference added",
             id="an id that is cited and no reference",
         ),
         pytest.param(
             SHORT,
-            changed(answer=said(citations=[0, 9, 1, 0, -1])),
-            {"answer": said(citations=[0, 1])},
+            make_line(answer=make_sentences(citations=[0, 9, 1, 0, -1])),
+            {"answer": make_sentences(citations=[0, 1])},
             "[0, 9, 1, 0, -1] is now [0, 1]",
             id="repeated citations and citations without reference",
         ),
         pytest.param(
             SHORT,
-            changed(answer=[*said(text="a b"), *said(text="c d"), *said(text="e f")]),
-            {"answer": [*said(text="a b"), *said(text="c d")]},
+            make_line(answer=[*make_sentences(text="a b"), *make_sentences(text="c d"), *make_sentences(text="e f")]),
+            {"answer": [*make_sentences(text="a b"), *make_sentences(text="c d")]},
             "the last 1 of 3 sentences cut",
             id="too many words",
         ),
         pytest.param(
-            SHORT, changed(answer=[*said(text=" "), *said()]), {"answer": said()}, "without text dropped", id="no text"
+            SHORT,
+            make_line(answer=[*make_sentences(text=" "), *make_sentences()]),
+            {"answer": make_sentences()},
+            "without text dropped",
+            id="no text",
         ),
         pytest.param(
             SHORT,
-            changed(answer=[{"text": "So."}]),
-            {"answer": said(text="So.", citations=[])},
+            make_line(answer=[{"text": "So."}]),
+            {"answer": make_sentences(text="So.", citations=[])},
             "missing, now an empty list",
             id="no list of citations",
         ),
         pytest.param(
             SHORT,
-            changed(metadata__narrative=None),
-            {"metadata": valid("rag25")["metadata"]},
+            make_line(metadata__narrative=None),
+            {"metadata": make_record("rag25")["metadata"]},
             "filled in from the topics file",
             id="no narrative",
         ),
         pytest.param(
             SHORT,
-            changed(metadata__narrative=" WHY?\n"),
-            {"metadata": valid("rag25")["metadata"]},
+            make_line(metadata__narrative=" WHY?\n"),
+            {"metadata": make_record("rag25")["metadata"]},
             "made exact from the topics file",
             id="the narrative in other letters",
         ),
         pytest.param(
             SHORT,
-            changed(metadata__narrative_id=1),
-            {"metadata": valid("rag25")["metadata"]},
+            make_line(metadata__narrative_id=1),
+            {"metadata": make_record("rag25")["metadata"]},
             "narrative_id: a number is now text",
             id="an id as a number",
         ),
         pytest.param(
             TRACKS["rag24"],
-            changed("rag24", response_length=None),
+            make_line("rag24", response_length=None),
             {"response_length": 1},
             "response_length: None is now 1",
             id="no length",
         ),
         pytest.param(
             TRACKS["rag24"],
-            changed("rag24", references=[A, B], answer=said(citations=[B, A])),
-            {"answer": said(citations=[1, 0])},
+            make_line("rag24", references=[A, B], answer=make_sentences(citations=[B, A])),
+            {"answer": make_sentences(citations=[1, 0])},
             "is now [1, 0]",
             id="ids where the track has positions",
         ),
         pytest.param(
             TRACKS["rag24"],
-            changed("rag24", references=[A, B], answer=said(citations={A: 0.5, B: 1})),
-            {"answer": said(citations=[1, 0])},
+            make_line("rag24", references=[A, B], answer=make_sentences(citations={A: 0.5, B: 1})),
+            {"answer": make_sentences(citations=[1, 0])},
             "is now [1, 0]",
             id="scores where the track has a list",
         ),
         pytest.param(
             TRACKS["rag26"],
-            changed("rag26", references=["a", "b", "c", "d"], answer=said(citations=[3, "a", 1, 2])),
-            {"answer": said(citations=[3, "a", 1])},
+            make_line("rag26", references=["a", "b", "c", "d"], answer=make_sentences(citations=[3, "a", 1, 2])),
+            {"answer": make_sentences(citations=[3, "a", 1])},
             "is now [3, 'a', 1]",
             id="too many citations",
         ),
         pytest.param(
             TRACKS["biogen"],
-            changed("biogen", references=[11, 12, 13], responses=said(citations=[13, 11])),
-            {"references": ["11", "13"], "responses": said(citations=["13", "11"])},
+            make_line("biogen", references=[11, 12, 13], responses=make_sentences(citations=[13, 11])),
+            {"references": ["11", "13"], "responses": make_sentences(citations=["13", "11"])},
             "references: numbers are now text",
             id="ids as numbers, and one that is not cited",
         ),
         pytest.param(
             TRACKS["responses"],
-            changed("responses", references=["a", "b", "a"], responses=said(citations={"b": 1, "z": 2.5})),
-            {"references": ["a", "b", "z"], "responses": said(citations={"b": 1, "z": 2.5})},
+            make_line("responses", references=["a", "b", "a"], responses=make_sentences(citations={"b": 1, "z": 2.5})),
+            {"references": ["a", "b", "z"], "responses": make_sentences(citations={"b": 1, "z": 2.5})},
             "references: 1 cited reference added, first 'z'",
             id="scores are kept",
         ),
@@ -185,13 +200,17 @@ def test_a_repairable_violation_is_repaired(
     ("line", "wrong"),
     [
         pytest.param("{", "not JSON", id="not JSON"),
-        pytest.param(changed(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="unknown topic"),
-        pytest.param(changed(metadata__narrative="How?"), "differs from the topics file", id="another narrative"),
-        pytest.param(changed(metadata__team_id=None), "team_id: missing", id="no team"),
-        pytest.param(changed(metadata__type="magic"), "metadata.type: expected", id="an unknown type"),
-        pytest.param(changed(references=[None, A]), "references[0]: expected an id", id="a broken reference"),
-        pytest.param(changed(references=[A], answer=said(citations=[0, 1.5])), "found 1.5", id="a broken citation"),
-        pytest.param(changed(answer=said(text="w " * 401)), "at most 400 words", id="one sentence that is too long"),
+        pytest.param(make_line(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="unknown topic"),
+        pytest.param(make_line(metadata__narrative="How?"), "differs from the topics file", id="another narrative"),
+        pytest.param(make_line(metadata__team_id=None), "team_id: missing", id="no team"),
+        pytest.param(make_line(metadata__type="magic"), "metadata.type: expected", id="an unknown type"),
+        pytest.param(make_line(references=[None, A]), "references[0]: expected an id", id="a broken reference"),
+        pytest.param(
+            make_line(references=[A], answer=make_sentences(citations=[0, 1.5])), "found 1.5", id="a broken citation"
+        ),
+        pytest.param(
+            make_line(answer=make_sentences(text="w " * 401)), "at most 400 words", id="one sentence that is too long"
+        ),
     ],
 )
 def test_a_violation_that_cannot_be_repaired_stays_as_it_is(mended: Mend, line: str, wrong: str) -> None:
@@ -201,8 +220,8 @@ def test_a_violation_that_cannot_be_repaired_stays_as_it_is(mended: Mend, line: 
 
 
 def test_the_repairs_of_a_whole_answer_file(mended: Mend) -> None:
-    other = changed(metadata__run_id="s", metadata__narrative_id="2", metadata__narrative="How?")
-    lines = [changed(), "", changed(references=[A, B], answer=said(citations=[B, A])), changed(), other]
+    other = make_line(metadata__run_id="s", metadata__narrative_id="2", metadata__narrative="How?")
+    lines = [make_line(), "", make_line(references=[A, B], answer=make_sentences(citations=[B, A])), make_line(), other]
     found, repairs, left = mended(lines, TRACKS["rag25"])
     assert [json.loads(line)["answer"][0]["citations"] for line in found] == [[0, 1], [1, 0], [0, 1]]
     assert repairs == [
@@ -308,7 +327,7 @@ SENTENCE = st.fixed_dictionaries(
 
 
 @given(
-    st.sampled_from(list(TRACKS.values())).map(tight),
+    st.sampled_from(list(TRACKS.values())).map(tighten_limits),
     st.lists(IDS, max_size=7),
     st.lists(SENTENCE, min_size=1, max_size=6),
 )
@@ -316,7 +335,7 @@ def test_a_repaired_answer_has_the_text_and_the_documents_it_had(
     track: Track, references: list[str], answer: list[dict[str, Any]]
 ) -> None:
     given_ = orjson.loads(orjson.dumps(answer))
-    record = valid(track.name) | {"references": references, track.sentences: answer}
+    record = make_record(track.name) | {"references": references, track.sentences: answer}
     fix_record(record, track, {"1": "Why?"})
     names_before, names = map_citations(references), map_citations(record["references"])
     filled = [sentence for sentence in given_ if sentence["text"].strip()]
@@ -336,14 +355,14 @@ def test_a_repaired_answer_has_the_text_and_the_documents_it_had(
 
 
 @given(
-    st.sampled_from(list(TRACKS.values())).map(tight),
+    st.sampled_from(list(TRACKS.values())).map(tighten_limits),
     st.lists(st.tuples(st.lists(IDS, max_size=7), st.lists(SENTENCE, max_size=6)), max_size=3),
 )
 def test_a_repaired_file_is_valid(
     tmp_path_factory: pytest.TempPathFactory, track: Track, parts: list[tuple[list[str], list[dict[str, Any]]]]
 ) -> None:
     folder = tmp_path_factory.mktemp("fix")
-    records = [valid(track.name) | {"references": r, track.sentences: a} for r, a in parts]
+    records = [make_record(track.name) | {"references": r, track.sentences: a} for r, a in parts]
     (folder / "x.jsonl").write_bytes(b"\n".join(map(orjson.dumps, records)))
     _, left = fix(folder / "x.jsonl", folder / "out", track, [WHY])
     assert not {violation.kind for violation in left.violations} & REPAIRABLE
@@ -408,7 +427,7 @@ def test_any_bytes_are_repaired_or_kept(
 
 def test_the_command_reports_repairs_and_judges_the_result(tmp_path: Path) -> None:
     (tmp_path / "topics.jsonl").write_text('{"id": 1, "title": "Why?"}\n')
-    (tmp_path / "x.jsonl").write_text(changed(references=[A, B, A]) + "\n")
+    (tmp_path / "x.jsonl").write_text(make_line(references=[A, B, A]) + "\n")
     arguments = ["validate", "x.jsonl", "--topics", "topics.jsonl", "--fix"]
     shown = keystone(*arguments, "out.jsonl.gz", cwd=tmp_path)
     assert (shown.returncode, shown.stdout.splitlines()) == (

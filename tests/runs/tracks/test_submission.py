@@ -19,7 +19,7 @@ from runs.tracks.validate import validate
 from runs.trec.run_files import write_run
 from runs.trec.topics import read_topics
 from runs.trec.types import make_run
-from tests.support.answer_files import tight
+from tests.support.answer_files import tighten_limits
 from tests.support.places import SHARED
 
 MATERIAL = SHARED / "trec-rag-material"
@@ -34,7 +34,7 @@ TOPIC_IDS = st.lists(st.text(st.sampled_from("0a7-{}[]"), min_size=1, max_size=3
 TOPICS = TOPIC_IDS.flatmap(lambda ids: st.tuples(*(st.builds(Topic, st.just(i), TEXT.filter(str.strip)) for i in ids)))
 
 
-@given(st.sampled_from(list(TRACKS.values())).map(tight), TOPICS, st.data())
+@given(st.sampled_from(list(TRACKS.values())).map(tighten_limits), TOPICS, st.data())
 def test_a_written_answer_file_is_valid_and_read_with_its_texts_and_citations(
     tmp_path_factory: pytest.TempPathFactory, track: Track, topics: tuple[Topic, ...], data: st.DataObject
 ) -> None:

@@ -14,7 +14,7 @@ from runs.tracks.check_answers import describe_difference
 from runs.tracks.rules import TRACKS, Track
 from runs.tracks.validate import detect_track, summarise_violations, validate
 from runs.tracks.violations import Violation
-from tests.support.answer_files import FILE, HOW, WHY, A, B, changed, said, valid
+from tests.support.answer_files import FILE, HOW, WHY, A, B, make_line, make_record, make_sentences
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
 from tests.support.small_corpus import NARRATIVES
@@ -26,69 +26,104 @@ ANSWER_FAULTS = [
     pytest.param("rag25", "{", "not JSON", id="not JSON"),
     pytest.param("rag25", "[" * 3000, "not JSON", id="nested too deep"),
     pytest.param("rag25", "[1]", "expected an object, found [1]", id="not an object"),
-    pytest.param("rag25", changed(metadata=7), "metadata: expected an object, found 7", id="a number as metadata"),
+    pytest.param("rag25", make_line(metadata=7), "metadata: expected an object, found 7", id="a number as metadata"),
     pytest.param(
-        "rag25", changed(metadata__team_id=""), "metadata.team_id: expected text, found ''", id="an empty team"
+        "rag25", make_line(metadata__team_id=""), "metadata.team_id: expected text, found ''", id="an empty team"
     ),
-    pytest.param("rag25", changed(metadata__team_id=None), "metadata.team_id: missing", id="no team"),
-    pytest.param("rag25", changed(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="topic"),
+    pytest.param("rag25", make_line(metadata__team_id=None), "metadata.team_id: missing", id="no team"),
+    pytest.param("rag25", make_line(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="topic"),
     pytest.param(
-        "rag25", changed(metadata__narrative_id=1), "narrative_id: expected text, found the number 1", id="a number"
+        "rag25", make_line(metadata__narrative_id=1), "narrative_id: expected text, found the number 1", id="a number"
     ),
-    pytest.param("rag25", changed(metadata__narrative="why?"), "differs from the topics file", id="narrative"),
-    pytest.param("rag25", changed(metadata__type="magic"), "one of automatic, manual, found 'magic'", id="type"),
-    pytest.param("rag25", changed(metadata__run_id="s"), "run_id: expected 'r' on every line, found 's'", id="runs"),
-    pytest.param("rag25", changed(), "topic '1' is already answered on line 1", id="a topic twice"),
-    pytest.param("rag25", changed(references="a"), "references: expected a list of ids, found 'a'", id="references"),
-    pytest.param("rag25", changed(references=[A, 7]), "references[1]: expected text, found the number 7", id="number"),
-    pytest.param("rag25", changed(references=[A, "b c"]), "references[1]: expected an id, found 'b c'", id="space"),
-    pytest.param("rag25", changed(references=["a", "a"]), "listed more than once", id="a reference twice"),
+    pytest.param("rag25", make_line(metadata__narrative="why?"), "differs from the topics file", id="narrative"),
+    pytest.param("rag25", make_line(metadata__type="magic"), "one of automatic, manual, found 'magic'", id="type"),
+    pytest.param("rag25", make_line(metadata__run_id="s"), "run_id: expected 'r' on every line, found 's'", id="runs"),
+    pytest.param("rag25", make_line(), "topic '1' is already answered on line 1", id="a topic twice"),
+    pytest.param("rag25", make_line(references="a"), "references: expected a list of ids, found 'a'", id="references"),
     pytest.param(
-        "rag25", changed(references=[*map(str, range(101))]), "expected at most 100, found 101", id="101 references"
+        "rag25", make_line(references=[A, 7]), "references[1]: expected text, found the number 7", id="number"
+    ),
+    pytest.param("rag25", make_line(references=[A, "b c"]), "references[1]: expected an id, found 'b c'", id="space"),
+    pytest.param("rag25", make_line(references=["a", "a"]), "listed more than once", id="a reference twice"),
+    pytest.param(
+        "rag25", make_line(references=[*map(str, range(101))]), "expected at most 100, found 101", id="101 references"
     ),
     pytest.param(
-        "rag24", changed("rag24", references=[*map(str, range(21))]), "at most 20, found 21", id="21 references"
+        "rag24", make_line("rag24", references=[*map(str, range(21))]), "at most 20, found 21", id="21 references"
     ),
-    pytest.param("rag25", changed(answer={}), "answer: expected a list, found {}", id="answer not a list"),
+    pytest.param("rag25", make_line(answer={}), "answer: expected a list, found {}", id="answer not a list"),
     pytest.param(
-        "rag25", changed(answer=["x"]), "answer[0]: expected an object, found 'x'", id="text instead of a sentence"
+        "rag25", make_line(answer=["x"]), "answer[0]: expected an object, found 'x'", id="text instead of a sentence"
     ),
-    pytest.param("rag25", changed(answer=said(text=" ")), "answer[0].text: expected text, found ' '", id="no text"),
-    pytest.param("rag25", changed(answer=said(text="w " * 401)), "at most 400 words, found 401", id="too many words"),
-    pytest.param("rag26", changed("rag26", answer=said(text="w " * 1025)), "at most 1024 words", id="1025 words"),
-    pytest.param("biogen", changed("biogen", responses=said(text="w " * 251)), "at most 250 words", id="251 words"),
-    pytest.param("rag25", changed(answer=said(citations=None)), "citations: expected a list", id="no citations"),
-    pytest.param("rag25", changed(answer=said(citations=[2])), "citations: 2 names no reference", id="outside"),
-    pytest.param("rag25", changed(answer=said(citations=[-1])), "citations: -1 names no reference", id="negative"),
-    pytest.param("rag25", changed(answer=said(citations=[True])), "a position or an id, found True", id="a boolean"),
-    pytest.param("rag25", changed(answer=said(citations=[0.0])), "a position or an id, found 0.0", id="a fraction"),
-    pytest.param("rag25", changed(answer=said(citations=["c"])), "'c' names no reference", id="an unknown segment"),
-    pytest.param("rag25", changed(answer=said(citations={A: 1})), "expected a list, found an object", id="an object"),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(text=" ")), "answer[0].text: expected text, found ' '", id="no text"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(text="w " * 401)), "at most 400 words, found 401", id="too many words"
+    ),
+    pytest.param(
+        "rag26", make_line("rag26", answer=make_sentences(text="w " * 1025)), "at most 1024 words", id="1025 words"
+    ),
+    pytest.param(
+        "biogen", make_line("biogen", responses=make_sentences(text="w " * 251)), "at most 250 words", id="251 words"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=None)), "citations: expected a list", id="no citations"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=[2])), "citations: 2 names no reference", id="outside"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=[-1])), "citations: -1 names no reference", id="negative"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=[True])), "a position or an id, found True", id="a boolean"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=[0.0])), "a position or an id, found 0.0", id="a fraction"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=["c"])), "'c' names no reference", id="an unknown segment"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations={A: 1})), "expected a list, found an object", id="an object"
+    ),
     pytest.param(
         "rag25",
-        changed(answer=said(citations=[A])),
+        make_line(answer=make_sentences(citations=[A])),
         "expected positions as on line 1, found ids",
         id="ids after positions",
     ),
     pytest.param(
         "rag24",
-        changed("rag24", answer=said(citations=[A])),
+        make_line("rag24", answer=make_sentences(citations=[A])),
         "expected positions, found 'msm",
         id="ids where only positions are allowed",
     ),
     pytest.param(
-        "rag26", changed("rag26", answer=said(citations=[0, 1, 0, 1])), "at most 3, found 4", id="four citations"
+        "rag26",
+        make_line("rag26", answer=make_sentences(citations=[0, 1, 0, 1])),
+        "at most 3, found 4",
+        id="four citations",
     ),
-    pytest.param("rag26", changed("rag26", metadata__run_desc=None), "metadata.run_desc: missing", id="run_desc"),
-    pytest.param("rag26", changed("rag26", metadata__narrative=None), "metadata.narrative: missing", id="narrative"),
-    pytest.param("rag24", changed("rag24", topic="why?"), "topic: differs from the topics file", id="topic's text"),
-    pytest.param("rag24", changed("rag24", response_length=None), "response_length: expected a number", id="length"),
+    pytest.param("rag26", make_line("rag26", metadata__run_desc=None), "metadata.run_desc: missing", id="run_desc"),
+    pytest.param("rag26", make_line("rag26", metadata__narrative=None), "metadata.narrative: missing", id="narrative"),
+    pytest.param("rag24", make_line("rag24", topic="why?"), "topic: differs from the topics file", id="topic's text"),
+    pytest.param("rag24", make_line("rag24", response_length=None), "response_length: expected a number", id="length"),
     pytest.param(
-        "biogen", changed("biogen", responses=said(citations=[A])), "found 1 that no sentence cites", id="uncited"
+        "biogen",
+        make_line("biogen", responses=make_sentences(citations=[A])),
+        "found 1 that no sentence cites",
+        id="uncited",
     ),
-    pytest.param("responses", changed("responses", responses=said()), "ids or scores, found 0", id="a position"),
     pytest.param(
-        "responses", changed("responses", responses=said(citations={A: "high"})), "a number as score", id="a score"
+        "responses", make_line("responses", responses=make_sentences()), "ids or scores, found 0", id="a position"
+    ),
+    pytest.param(
+        "responses",
+        make_line("responses", responses=make_sentences(citations={A: "high"})),
+        "a number as score",
+        id="a score",
     ),
 ]
 
@@ -98,7 +133,7 @@ def test_a_violation_of_an_answer_file_is_reported_with_its_line(
     tmp_path: Path, track: str, line: str, message: str
 ) -> None:
     path = tmp_path / "rag.jsonl"
-    path.write_text(f"{json.dumps(valid(track))}\n{line}\n")
+    path.write_text(f"{json.dumps(make_record(track))}\n{line}\n")
     found = validate(path, TRACKS[track], [WHY])
     assert any(v.line == 2 and v.severity == "error" and message in v.message for v in found), found
 
@@ -106,19 +141,29 @@ def test_a_violation_of_an_answer_file_is_reported_with_its_line(
 @pytest.mark.parametrize(
     ("track", "line"),
     [
-        pytest.param("rag25", changed(answer=said(citations=[0, 1])), id="positions"),
-        pytest.param("rag25", changed(answer=said(citations=[A, B])), id="ids"),
-        pytest.param("rag25", changed(answer=said(citations=[])), id="no citation"),
-        pytest.param("rag26", changed("rag26", answer=said(citations=[0, "shard_00001_2"])), id="both forms"),
+        pytest.param("rag25", make_line(answer=make_sentences(citations=[0, 1])), id="positions"),
+        pytest.param("rag25", make_line(answer=make_sentences(citations=[A, B])), id="ids"),
+        pytest.param("rag25", make_line(answer=make_sentences(citations=[])), id="no citation"),
         pytest.param(
-            "rag26", changed("rag26", metadata__prompt={"x": [1]}, more=1), id="keys that the track does not know"
+            "rag26", make_line("rag26", answer=make_sentences(citations=[0, "shard_00001_2"])), id="both forms"
         ),
         pytest.param(
-            "rag26", changed("rag26", answer=said(text="\ufdfa " * 1000, citations=[])), id="words counted without NFKC"
+            "rag26", make_line("rag26", metadata__prompt={"x": [1]}, more=1), id="keys that the track does not know"
         ),
-        pytest.param("responses", changed("responses", responses=said(citations={A: 0.5, B: 1})), id="scores"),
-        pytest.param("responses", changed("responses", responses=said(text="w " * 9999, citations=[A])), id="no limit"),
-        *(pytest.param(name, json.dumps(valid(name)), id=name) for name in TRACKS),
+        pytest.param(
+            "rag26",
+            make_line("rag26", answer=make_sentences(text="\ufdfa " * 1000, citations=[])),
+            id="words counted without NFKC",
+        ),
+        pytest.param(
+            "responses", make_line("responses", responses=make_sentences(citations={A: 0.5, B: 1})), id="scores"
+        ),
+        pytest.param(
+            "responses",
+            make_line("responses", responses=make_sentences(text="w " * 9999, citations=[A])),
+            id="no limit",
+        ),
+        *(pytest.param(name, json.dumps(make_record(name)), id=name) for name in TRACKS),
     ],
 )
 def test_an_answer_that_a_track_allows_has_no_violation(tmp_path: Path, track: str, line: str) -> None:
@@ -130,24 +175,28 @@ def test_an_answer_that_a_track_allows_has_no_violation(tmp_path: Path, track: s
 @pytest.mark.parametrize(
     ("track", "line", "message"),
     [
-        ("rag25", changed(metadata__type=None), "metadata.type: missing"),
-        ("rag25", changed(metadata__narrative=None), "metadata.narrative: missing"),
-        ("rag25", changed(answer=[]), "answer: empty"),
-        ("rag25", changed(answer=said(citations=[0, 0])), "0 names a reference that the sentence cites already"),
-        ("rag24", changed("rag24", response_length=9), "response_length: expected 1, found 9"),
+        ("rag25", make_line(metadata__type=None), "metadata.type: missing"),
+        ("rag25", make_line(metadata__narrative=None), "metadata.narrative: missing"),
+        ("rag25", make_line(answer=[]), "answer: empty"),
+        (
+            "rag25",
+            make_line(answer=make_sentences(citations=[0, 0])),
+            "0 names a reference that the sentence cites already",
+        ),
+        ("rag24", make_line("rag24", response_length=9), "response_length: expected 1, found 9"),
         ("rag25", " ", "blank line"),
     ],
 )
 def test_a_violation_that_organisers_accept_is_a_warning(tmp_path: Path, track: str, line: str, message: str) -> None:
     path = tmp_path / "rag.jsonl"
-    path.write_text(f"{json.dumps(valid(track, HOW))}\n{line}")
+    path.write_text(f"{json.dumps(make_record(track, HOW))}\n{line}")
     found = [v for v in validate(path, TRACKS[track], [WHY, HOW]) if v.line]
     assert [(v.line, v.severity, message in v.message) for v in found] == [(2, "warning", True)]
 
 
 def test_a_missing_answer_is_an_error_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "rag.jsonl"
-    path.write_text(json.dumps(valid("rag25")))
+    path.write_text(json.dumps(make_record("rag25")))
     assert validate(path, TRACKS["rag25"], [WHY, HOW]) == [
         Violation(0, "error", "missing topic", "topic '2': no answer")
     ]
@@ -207,7 +256,7 @@ def test_a_run_of_documents_may_have_any_depth(tmp_path: Path) -> None:
         pytest.param("rag.jsonl", "", "holds no answer, expected answers to 2 topics", id="answers"),
         pytest.param("rag.jsonl", "\n", "holds no answer, expected answers to 2 topics", id="a blank line"),
         pytest.param(
-            "rag.jsonl", changed(answer=[]), "holds no sentence in 1 answer", id="an answer without sentences"
+            "rag.jsonl", make_line(answer=[]), "holds no sentence in 1 answer", id="an answer without sentences"
         ),
     ],
 )
@@ -220,9 +269,9 @@ def test_a_file_without_content_is_invalid(tmp_path: Path, name: str, text: str,
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(json.dumps([valid("rag25"), valid("rag25", HOW)]), id="on one line"),
-        pytest.param(json.dumps([valid("rag25"), valid("rag25", HOW)], indent=1), id="on many lines"),
-        pytest.param("\n  [\n" + json.dumps(valid("rag25")) + ",\n", id="truncated"),
+        pytest.param(json.dumps([make_record("rag25"), make_record("rag25", HOW)]), id="on one line"),
+        pytest.param(json.dumps([make_record("rag25"), make_record("rag25", HOW)], indent=1), id="on many lines"),
+        pytest.param("\n  [\n" + json.dumps(make_record("rag25")) + ",\n", id="truncated"),
     ],
 )
 @pytest.mark.parametrize("name", ["x.json", "x.jsonl", "x"])
@@ -253,7 +302,7 @@ def test_a_run_whose_topics_begin_with_a_bracket_is_a_run(tmp_path: Path) -> Non
 def test_the_message_shows_the_first_difference_of_a_narrative(tmp_path: Path, found: str, message: str) -> None:
     narrative = "How does it warm?"
     path = tmp_path / "rag.jsonl"
-    path.write_text(changed(metadata__narrative=found))
+    path.write_text(make_line(metadata__narrative=found))
     (fault,) = validate(path, TRACKS["rag25"], [Topic("1", narrative)])
     assert f"metadata.narrative: differs from the topics file {message}" in fault.message
 
@@ -276,7 +325,7 @@ def test_a_difference_is_the_first_one_and_printable(one: str, other: str) -> No
 
 def test_the_default_team_is_one_warning(tmp_path: Path) -> None:
     path = tmp_path / "rag.jsonl"
-    records = [valid("rag25"), valid("rag25", HOW)]
+    records = [make_record("rag25"), make_record("rag25", HOW)]
     for record in records:
         record["metadata"]["team_id"] = "keystone"
     path.write_text("\n".join(map(json.dumps, records)))
@@ -292,7 +341,7 @@ def test_the_default_team_is_one_warning(tmp_path: Path) -> None:
 
 def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
     (tmp_path / "run.tsv").write_text(f"1 Q0 {A} 1 0.5 t\n1 Q0 b 2 0.4 t\n1 Q0 c 3 0.3 t\n")
-    (tmp_path / "rag.jsonl").write_text(changed(references=[A, "b", "c"]))
+    (tmp_path / "rag.jsonl").write_text(make_line(references=[A, "b", "c"]))
     for name, line in (("run.tsv", 2), ("rag.jsonl", 1)):
         (found,) = validate(tmp_path / name, TRACKS["rag25"], [WHY])
         assert (found.line, found.severity) == (line, "warning")
@@ -305,19 +354,19 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
         pytest.param("r_output_trec_rag_2024.tsv", "", "rag24", id="the name of a run"),
         pytest.param("rag_output_trec_rag_2026.jsonl.gz", "", "rag26", id="the name of an answer file"),
         pytest.param("rag_output_trec_rag_2026.jsonl.zst", "", "rag26", id="the name of a compressed answer file"),
-        pytest.param("x.jsonl", json.dumps(valid("rag24")), "rag24", id="keys in the answer itself"),
-        pytest.param("x.jsonl", json.dumps(valid("rag25")), "rag25", id="the keys of 2025"),
-        pytest.param("x.jsonl", changed(metadata__type=None), "rag25", id="the ids of 2025"),
-        pytest.param("x.jsonl", f"broken\n\n{json.dumps(valid('rag26'))}", "rag26", id="the keys of 2026"),
-        pytest.param("x.jsonl", changed("rag26", metadata__run_desc=None), "rag26", id="the ids of 2026"),
-        pytest.param("x", json.dumps(valid("biogen")), "responses", id="the format that several tracks share"),
+        pytest.param("x.jsonl", json.dumps(make_record("rag24")), "rag24", id="keys in the answer itself"),
+        pytest.param("x.jsonl", json.dumps(make_record("rag25")), "rag25", id="the keys of 2025"),
+        pytest.param("x.jsonl", make_line(metadata__type=None), "rag25", id="the ids of 2025"),
+        pytest.param("x.jsonl", f"broken\n\n{json.dumps(make_record('rag26'))}", "rag26", id="the keys of 2026"),
+        pytest.param("x.jsonl", make_line("rag26", metadata__run_desc=None), "rag26", id="the ids of 2026"),
+        pytest.param("x", json.dumps(make_record("biogen")), "responses", id="the format that several tracks share"),
         pytest.param("x", "1 Q0 shard_00001_1 1 0.5 t", "rag26", id="a run of documents"),
         pytest.param("x", f"2024-7 Q0 {A} 1 0.5 t", "rag24", id="segments for topics of 2024"),
         pytest.param("x", f"14 Q0 {A} 1 0.5 t", "rag25", id="segments for other topics"),
         pytest.param("x", "rag2026-7 Q0 a 1 0.5 t", "rag26", id="topics of 2026 over any corpus"),
         pytest.param(
             "x.jsonl",
-            changed(metadata__narrative_id="rag2026-7", metadata__type=None, references=["a"]),
+            make_line(metadata__narrative_id="rag2026-7", metadata__type=None, references=["a"]),
             "rag26",
             id="answers to topics of 2026 over any corpus",
         ),
@@ -394,7 +443,10 @@ def test_five_messages_of_a_kind_are_printed_and_all_are_counted(tmp_path: Path,
 
 
 def test_several_files_and_folders_are_judged_each_by_its_track(tmp_path: Path, topics: Path) -> None:
-    run, answers = "1 Q0 shard_00001_1 1 0.5 t\n2 Q0 shard_00001_1 1 0.5 t\n", [valid("rag25"), valid("rag25", HOW)]
+    run, answers = (
+        "1 Q0 shard_00001_1 1 0.5 t\n2 Q0 shard_00001_1 1 0.5 t\n",
+        [make_record("rag25"), make_record("rag25", HOW)],
+    )
     for record, narrative in zip(answers, NARRATIVES.values(), strict=True):
         record["metadata"]["narrative"] = narrative
     files = {

@@ -34,7 +34,7 @@ from runs.trec.fuse_files import fuse_files
 from runs.trec.run_files import read_qrels, read_run, write_run
 from runs.trec.topics import read_topics
 from runs.trec.types import Run, make_run
-from tests.support.answer_files import HOW, REPAIRABLE, WHY, tight, valid
+from tests.support.answer_files import HOW, REPAIRABLE, WHY, make_record, tighten_limits
 from tests.support.command_line import keystone
 from tests.support.mutation import mutated, packed
 
@@ -99,19 +99,19 @@ QRELS: Seeds = {
 
 def answers_of(track: Track) -> Seeds:
     """Make two answers that cite by positions or scores, the same answers that cite by ids, and a run."""
-    ids = valid(track.name)["references"]
+    ids = make_record(track.name)["references"]
     other: list[Any] = [[1, 0], []] if "positions" in track.citations else [dict.fromkeys(ids, 0.5), {}]
     files = {
         f"form-{number}.jsonl": lines_of(
             *(
-                valid(track.name, topic) | {track.sentences: [{"text": "So.", "citations": c} for c in cited]}
+                make_record(track.name, topic) | {track.sentences: [{"text": "So.", "citations": c} for c in cited]}
                 for topic in (WHY, HOW)
             )
         )
         for number, cited in enumerate([[ids, []], other])
     }
     return {
-        track.answer_file: lines_of(valid(track.name, WHY), valid(track.name, HOW)),
+        track.answer_file: lines_of(make_record(track.name, WHY), make_record(track.name, HOW)),
         track.retrieval_file: run_lines(ids[0][:-1] + "{}"),
         **files,
     }
@@ -276,7 +276,7 @@ def check_config(path: Path, _folder: Path, _chance: Random) -> None:
 
 def of_track(name: str) -> Check:
     return lambda path, folder, chance: check_submission(
-        path, folder, chance.choice([TRACKS[name], tight(TRACKS[name])])
+        path, folder, chance.choice([TRACKS[name], tighten_limits(TRACKS[name])])
     )
 
 
