@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orjson
 
-from runs.report.terminal import p_text
+from runs.report.terminal import format_p_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def measured(collection: Collection, data: Path, work: Path) -> str:
     rrf, ours, bm25, dense = (run["mean"] for run in found["runs"])
     p = {measure: math.nan if p is None else p for measure, p in found["paired_t_test"][0]["p"].items()}
     cells = [f"{run['nDCG@10']:.4f}" for run in (bm25, dense, rrf)]
-    cells += [f"{ours[m]:.4f} ({ours[m] - rrf[m]:+.4f}, p {p_text(p[m])})" for m in ("nDCG@10", "R@100")]
+    cells += [f"{ours[m]:.4f} ({ours[m] - rrf[m]:+.4f}, p {format_p_value(p[m])})" for m in ("nDCG@10", "R@100")]
     return f"| {' | '.join([collection.name, *cells])} |"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.table import Row, faster, take_turns
+from fusion.lists import group_queries_by_topic
 from fusion.rrf import fuse_queries, fuse_systems
 from retrieval.types import Rankings, offsets_of, ranked
 
@@ -44,7 +45,7 @@ def synthetic(documents: int) -> list[Rankings]:
 def ours(systems: list[Rankings]) -> tuple[Rankings, Rankings]:
     """Both stages."""
     hybrid = fuse_systems(systems, K, DEPTH)
-    return hybrid, fuse_queries(hybrid, TOPIC_OF, TOPICS, K, KEPT)
+    return hybrid, fuse_queries(hybrid, group_queries_by_topic(TOPIC_OF, TOPICS), K, KEPT)
 
 
 def with_numpy(systems: list[Rankings]) -> Rankings:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.table import Row, faster, take_turns
-from fusion.parasol import BEST, Pairs, Top, find_top, parasol
+from fusion.parasol import MAX_GRADE, Pairs, Top, TopSettings, find_top, parasol
 
 Grades = NDArray[np.float64]
 Policy = Callable[[Grades, int, int], int]
@@ -54,7 +54,7 @@ def aspects_and_scores(random: np.random.Generator, documents: int) -> tuple[Gra
 
 def ours(grades: Grades, k: int, wave: int, grid: bool = False, scores: Grades | None = None) -> int:
     """The calls of `find_top`: pairs, or with `grid` documents."""
-    search = find_top(len(grades), grades.shape[1], k, wave, grid, scores)
+    search = find_top(len(grades), grades.shape[1], TopSettings(k, wave, grid), scores)
     try:
         pairs: Pairs = next(search)
         while True:
@@ -71,7 +71,7 @@ def plain(grades: Grades, k: int, wave: int) -> int:
     """The calls of query after query, each for all documents whose bound does not yet exclude them."""
     asked = np.zeros(grades.shape, dtype=np.bool_)
     while True:
-        lower, upper = parasol(np.where(asked, grades, 0)), parasol(np.where(asked, grades, BEST))
+        lower, upper = parasol(np.where(asked, grades, 0)), parasol(np.where(asked, grades, MAX_GRADE))
         kth = np.argsort(-lower, kind="stable")[k - 1]
         out = (upper < lower[kth]) | ((upper == lower[kth]) & (np.arange(len(lower)) > kth))
         queries, documents = np.nonzero(~asked & ~out)
@@ -84,7 +84,7 @@ def least(grades: Grades, k: int, _wave: int) -> int:
     """The calls until each document is whole or its bound is below the k-th score, its queries taken in their order."""
     scores = parasol(grades)
     kth, place = np.argsort(-scores, kind="stable")[k - 1], np.arange(QUERIES)[:, None]
-    bounds = np.array([parasol(np.where(place < asked, grades, BEST)) for asked in range(QUERIES)])
+    bounds = np.array([parasol(np.where(place < asked, grades, MAX_GRADE)) for asked in range(QUERIES)])
     above = (bounds > scores[kth]) | ((bounds == scores[kth]) & (np.arange(len(scores)) <= kth))
     return int(np.count_nonzero(above))
 

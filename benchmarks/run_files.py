@@ -18,8 +18,9 @@ import polars
 import ranx
 
 from benchmarks.table import Row, faster, take_turns
-from runs.trec.doc_ids import names_of
-from runs.trec.run_files import Run, read_run, write_run
+from runs.trec.doc_ids import encode_ids
+from runs.trec.run_files import read_run, write_run
+from runs.trec.types import Run
 
 Job = Callable[[], object]
 
@@ -79,7 +80,9 @@ def made_up(queries: int) -> Run:
     ]
     docs = np.concatenate([rng.permutation(len(ids))[:DEPTH] for _ in range(queries)])
     scores = -np.sort(-rng.gamma(4, 3, (queries, DEPTH)), axis=1).ravel()
-    return Run("keystone", tuple(map(str, range(queries))), np.arange(queries + 1) * DEPTH, names_of(ids)[docs], scores)
+    return Run(
+        "keystone", tuple(map(str, range(queries))), np.arange(queries + 1) * DEPTH, encode_ids(ids)[docs], scores
+    )
 
 
 def read_by_polars(path: Path) -> polars.DataFrame:

@@ -1,1 +1,1 @@
-"""Rankings in, one ranking or set out: pure functions, no files, no models."""
+"""Fusion: pure functions that turn rankings and grades into one ranking or one set. They read no files."""

@@ -6,10 +6,11 @@ from numpy.typing import NDArray
 from indexing.vectors.types import Vectors
 
 
-def closest(texts: Vectors, segments: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """For each text (float32[t, d]) the number of its closest segment (of float32[s, d]) and their cosine.
+def find_closest_segments(texts: Vectors, segments: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Find the closest segment of each text by cosine: `argmax_s cos(E(x), E(s))` (Keystone-Docs RAG, section 2.4).
 
-    Ties go to the earlier segment.
+    `texts` (float32[t, d]) and `segments` (float32[s, d], s > 0) are unit vectors. Returns the number of each text's
+    segment (int64[t]) and their cosine (float32[t]). If two segments tie, the earlier one wins.
     """
     cosines = texts @ segments.T
     best = np.argmax(cosines, axis=1)

@@ -1,4 +1,4 @@
-"""The sort by majority votes of Condorcet-fuse (Montague and Aslam, CIKM 2002)."""
+"""The sort by majority votes that Condorcet-fuse is built on (Montague and Aslam, CIKM 2002)."""
 
 import numpy as np
 from numba import njit
@@ -6,11 +6,14 @@ from numpy.typing import NDArray
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def by_majority(start: NDArray[np.int64], ranks: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The documents of `start` merge-sorted so that each is ranked above the next by lists of no less weight.
+def sort_by_majority(
+    start: NDArray[np.int64], ranks: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Merge-sort the documents of `start` (int64[documents]) so that no document is outvoted by the next one.
 
-    `ranks` (int64[documents, lists]) are the ranks, the highest number for an absent document; votes are added in
-    the order of `weights` (ascending), so that the order of equally heavy lists does not matter.
+    `ranks` (int64[documents, lists]) holds the highest integer for a document that a list lacks. `weights`
+    (float64[lists]) ascend, and votes are added in their order. So the order of lists with equal weights does not
+    matter.
     """
     order, merged = start.copy(), start.copy()
     width = 1

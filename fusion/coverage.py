@@ -1,7 +1,8 @@
-"""Greedy choice of a set that covers all queries: `sum_q log(1 + sum_{i in set} u(q, i))` under a budget.
+"""Greedy choice of a set that covers all queries: it maximises `sum_q log(1 + sum_{i in set} u(q, i))` in a budget.
 
-The function is submodular, with a cap or without one, so the greedy set is within 1 - 1/e of the best one for a
-budget of items (Nemhauser, Wolsey and Fisher 1978). With one item it is Parasol (Keystone-Docs RAG, section 3.2.1).
+The function is submodular, with a cap or without one. If the budget counts items, the greedy set therefore reaches
+at least 1 - 1/e of the optimum (Nemhauser, Wolsey and Fisher 1978). A set of one item is the first document by
+Parasol (Keystone-Docs RAG, section 3.2.1).
 """
 
 import math
@@ -14,13 +15,13 @@ from fusion.parasol import log_terms
 
 
 def choose(utility: NDArray[np.float64], costs: Sequence[int], budget: int, cap: float = math.inf) -> list[int]:
-    """The items chosen, in the order of choice.
+    """Choose items greedily, and return their numbers in the order of choice.
 
-    `utility` (float64[queries, items], not negative, NaN for an absent grade, which gives nothing) says what an item
-    gives to a query, `costs` what it takes from the budget: 1 for a number of items, or tokens. The item with the
-    largest gain that still fits is taken, the earlier one at a tie, until none gains or fits. A query to which the
-    set gives `cap` is covered, and more gives it nothing: with 3, the highest grade, one exact document covers it,
-    or several that are related, and the set ends when no item is left that gives to an uncovered query.
+    `utility[q, i]` (float64[queries, items], not negative) is the use of item i to query q. NaN marks an absent grade
+    and counts 0. `costs[i]` is the cost of item i in the unit of `budget`: 1 to count items, or a number of tokens.
+    Each step takes the affordable item with the largest gain, and the earlier one at a tie. The choice ends when no
+    affordable item gains anything. A query whose summed utility reaches `cap` is covered and gains no more. With a
+    cap of 3, the highest grade, one exact document covers a query, and so do three related ones.
     """
     if utility.size == 0:
         return []

@@ -1,4 +1,4 @@
-"""What the fusion methods see: which list found which document, at which rank, with which score."""
+"""The table that fusion methods compute on: which list found which document, at which rank, with which score."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.lists import Lists, Members, Ranked, lay_out
+from fusion.lists import Groups, Lists, Ranked, lay_out
 from retrieval.types import offsets_of
 
 Floats = NDArray[np.floating[Any]]
@@ -16,24 +16,26 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """A row for each (document, list), ordered by document, rank, weight and score, whatever the order of the lists.
+    """A row for each pair of a document and a list, ordered by document, rank, weight and score.
 
-    So a sum over the rows of a document is the same to the last bit for any order of the lists.
+    This order does not depend on the order of the lists. So the sum over a document's rows does not either, to the
+    last bit.
     """
 
     docs: NDArray[np.int32]
-    """The documents found, ascending in each group: int32[documents]."""
+    """The distinct documents of each group, ascending within it: int32[documents]."""
     groups: Integers
     """The group of each document: int64[documents]."""
     document: Integers
-    """Where the document of each row stands in `docs`: int64[rows]."""
+    """The position in `docs` of each row's document: int64[rows]."""
     list: Integers
     """The list of each row: int64[rows]."""
     ranks: Integers
-    """From 1: int64[rows]."""
+    """The rank of each row's document in its list, from 1: int64[rows]."""
     scores: Floats
-    """As the normalisation left them: float64[rows]."""
+    """The normalised score of each row: float64[rows]."""
     lists: Lists
+    """The lists themselves, with their weights and lengths."""
 
     @property
     def weights(self) -> Floats:
@@ -42,31 +44,35 @@ class Hits:
 
     @property
     def counts(self) -> Integers:
-        """How many lists have each document: int64[documents]."""
+        """The number of lists that have each document: int64[documents]."""
         return np.bincount(self.document, minlength=len(self.docs))
 
     @property
     def candidates(self) -> Integers:
-        """How many documents each group has: int64[groups]."""
+        """The number of documents in each group: int64[groups]."""
         return np.bincount(self.groups, minlength=len(self.lists.groups) - 1)
 
-    def total(self, terms: Floats) -> Floats:
-        """The sum of the terms of each document's rows, added row after row: float64[documents]."""
+    def sum_by_document(self, terms: Floats) -> Floats:
+        """Add the terms (float64[rows]) of each document, row after row: float64[documents]."""
         return np.bincount(self.document, terms, minlength=len(self.docs)).astype(np.float64, copy=False)
 
-    def middle(self, share: float) -> Floats:
-        """The score at `share` of the way from a document's lowest to its highest, or the mean of the two around."""
+    def take_quantile(self, share: float) -> Floats:
+        """Take the score at `share` of the way from each document's lowest score to its highest: float64[documents].
+
+        If that place lies between two scores, their mean is taken.
+        """
         scores = self.scores[np.lexsort((self.scores, self.document))]
         first, steps = offsets_of(self.counts)[:-1], share * (self.counts - 1)
         below, above = np.floor(steps).astype(np.int64), np.ceil(steps).astype(np.int64)
-        middle: Floats = (scores[first + below] + scores[first + above]) / 2
-        return middle
+        quantile: Floats = (scores[first + below] + scores[first + above]) / 2
+        return quantile
 
-    def with_absent(self) -> "Hits":
-        """A row for every document and list of its group, scored by Borda's points.
+    def add_absent_documents(self) -> "Hits":
+        """Add a row for each document that a list of its group lacks, and score all rows by Borda's points.
 
-        Of c documents in the group a list of n gives c to its first, c - 1 to its second and so on; the documents
-        that it lacks share what is left, (c - n + 1) / 2 each, and stand at rank n + 1.
+        In a group of c documents, each list gives c points to its first document, c - 1 to its second and so on.
+        The documents that a list of n lacks share the remaining points, (c - n + 1) / 2 each, at rank n + 1 (Aslam and
+        Montague, SIGIR 2001).
         """
         lists = np.diff(self.lists.groups)[self.groups]
         start, first = offsets_of(lists)[:-1], self.lists.groups[self.groups]
@@ -77,10 +83,10 @@ class Hits:
         found = self.list + (start - first)[self.document]
         ranks[found] = self.ranks
         points[found] = candidates[found] - self.ranks + 1
-        return replace(self, document=document, list=list, ranks=ranks, scores=points).in_order()
+        return replace(self, document=document, list=list, ranks=ranks, scores=points).sort_rows()
 
-    def in_order(self) -> "Hits":
-        """The same rows in the order that the class promises."""
+    def sort_rows(self) -> "Hits":
+        """Sort the rows into the order that the class promises."""
         order = np.lexsort((self.scores, self.weights, self.ranks, self.document))
         return replace(
             self,
@@ -91,30 +97,28 @@ class Hits:
         )
 
 
-def gather(
-    rankings: Sequence[Ranked],
-    members: Members,
-    weights: Sequence[Sequence[float]] | None = None,
-    norm: Callable[[Hits], Hits] = lambda hits: hits,
-) -> Hits:
-    """The hits of the members of each group, their scores normalised; `ValueError` as from `lay_out`."""
-    lists = lay_out(rankings, members, weights)
+def gather_hits(rankings: Sequence[Ranked], groups: Groups, norm: Callable[[Hits], Hits] = lambda hits: hits) -> Hits:
+    """Gather the hits of each group's lists and normalise their scores by `norm`.
+
+    `ValueError` for a weight that is negative or not finite.
+    """
+    lists = lay_out(rankings, groups)
     lengths = lists.lengths
     list = np.repeat(np.arange(len(lengths)), lengths)
     place = np.arange(len(list)) - offsets_of(lengths)[list]
     rows = lists.starts[list] + place
     scores = np.concatenate([r.scores for r in rankings] or [np.empty(0)]).astype(np.float64)
     order = np.lexsort((lists.docs[rows], lists.group_of[list]))
-    docs, groups = lists.docs[rows][order], lists.group_of[list][order]
+    docs, group_of = lists.docs[rows][order], lists.group_of[list][order]
     new = np.ones(len(docs), dtype=bool)
-    new[1:] = (docs[1:] != docs[:-1]) | (groups[1:] != groups[:-1])
+    new[1:] = (docs[1:] != docs[:-1]) | (group_of[1:] != group_of[:-1])
     hits = Hits(
         docs=docs[new],
-        groups=groups[new],
+        groups=group_of[new],
         document=np.cumsum(new) - 1,
         list=list[order],
         ranks=place[order] + 1,
         scores=scores[rows][order],
         lists=lists,
     )
-    return norm(hits).in_order()
+    return norm(hits).sort_rows()

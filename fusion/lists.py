@@ -1,4 +1,7 @@
-"""The lists that are fused, laid out so that no order in which they are named changes a result."""
+"""The lists to fuse, laid out so that their order in the arguments cannot change a result.
+
+A list is the ranking of one query by one system. A group holds the lists that become one ranking.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +12,20 @@ from numpy.typing import NDArray
 
 from retrieval.types import offsets_of
 
-Members = Sequence[Sequence[tuple[int, int]]]
-"""For each group the lists in it: (which of the rankings, which query of it)."""
+Member = tuple[int, int]
+"""A list: the number of its rankings, and the number of its query in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of lists to fuse. Each group becomes one ranking."""
+
+    ids: Sequence[str]
+    """The query id of each group's fused ranking."""
+    members: Sequence[Sequence[Member]]
+    """The lists of each group, beside `ids`."""
+    weights: Sequence[Sequence[float]] | None = None
+    """The weight of each list, beside `members`. None: all 1. A list of weight 0 is left out."""
 
 
 class Ranked(Protocol):
@@ -51,18 +66,23 @@ class RankedLists:
 class Lists:
     """Group g owns the lists `groups[g]:groups[g + 1]`, list i the rows `starts[i]:ends[i]` of `docs`.
 
-    `docs` are those of all rankings, one after another; the lists of a group are in the order of their weights.
+    The lists of a group are in the order of their weights.
     """
 
     docs: NDArray[np.int32]
+    """The documents of all rankings, one ranking after another: int32[rows]."""
     starts: NDArray[np.int64]
+    """int64[lists]."""
     ends: NDArray[np.int64]
+    """int64[lists]."""
     weights: NDArray[np.float64]
+    """float64[lists], above 0."""
     groups: NDArray[np.int64]
+    """int64[groups + 1]."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """How many documents each list has: int64[lists]."""
+        """The number of documents in each list: int64[lists]."""
         return self.ends - self.starts
 
     @property
@@ -71,39 +91,47 @@ class Lists:
         return np.repeat(np.arange(len(self.groups) - 1), np.diff(self.groups))
 
 
-def lay_out(rankings: Sequence[Ranked], members: Members, weights: Sequence[Sequence[float]] | None = None) -> Lists:
-    """The members of each group with their weights, 1 where none are given; a list of weight 0 is left out.
+def lay_out(rankings: Sequence[Ranked], groups: Groups) -> Lists:
+    """Lay out the lists of each group by weight, without the lists of weight 0.
 
     `ValueError` for a weight that is negative or not finite.
     """
-    sizes = [len(own) for own in members]
-    named = np.array([member for own in members for member in own], dtype=np.int64).reshape(-1, 2)
-    heavy = np.ones(len(named)) if weights is None else np.array([w for own in weights for w in own], dtype=np.float64)
-    if not np.all(np.isfinite(heavy) & (heavy >= 0)):
+    sizes = [len(own) for own in groups.members]
+    members = np.array([member for own in groups.members for member in own], dtype=np.int64).reshape(-1, 2)
+    weights = (
+        np.ones(len(members))
+        if groups.weights is None
+        else np.array([weight for own in groups.weights for weight in own], dtype=np.float64)
+    )
+    if not np.all(np.isfinite(weights) & (weights >= 0)):
         raise ValueError("a weight is negative or not finite")
-    queries = offsets_of([len(r) for r in rankings])[named[:, 0]] + named[:, 1]
+    queries = offsets_of([len(r) for r in rankings])[members[:, 0]] + members[:, 1]
     shifts = offsets_of([len(r.docs) for r in rankings])
     bounds = [(r.offsets[:-1] + shift, r.offsets[1:] + shift) for r, shift in zip(rankings, shifts, strict=False)]
     starts = np.concatenate([own for own, _ in bounds] or [shifts[:0]])[queries]
     ends = np.concatenate([own for _, own in bounds] or [shifts[:0]])[queries]
     group = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.lexsort((heavy, group))
-    order = order[heavy[order] > 0]
+    order = np.lexsort((weights, group))
+    order = order[weights[order] > 0]
     return Lists(
         np.concatenate([r.docs for r in rankings] or [np.empty(0, np.int32)]),
         starts[order],
         ends[order],
-        heavy[order],
+        weights[order],
         offsets_of(np.bincount(group[order], minlength=len(sizes))),
     )
 
 
-def of_topics(
+def group_queries_by_topic(
     topic_of: Sequence[str], topics: Sequence[str], weights: Sequence[float] | None = None
-) -> tuple[list[list[tuple[int, int]]], list[list[float]]]:
-    """The queries of each topic as members of one ranking, and their weights; `topic_of[i]` is the topic of query i."""
-    own: dict[str, list[int]] = {topic: [] for topic in topics}
+) -> Groups:
+    """Group the queries of one ranking by topic, one group for each of `topics`.
+
+    `topic_of[i]` is the topic of query i, and `weights[i]` its weight (None: all 1). `KeyError` for a query whose
+    topic is not among `topics`.
+    """
+    queries: dict[str, list[int]] = {topic: [] for topic in topics}
     for query, topic in enumerate(topic_of):
-        own[topic].append(query)
-    heavy = weights if weights is not None else [1.0] * len(topic_of)
-    return [[(0, i) for i in queries] for queries in own.values()], [[heavy[i] for i in q] for q in own.values()]
+        queries[topic].append(query)
+    members = [[(0, query) for query in own] for own in queries.values()]
+    return Groups(topics, members, [[1.0 if weights is None else weights[q] for q in own] for own in queries.values()])

@@ -1,7 +1,7 @@
-"""The fusion methods, under ranx's names: from the hits of a group, a score for each document.
+"""The fusion methods, under ranx's names. Each function is the formula of its paper: Hits to float64[documents].
 
-All look only at the lists that have a document; where one that lacks it counts too, the formula says so.
-`hits.total` adds over those lists, `w` is the weight of a list, `s` a normalised score, `r` a rank from 1.
+In the formulas `w` is the weight of a list, `s` a normalised score, and `r` a rank from 1. `n` lists have the
+document, and sums go over these lists. If a formula also counts lists that lack it, its docstring says so.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,104 +17,113 @@ from retrieval.types import offsets_of
 
 def comb_min(hits: Hits) -> Floats:
     """CombMIN: the lowest score (Fox and Shaw, TREC-2 1993)."""
-    return hits.middle(0)
+    return hits.take_quantile(0)
 
 
 def comb_med(hits: Hits) -> Floats:
     """CombMED: the median of the scores (Fox and Shaw, TREC-2 1993)."""
-    return hits.middle(0.5)
+    return hits.take_quantile(0.5)
 
 
 def comb_max(hits: Hits) -> Floats:
     """CombMAX: the highest score (Fox and Shaw, TREC-2 1993)."""
-    return hits.middle(1)
+    return hits.take_quantile(1)
 
 
 def comb_sum(hits: Hits) -> Floats:
     """CombSUM: sum s (Fox and Shaw, TREC-2 1993)."""
-    return hits.total(hits.scores)
+    return hits.sum_by_document(hits.scores)
 
 
 def comb_anz(hits: Hits) -> Floats:
     """CombANZ: the mean of the scores (Fox and Shaw, TREC-2 1993)."""
-    return hits.total(hits.scores) / hits.counts
+    return hits.sum_by_document(hits.scores) / hits.counts
 
 
 def comb_mnz(hits: Hits) -> Floats:
-    """CombMNZ: sum s, times the number n of lists that have the document (Fox and Shaw, TREC-2 1993)."""
-    return hits.total(hits.scores) * hits.counts
+    """CombMNZ: n times sum s (Fox and Shaw, TREC-2 1993)."""
+    return hits.sum_by_document(hits.scores) * hits.counts
 
 
 def comb_gmnz(hits: Hits, gamma: float = 1.0) -> Floats:
-    """CombGMNZ: sum s, times n ** gamma (Lee, SIGIR 1997)."""
-    return hits.total(hits.scores) * hits.counts**gamma
+    """CombGMNZ: n^gamma times sum s (Lee, SIGIR 1997)."""
+    return hits.sum_by_document(hits.scores) * hits.counts**gamma
 
 
 def wsum(hits: Hits) -> Floats:
     """Weighted sum: sum w s."""
-    return hits.total(hits.weights * hits.scores)
+    return hits.sum_by_document(hits.weights * hits.scores)
 
 
 def wmnz(hits: Hits) -> Floats:
-    """Weighted MNZ: sum s, times sum w (Wu and Crestani, CIKM 2002)."""
-    return hits.total(hits.scores) * hits.total(hits.weights)
+    """Weighted MNZ: sum w times sum s (Wu and Crestani, CIKM 2002)."""
+    return hits.sum_by_document(hits.scores) * hits.sum_by_document(hits.weights)
 
 
 def mixed(hits: Hits) -> Floats:
-    """Mixed: sum w s, times the square root of n (Wu and Crestani, CIKM 2002)."""
-    return hits.total(hits.weights * hits.scores) * np.sqrt(hits.counts)
+    """Mixed: the square root of n, times sum w s (Wu and Crestani, CIKM 2002)."""
+    return hits.sum_by_document(hits.weights * hits.scores) * np.sqrt(hits.counts)
 
 
 def isr(hits: Hits) -> Floats:
     """Inverse square rank: n times sum 1 / r^2 (Mourao, Martins and Magalhaes, CMIG 2015)."""
-    return hits.counts * hits.total(1 / hits.ranks**2)
+    return hits.counts * hits.sum_by_document(1 / hits.ranks**2)
 
 
 def log_isr(hits: Hits) -> Floats:
-    """Logarithmic ISR: ln n times sum 1 / r^2, so 0 for what one list alone has (Mourao et al., CMIG 2015)."""
+    """Logarithmic ISR: ln n times sum 1 / r^2 (Mourao et al., CMIG 2015).
+
+    A document that only one list has scores 0.
+    """
     return logn_isr(hits, sigma=0)
 
 
 def logn_isr(hits: Hits, sigma: float = 0.01) -> Floats:
-    """Logarithmic ISR that one list can reach: ln(n + sigma) times sum 1 / r^2 (Mourao et al., CMIG 2015)."""
+    """Logarithmic ISR with sigma: ln(n + sigma) times sum 1 / r^2 (Mourao et al., CMIG 2015).
+
+    Because of sigma, a document that only one list has scores above 0.
+    """
     factor: Floats = np.log(hits.counts + sigma)
-    return factor * hits.total(1 / hits.ranks**2)
+    return factor * hits.sum_by_document(1 / hits.ranks**2)
 
 
 def rrf(hits: Hits, k: float = 60) -> Floats:
     """Reciprocal rank fusion: sum w / (k + r) (Cormack, Clarke and Buettcher, SIGIR 2009).
 
-    The plain form of `fusion.rrf`, equal to it to the last bit.
+    `fusion.rrf` computes the same sums faster, equal to the last bit.
     """
-    return hits.total(hits.weights / (k + hits.ranks))
+    return hits.sum_by_document(hits.weights / (k + hits.ranks))
 
 
 def rbc(hits: Hits, phi: float = 0.8) -> Floats:
     """Rank-biased centroid: sum (1 - phi) phi^(r - 1) (Bailey, Moffat, Scholer and Thomas, SIGIR 2017)."""
-    return hits.total((1 - phi) * phi ** (hits.ranks - 1))
+    return hits.sum_by_document((1 - phi) * phi ** (hits.ranks - 1))
 
 
 def bordafuse(hits: Hits) -> Floats:
-    """Borda count: the points of `Hits.with_absent`, added over all lists (Aslam and Montague, SIGIR 2001)."""
-    hits = hits.with_absent()
-    return hits.total(hits.scores)
+    """Borda count: the sum of a document's points over all lists (Aslam and Montague, SIGIR 2001).
+
+    `Hits.add_absent_documents` gives the points, also for lists that lack the document.
+    """
+    hits = hits.add_absent_documents()
+    return hits.sum_by_document(hits.scores)
 
 
 def w_bordafuse(hits: Hits) -> Floats:
-    """Weighted Borda count: w times the points, added over all lists (Aslam and Montague, SIGIR 2001)."""
-    hits = hits.with_absent()
-    return hits.total(hits.weights * hits.scores)
+    """Weighted Borda count: the sum of w times the points over all lists (Aslam and Montague, SIGIR 2001)."""
+    hits = hits.add_absent_documents()
+    return hits.sum_by_document(hits.weights * hits.scores)
 
 
 def condorcet(hits: Hits) -> Floats:
-    """Condorcet-fuse: no document is outvoted by the next one (Montague and Aslam, CIKM 2002).
+    """Condorcet-fuse: the place in a sort by majority votes (Montague and Aslam, CIKM 2002).
 
-    A list votes for what it ranks above another document, one that it lacks being below all; the side with more
-    weight wins. The order is that of a merge sort by these votes which begins from the (weighted) Borda count, so
-    that drawn votes keep it; the first of c documents scores c, the last one 1. (ranx gives a drawn vote, and one
-    of a list that lacks both, to whichever document is compared first.)
+    Of two documents, a list votes for the one that it ranks higher. A document that it lacks is below all others.
+    The side with more weight wins. A merge sort by these votes begins from the weighted Borda count, so drawn votes
+    keep that order. The first of c documents scores c, the last one 1. (ranx gives a drawn vote to the document that
+    it compares first.)
     """
-    from fusion.condorcet import by_majority
+    from fusion.condorcet import sort_by_majority
 
     scores, points = np.empty(len(hits.docs)), w_bordafuse(hits)
     bounds, rows = offsets_of(hits.candidates), offsets_of(hits.counts)
@@ -123,35 +132,37 @@ def condorcet(hits: Hits) -> Floats:
         ranks = np.full((last - first, lists.stop - lists.start), np.iinfo(np.int64).max)
         ranks[hits.document[own] - first, hits.list[own] - lists.start] = hits.ranks[own]
         start = np.argsort(-points[first:last], kind="stable")
-        scores[first + by_majority(start, ranks, hits.lists.weights[lists])] = np.arange(last - first, 0, -1)
+        scores[first + sort_by_majority(start, ranks, hits.lists.weights[lists])] = np.arange(last - first, 0, -1)
     return scores
 
 
 def frequency(hits: Hits, k: float = 60, top: float = 20) -> Floats:
-    """How many lists have a document among their first `top`; ties by RRF (Keystone-Docs RAG, section 2.5).
+    """Frequency: the number of lists with a document in their first `top`; ties by RRF (Keystone-Docs RAG, 2.5).
 
-    A document below every top counts 0. The score is the count plus the share of the RRF order below a document,
-    so that scores alone give the order.
+    The score is that number plus a fraction below 1, which is larger for a higher place by RRF. So scores alone give
+    the order.
     """
     order = np.lexsort((-rrf(hits, k), hits.groups))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(1, len(order) + 1) - offsets_of(hits.candidates)[hits.groups]
     share = 1 - place / (hits.candidates[hits.groups] + 1)
-    return hits.total((hits.ranks <= top).astype(np.float64)) + share
+    return hits.sum_by_document((hits.ranks <= top).astype(np.float64)) + share
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method, its parameters with the lowest and highest value of each, and what it looks at."""
+    """One fusion method and its limits."""
 
     score: Callable[..., Floats]
+    """The formula: Hits and parameters to float64[documents]."""
     parameters: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """The lowest and the highest value of each parameter."""
     of_scores: bool = False
-    """Whether it looks at scores, which then are normalised; the others look at ranks."""
+    """Whether the method looks at normalised scores. The other methods look at ranks."""
     weighted: bool = False
     """Whether lists may have different weights."""
     several: bool = False
-    """Whether it needs several lists: of one, it says nothing."""
+    """Whether the method needs two lists or more."""
 
 
 METHODS = {
@@ -178,12 +189,13 @@ METHODS = {
 }
 
 
-def impossible(
+def find_impossible_setting(
     method: str, norm: str | None, parameters: Mapping[str, float], uneven: bool = False
 ) -> tuple[str, str] | None:
-    """The first setting that cannot be, and why: `method`, `norm`, `weights` or the name of a parameter.
+    """Find the first setting that the method cannot have. Returns its name and the reason, or None.
 
-    `uneven` says whether the lists have different weights.
+    The name is `method`, `norm`, `weights` or that of a parameter. `uneven` says whether the lists have different
+    weights.
     """
     if method not in METHODS:
         return "method", f"found {method!r}, expected one of {', '.join(METHODS)}"
@@ -193,8 +205,9 @@ def impossible(
     if norm is not None and not asked.of_scores:
         return "norm", f"found {norm!r} with method {method!r}, which looks at ranks and not at scores; expected none"
     if uneven and not asked.weighted:
-        heavy = ", ".join(name for name, other in METHODS.items() if other.weighted)
-        return "weights", f"differ, but method {method!r} counts all lists alike; expected equal weights, or {heavy}"
+        weighted = ", ".join(name for name, other in METHODS.items() if other.weighted)
+        expected = f"equal weights, or a method among {weighted}"
+        return "weights", f"found different weights, but method {method!r} has none; expected {expected}"
     for name, value in parameters.items():
         if name not in asked.parameters:
             expected = f"one of {', '.join(asked.parameters)}" if asked.parameters else "none"

@@ -1,11 +1,11 @@
-"""Parasol (Keystone-Docs RAG, section 3.2.1): documents by `sum_q log(u(q, d) + 1)`, and its top k for fewer grades.
+"""Parasol (Keystone-Docs RAG, section 3.2.1): documents by `sum_q log(u(q, d) + 1)`, and the top k with fewer grades.
 
-A document with graded sum g and r ungraded queries lies in [g, g + r log 4]. While a document is among the k with
-the highest upper bounds and has an ungraded query, no method can do without grading it further: until its bound
-falls, fewer than k others can be above it. Asking such pairs alone, one at a time, is therefore the least that any
-method asks which takes each document's queries in the same order (Chang and Hwang, SIGMOD 2002: minimal probing).
-What is left to choose is that order, and what fills a wave: here the pairs that will be needed as far as the
-grades at hand tell.
+The score of a document with graded sum g and r ungraded queries lies in [g, g + r log 4]. Suppose that a document is
+among the k with the highest upper bounds, and has an ungraded query. Then every method must grade it further: until
+its bound falls, fewer than k others can be above it. Compare the methods that take each document's queries in the same
+order. Among them, a search that asks only such pairs, one at a time, asks the fewest (minimal probing; Chang and Hwang,
+SIGMOD 2002). Two choices remain: that order, and the pairs that fill a wave. This search fills a wave with the pairs
+that the grades so far predict to be needed.
 """
 
 from collections.abc import Generator
@@ -16,150 +16,155 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Queries and documents of pairs, by number."""
+"""The query numbers and the document numbers of pairs: int64[pairs] each."""
 
-BEST = 3.0
-"""The highest grade."""
-_STEP = 2.0**-39
-_FIRST_GUESS = 0.4
-_TRUST = 0.5
+MAX_GRADE = 3.0
+"""The highest grade of UMBRELA."""
+_TERM_STEP = 2.0**-39
+_PRIOR_TERM = 0.4
+"""The mean term that a pair is expected to have before any grade is known."""
+_LEANING_EXPONENT = 0.5
 
 
 def log_terms(grades: Floats) -> Floats:
-    """log(u + 1) of each grade u, 0 for an absent one (NaN), rounded to a multiple of 2^-39.
+    """The term log(u + 1) of each grade u in any shape, rounded to a multiple of 2^-39; 0 for an absent grade (NaN).
 
-    Sums of fewer than 10,000 terms are then exact: the same in any order, and equal where the grades say so
-    (2 log 2 = log 4), so that ties are ties.
+    Sums of fewer than 10,000 such terms are exact and the same in any order. So documents tie whenever their grades
+    say so (2 log 2 = log 4).
     """
-    return np.rint(np.log1p(np.where(np.isnan(grades), 0.0, grades)) / _STEP) * _STEP
+    return np.rint(np.log1p(np.where(np.isnan(grades), 0.0, grades)) / _TERM_STEP) * _TERM_STEP
 
 
-_MOST = float(log_terms(np.array(BEST)))
+_MAX_TERM = float(log_terms(np.array(MAX_GRADE)))
 
 
 def parasol(grades: Floats) -> Floats:
-    """The score of each document (equation 2), float64[documents], from float[queries, documents] grades 0 to 3.
+    """The Parasol score of each document: `sum_q log(u(q, d) + 1)` (Keystone-Docs RAG, section 3.2.1, equation 2).
 
-    A grade that is absent (NaN) adds nothing.
+    `grades` are float[queries, documents] from 0 to 3. An absent grade (NaN) adds 0. Returns float64[documents].
     """
     scores: Floats = log_terms(grades).sum(axis=0)
     return scores
 
 
 @dataclass(frozen=True, slots=True)
+class TopSettings:
+    """The documents wanted, and the pairs that are asked at once."""
+
+    k: int
+    """The number of documents wanted, 1 or more."""
+    wave: int | None = None
+    """The most pairs in a wave, or documents if `grid`, 1 or more. None: one wave of all pairs."""
+    grid: bool = False
+    """Whether a wave holds all open pairs of its documents."""
+
+
+@dataclass(frozen=True, slots=True)
 class Top:
-    """The first k documents by Parasol and what was asked to find them."""
+    """The first k documents by Parasol, and the pairs that were asked to find them."""
 
     documents: NDArray[np.int64]
-    """Score down, ties by number: int64[min(k, documents)]. All their pairs were asked."""
+    """Document numbers by score down, then number up: int64[min(k, documents)]. All their pairs were asked."""
     scores: Floats
-    """Beside `documents`."""
+    """The score of each of `documents`: float64[min(k, documents)]."""
     grades: Floats
-    """float64[queries, documents]; NaN where grading failed or nothing was asked."""
+    """float64[queries, documents]. NaN for a pair that was not asked, or whose grading failed."""
     asked: NDArray[np.bool_]
     """bool[queries, documents]."""
 
     @property
     def judged(self) -> int:
-        """The pairs asked, of `asked.size`."""
+        """The number of pairs asked."""
         return int(np.count_nonzero(self.asked))
 
 
 def find_top(
-    queries: int,
-    documents: int,
-    k: int,
-    wave: int | None = None,
-    grid: bool = False,
-    scores: Floats | None = None,
+    queries: int, documents: int, settings: TopSettings, scores: Floats | None = None
 ) -> Generator[Pairs, Floats, Top]:
-    """Yield waves of pairs, be sent their grades (float64[pairs], NaN where grading failed), return the top k.
+    """Find the top k: yield waves of pairs, receive their grades by `send`, and return a `Top`.
 
-    Documents and scores are those that grading all pairs would give, whatever the grades. A wave has at most `wave`
-    pairs, or with `grid` the open pairs of at most `wave` documents; None: all pairs at once. The pairs of a wave
-    are ordered by document, then query. `scores` are those that retrieval gave the pairs (float64[queries, documents],
-    NaN where it did not find them): they change what is asked first, never the result. `ValueError` for a grade outside
-    0 to 3, and for k or `wave` below 1.
+    The caller sends float64[pairs], with NaN for a pair whose grading failed. The result is the one that grading all
+    pairs would give. The pairs of a wave are ordered by document, then query. `scores` are the retrieval scores of
+    the pairs (float64[queries, documents], NaN for a pair that retrieval did not find). They change the order of the
+    questions and never the result. `ValueError` for a grade outside 0 to 3, and for `k` or `wave` below 1.
     """
+    k, wave = settings.k, settings.wave
     if k < 1 or (wave is not None and wave < 1):
         raise ValueError(f"k and wave: found {k} and {wave}, expected at least 1")
     grades = np.full((queries, documents), np.nan)
     asked = np.zeros((queries, documents), dtype=np.bool_)
-    leaning = 1.0 if scores is None or not scores.size else _leaning(scores)
-    while len((pairs := next_wave(grades, asked, k, wave, grid, leaning))[0]):
+    leaning = 1.0 if scores is None or not scores.size else _compute_leaning(scores)
+    while len((pairs := choose_wave(grades, asked, settings, leaning))[0]):
         found = yield pairs
-        if np.any((found < 0) | (found > BEST)):
-            raise ValueError(f"grades: found {found[(found < 0) | (found > BEST)][0]:g}, expected 0 to {BEST:g}")
+        outside = found[(found < 0) | (found > MAX_GRADE)]
+        if len(outside):
+            raise ValueError(f"grades: found {outside[0]:g}, expected 0 to {MAX_GRADE:g}")
         grades[pairs], asked[pairs] = found, True
     sums = parasol(grades)
     first = np.argsort(-sums, kind="stable")[:k]
     return Top(first, sums[first], grades, asked)
 
 
-def next_wave(
-    grades: Floats,
-    asked: NDArray[np.bool_],
-    k: int,
-    wave: int | None = None,
-    grid: bool = False,
-    leaning: Floats | float = 1.0,
+def choose_wave(
+    grades: Floats, asked: NDArray[np.bool_], settings: TopSettings, leaning: Floats | float = 1.0
 ) -> Pairs:
-    """The pairs to grade next, none when the top k is certain; arguments as in `find_top` and `Top`.
+    """Choose the pairs to grade next, or none if the top k is certain; `grades` and `asked` are those of `Top`.
 
-    A document is asked about first with the queries that promise it least, which lowers its bound most. A pair is
-    needed if its document's upper bound is expected to be no lower than the k-th best score, as expected, when
-    the pair's turn comes; needed pairs are taken by that bound, the highest first. What pairs are expected to add is
-    multiplied by `leaning`.
+    A document's turns begin with the queries that are expected to add least, because those lower its bound most. A
+    pair is needed if, at its turn, the document's upper bound is expected to reach the expected k-th score. The wave
+    takes needed pairs by that bound, the highest first. `leaning` (float64[queries, documents] or one number)
+    multiplies the expected terms.
     """
-    gains = log_terms(grades)
-    lower = gains.sum(axis=0)
-    upper = lower + _MOST * np.count_nonzero(~asked, axis=0)
-    open = ~asked & _may_be_among(lower, upper, k)
+    k, wave = settings.k, settings.wave
+    terms = log_terms(grades)
+    lower = terms.sum(axis=0)
+    upper = lower + _MAX_TERM * np.count_nonzero(~asked, axis=0)
+    open = ~asked & _find_candidates(lower, upper, k)
     if wave is None or not open.any():
-        return _by_document(*np.nonzero(open))
+        return _sort_by_document(*np.nonzero(open))
 
-    expected = np.minimum(_expected(gains, asked & ~np.isnan(grades)) * leaning, _MOST)
+    expected = np.minimum(_expect_terms(terms, asked & ~np.isnan(grades)) * leaning, _MAX_TERM)
     final = np.minimum(lower + np.where(asked, 0.0, expected).sum(axis=0), upper)  # rounding must not lift it above
     kth_score = -np.sort(-final)[:k][-1]
     turns = np.argsort(np.where(open, expected, np.inf), axis=0, kind="stable")
     open_at = np.take_along_axis(open, turns, axis=0)
-    falls = np.take_along_axis(_MOST - expected, turns, axis=0)
+    falls = np.take_along_axis(_MAX_TERM - expected, turns, axis=0)
     bounds = upper - (np.cumsum(falls, axis=0) - falls)
     needed = open_at & (bounds >= kth_score)
-    if grid:
+    if settings.grid:
         chosen = np.flatnonzero(needed[0])
         chosen = chosen[np.argsort(-upper[chosen], kind="stable")[:wave]]
-        return _by_document(*np.nonzero(open & np.isin(np.arange(len(lower)), chosen)))
+        return _sort_by_document(*np.nonzero(open & np.isin(np.arange(len(lower)), chosen)))
     turn, document = np.nonzero(needed)
     first = np.lexsort((document, -bounds[needed]))[:wave]
-    return _by_document(turns[turn[first], document[first]], document[first])
+    return _sort_by_document(turns[turn[first], document[first]], document[first])
 
 
-def _may_be_among(lower: Floats, upper: Floats, k: int) -> NDArray[np.bool_]:
-    """Which documents are not certainly below k others, the smaller number being above at equal scores."""
+def _find_candidates(lower: Floats, upper: Floats, k: int) -> NDArray[np.bool_]:
+    """Mark the documents that may be among the top k: bool[documents]. Of equals, the smaller number is above."""
     kth = np.argsort(-lower, kind="stable")[:k][-1:]
     among: NDArray[np.bool_] = (upper > lower[kth]) | ((upper == lower[kth]) & (np.arange(len(lower)) <= kth))
     return among
 
 
-def _expected(gains: Floats, known: NDArray[np.bool_]) -> Floats:
-    """What each pair is expected to add: a factor of its query times one of its document, each learned from `known`."""
+def _expect_terms(terms: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Expect a term for each pair: a factor of its query times a factor of its document, learned from `known` pairs."""
     weights = known.astype(np.float64)
-    of_query, of_document = np.ones(len(gains)), np.ones(gains.shape[1])
+    of_query, of_document = np.ones(len(terms)), np.ones(terms.shape[1])
     for _ in range(2):
-        of_document = (1 + gains.sum(axis=0) / _FIRST_GUESS) / (1 + of_query @ weights)
-        of_query = (1 + gains.sum(axis=1) / _FIRST_GUESS) / (1 + weights @ of_document)
-    return _FIRST_GUESS * np.outer(of_query, of_document)
+        of_document = (1 + terms.sum(axis=0) / _PRIOR_TERM) / (1 + of_query @ weights)
+        of_query = (1 + terms.sum(axis=1) / _PRIOR_TERM) / (1 + weights @ of_document)
+    return _PRIOR_TERM * np.outer(of_query, of_document)
 
 
-def _leaning(scores: Floats) -> Floats:
-    """Factors above 1 where a document stands higher among those of the query than it does for its other queries."""
+def _compute_leaning(scores: Floats) -> Floats:
+    """Compute a factor for each pair: above 1 if the document ranks higher for this query than for its others."""
     one, other = (np.nan_to_num(scores, nan=-np.inf)[at] for at in (np.s_[:, :, None], np.s_[:, None, :]))
     standing = ((other < one).mean(axis=2) + (other <= one).mean(axis=2)) / 2
-    leaning: Floats = np.exp(_TRUST * (standing - standing.mean(axis=0)))
+    leaning: Floats = np.exp(_LEANING_EXPONENT * (standing - standing.mean(axis=0)))
     return leaning
 
 
-def _by_document(queries: NDArray[np.intp], documents: NDArray[np.intp]) -> Pairs:
+def _sort_by_document(queries: NDArray[np.intp], documents: NDArray[np.intp]) -> Pairs:
     order = np.lexsort((queries, documents))
     return queries[order].astype(np.int64), documents[order].astype(np.int64)

@@ -1,7 +1,7 @@
-"""Reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009), in the two stages of the paper.
+"""Reciprocal rank fusion (Cormack, Clarke and Buettcher, SIGIR 2009), in the two stages of Keystone-Docs RAG.
 
-Stage 1 (Keystone-Docs RAG, section 2.3.1) fuses the systems of one query, stage 2 (2.3.2) the queries of one
-narrative; both are the same sum over rankings of weight / (k + rank), ranks from 1, an absent document adding 0.
+Stage 1 (section 2.3.1) fuses the systems of one query. Stage 2 (section 2.3.2) fuses the queries of one narrative.
+Both sum weight / (k + rank) over rankings. Ranks begin at 1, and an absent document adds 0.
 """
 
 from collections.abc import Sequence
@@ -10,38 +10,39 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fusion.lists import Members, Ranked, lay_out, of_topics
+from fusion.lists import Groups, Ranked, lay_out
 from retrieval.types import Rankings, offsets_of
 
-K = 60
-DIGIT = 11
+RRF_K = 60
+"""The k of Cormack et al. (2009), and of both stages of Keystone-Docs RAG."""
+DIGIT_BITS = 11
 """Bits of a radix digit."""
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _order(
+def _sort_by_sum(
     sums: NDArray[np.float64], found: NDArray[np.int32], order: NDArray[np.int32], spare: NDArray[np.int32]
 ) -> None:
     """Fill `order` with the positions of `sums` (not negative, one or more) by sum down, then `found` up.
 
-    Such floats are in the order of their bits. Two radix passes over the 22 highest bits that differ leave next
-    to nothing to the insertion sort, which makes the order exact.
+    Floats that are not negative sort as their bits do. Two radix passes sort by the 22 highest bits that differ. An
+    insertion sort then makes the order exact, and has little left to move.
     """
     bits = sums.view(np.int64)
     high = bits.max()
     span, shift = high - bits.min(), 0
-    while span >> shift >= 1 << 2 * DIGIT:
+    while span >> shift >= 1 << 2 * DIGIT_BITS:
         shift += 1
     order[:] = np.arange(len(sums))
     source, target = order, spare
     for digit in range(2):
-        down = shift + digit * DIGIT
-        starts = np.zeros((1 << DIGIT) + 1, dtype=np.int64)
+        down = shift + digit * DIGIT_BITS
+        starts = np.zeros((1 << DIGIT_BITS) + 1, dtype=np.int64)
         for j in range(len(sums)):
-            starts[(((high - bits[j]) >> down) & ((1 << DIGIT) - 1)) + 1] += 1
+            starts[(((high - bits[j]) >> down) & ((1 << DIGIT_BITS) - 1)) + 1] += 1
         starts = np.cumsum(starts)
         for i in range(len(sums)):
-            value = ((high - bits[source[i]]) >> down) & ((1 << DIGIT) - 1)
+            value = ((high - bits[source[i]]) >> down) & ((1 << DIGIT_BITS) - 1)
             target[starts[value]] = source[i]
             starts[value] += 1
         source, target = target, source
@@ -69,11 +70,11 @@ def _fuse(
     out_scores: NDArray[np.float64],
     out_counts: NDArray[np.int64],
 ) -> int:
-    """Fuse the lists `groups[g]:groups[g + 1]` of each group g; returns how many rows were written.
+    """Fuse the lists `groups[g]:groups[g + 1]` of each group g, and return the number of rows written.
 
-    Ranks are visited from the top across all lists of a group, and lists come by weight, so that a document's
-    terms are added in an order that does not depend on that of the lists. The sums of a group are in a hash table
-    with room for four times its rows: it fits the cache, however large the numbers of the documents.
+    The loop visits ranks from the top across all lists of a group, and lists by weight. So a document's terms are
+    added in an order that does not depend on the order of the lists. A hash table holds the sums of a group. It has
+    four times as many slots as the group has rows, so it fits the cache however large document numbers are.
     """
     most = 0
     for g in range(len(groups) - 1):
@@ -109,7 +110,7 @@ def _fuse(
                     else:
                         sums[table[slot]] += term
         if count:
-            _order(sums[:count], found[:count], order[:count], spare[:count])
+            _sort_by_sum(sums[:count], found[:count], order[:count], spare[:count])
         out_counts[g] = min(count, depth)
         for j in range(out_counts[g]):
             out_docs[written], out_scores[written] = found[order[j]], sums[order[j]]
@@ -117,24 +118,16 @@ def _fuse(
     return written
 
 
-def fuse_groups(
-    rankings: Sequence[Ranked],
-    members: Members,
-    ids: Sequence[str],
-    k: float,
-    depth: int,
-    weights: Sequence[Sequence[float]] | None = None,
-) -> Rankings:
-    """Fuse, for each new id, its members (which of `rankings`, which query of it) by RRF; keep the top `depth`.
+def fuse_groups(rankings: Sequence[Ranked], groups: Groups, k: float, depth: int) -> Rankings:
+    """Fuse the lists of each group of `rankings` by RRF, and keep the first `depth` documents.
 
-    `weights`, beside `members`, are 1 where not given; a list of weight 0 is left out, and `ValueError` is raised
-    for one that is negative or not finite. Scores are float64; ties are broken by document id. The result is the
-    same to the last bit for any order of the members.
+    Scores are float64; equal ones go by document id. The result is the same to the last bit for any order of a
+    group's lists. `ValueError` for a weight that is negative or not finite.
     """
-    lists = lay_out(rankings, members, weights)
+    lists = lay_out(rankings, groups)
     total = int(lists.lengths.sum())
     out_docs, out_scores = np.empty(total, np.int32), np.empty(total, np.float64)
-    counts = np.zeros(len(members), dtype=np.int64)
+    counts = np.zeros(len(groups.members), dtype=np.int64)
     written = _fuse(
         lists.docs,
         lists.starts,
@@ -147,27 +140,22 @@ def fuse_groups(
         out_scores,
         counts,
     )
-    return Rankings(tuple(ids), offsets_of(counts), out_docs[:written], out_scores[:written])
+    return Rankings(tuple(groups.ids), offsets_of(counts), out_docs[:written], out_scores[:written])
 
 
-def fuse_systems(systems: Sequence[Rankings], k: float = K, depth: int = 1000) -> Rankings:
-    """Stage 1: one hybrid ranking a query from the rankings that several systems gave it."""
+def fuse_systems(systems: Sequence[Rankings], k: float = RRF_K, depth: int = 1000) -> Rankings:
+    """Stage 1: fuse the rankings of several systems into one hybrid ranking for each query.
+
+    All systems have the same queries in the same order (Keystone-Docs RAG, section 2.3.1).
+    """
     ids = systems[0].query_ids
     members = [[(system, query) for system in range(len(systems))] for query in range(len(ids))]
-    return fuse_groups(systems, members, ids, k, depth)
+    return fuse_groups(systems, Groups(ids, members), k, depth)
 
 
-def fuse_queries(
-    hybrid: Rankings,
-    topic_of: Sequence[str],
-    topics: Sequence[str],
-    k: float = K,
-    depth: int = 100,
-    weights: Sequence[float] | None = None,
-) -> Rankings:
-    """Stage 2: one ranking a topic from the rankings of its queries; `topic_of[i]` is the topic of query i.
+def fuse_queries(hybrid: Rankings, topics: Groups, k: float = RRF_K, depth: int = 100) -> Rankings:
+    """Stage 2: fuse the hybrid rankings of each topic's queries into one ranking for each topic.
 
-    `weights[i]` is that of query i, 1 where no weights are given.
+    `group_queries_by_topic` makes `topics` (Keystone-Docs RAG, section 2.3.2).
     """
-    members, own = of_topics(topic_of, topics, weights)
-    return fuse_groups([hybrid], members, topics, k, depth, own)
+    return fuse_groups([hybrid], topics, k, depth)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from fusion.closest import closest
+from fusion.closest import find_closest_segments
 from generation.answers.sentences import Passage, is_place, list_sentences, messages, read_citations, show_passages
 from generation.ask import every
 from generation.llm.model import Model
@@ -84,7 +84,7 @@ def check(
         for doc_id in sentence.citations:
             own = segments.get(doc_id)
             if own is not None and len(own):
-                cosine = float(closest(vectors[place : place + 1], own)[1][0])
+                cosine = float(find_closest_segments(vectors[place : place + 1], own)[1][0])
                 if cosine < near:
                     far.append((place, doc_id, cosine))
         gone = {doc_id for _, doc_id, _ in far}

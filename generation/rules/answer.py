@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.closest import closest
+from fusion.closest import find_closest_segments
 from fusion.coverage import choose
 from generation.rules.words import content_words
 from generation.types import Answer, Evidence, Sentence
@@ -36,7 +36,7 @@ def gather(documents: Sequence[Document], segments: Sequence[Vectors], queries: 
     """The sentences worth reading: those of each document's closest segment to each query, in document order."""
     spans: list[Span] = []
     for document, vectors in zip(documents, segments, strict=True):
-        best, _ = closest(queries, vectors)
+        best, _ = find_closest_segments(queries, vectors)
         chosen = [document.segments[number].span for number in sorted(set(best.tolist()))]
         spans += [
             Span(document.id, start, end)
@@ -185,7 +185,7 @@ def _cite(
     for span, vector in saying:
         document, vectors = documents[span.doc_id]
         holding = _holding(document, span)
-        best, cosine = closest(vector[None, :], vectors[holding])
+        best, cosine = find_closest_segments(vector[None, :], vectors[holding])
         segment_id = document.segments[holding[int(best[0])]].id
         found[segment_id] = max(found.get(segment_id, -1.0), float(cosine[0]))
     return tuple(sorted(found, key=lambda segment_id: (-found[segment_id], segment_id))[:CITATIONS])

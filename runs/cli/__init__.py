@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: its commands, their options, and the checks that come before any of them."""

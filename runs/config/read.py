@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from indexing.errors import UserError
 from indexing.io.files import read_text
 from runs.config.run_config import RunConfig
-from runs.tracks.violations import shown
+from runs.tracks.violations import shorten_value
 
 PRESETS = tuple(
     sorted(
@@ -170,13 +170,13 @@ def _explain(item: Any) -> str:
     match item["type"]:
         case "extra_forbidden":
             known = sorted(_model_at(item["loc"][:-1]).model_fields)
-            return f"{location}: unknown key (value {shown(item['input'])}); expected one of {', '.join(known)}"
+            return f"{location}: unknown key (value {shorten_value(item['input'])}); expected one of {', '.join(known)}"
         case "missing":
             return f"{location}: missing; expected a value"
         case "value_error":
             return ".".join(filter(None, [location, str(item["ctx"]["error"])]))
         case _:
-            return f"{location}: found {shown(item['input'])}; {item['msg'][0].lower()}{item['msg'][1:]}"
+            return f"{location}: found {shorten_value(item['input'])}; {item['msg'][0].lower()}{item['msg'][1:]}"
 
 
 def _model_at(location: tuple[str | int, ...]) -> type[BaseModel]:

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from fusion.methods import METHODS, impossible
+from fusion.methods import METHODS, find_impossible_setting
 from generation.llm.chat import MOST_TOKENS
 from generation.llm.settings import AnyPath, ModelSettings
 from indexing.io.strict_settings import StrictSettings
@@ -81,7 +81,7 @@ class Fusion(StrictSettings):
     def _possible(self) -> Self:
         if "k" in self.parameters:
             raise ValueError(f"parameters.k: found {self.parameters['k']:g}, expected it as k_narrative")
-        if found := impossible(self.method, self.norm, self.parameters):
+        if found := find_impossible_setting(self.method, self.norm, self.parameters):
             key, why = found
             raise ValueError(f"{'parameters.' * (key in self.parameters)}{key}: {why}")
         return self
@@ -201,7 +201,9 @@ class RunConfig(StrictSettings):
     @property
     def unnamed(self) -> bool:
         """Whether the answers to submit name a team, and none but the default."""
-        return self.answer.method != "none" and self.track != "none" and TRACKS[self.track].unnamed(self.team_id)
+        return (
+            self.answer.method != "none" and self.track != "none" and TRACKS[self.track].is_default_team(self.team_id)
+        )
 
     def asks(self) -> str:
         """The first setting that needs a language model, with its value; empty if none does."""

@@ -1,1 +1,1 @@
-"""The demo: its corpus, narratives and judgments, and the two runs that it compares."""
+"""The demo: a corpus, narratives and judgments, and the command that makes and compares two runs on them."""

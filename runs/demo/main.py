@@ -1,4 +1,4 @@
-"""The demo: builds the corpus, indexes it, makes the baseline run and the keystone run, and compares them."""
+"""The demo: it makes the corpus and its index, then the baseline run and the keystone run, and compares them."""
 
 import subprocess
 import sys
@@ -26,7 +26,10 @@ TRACK = "rag25"
 
 
 def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
-    """Do everything below `out`, keeping what is there already; returns what prints the report."""
+    """Make all files of the demo in `out`, except those that exist already. Returns a function that prints the report.
+
+    `UserError` if `out` cannot be written.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -74,10 +77,13 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
 
 
 def make_corpus(path: Path) -> None:
-    """Render the corpus in a process of its own, because rendering imports every module it describes."""
-    beside = path.with_name(f".{path.name}.partial")
+    """Render the corpus in a process of its own, because rendering imports each module that it describes.
+
+    `UserError` with the last output of the process if it fails.
+    """
+    partial = path.with_name(f".{path.name}.partial")
     done = subprocess.run(
-        [sys.executable, "-m", "runs.demo.corpus", str(beside)],
+        [sys.executable, "-m", "runs.demo.corpus", str(partial)],
         capture_output=True,
         text=True,
         check=False,
@@ -85,4 +91,4 @@ def make_corpus(path: Path) -> None:
     )
     if done.returncode != 0:
         raise UserError(f"{path}: the documentation could not be rendered: {done.stderr[-500:]}")
-    beside.replace(path)
+    partial.replace(path)

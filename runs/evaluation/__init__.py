@@ -1,1 +1,1 @@
-"""Measures of runs against judgments, and the choice of settings by them."""
+"""Evaluation: measures of runs on relevance judgments, tests of their differences, and tuning of settings."""

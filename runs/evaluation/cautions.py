@@ -1,4 +1,4 @@
-"""Why measured numbers may mean less than they seem to: one sentence for each reason, said beside them."""
+"""Cautions: one sentence for each reason why the measures of a run may mislead."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runs.evaluation.measures import Measure
-from runs.trec.run_files import Qrels, Run
+from runs.trec.types import Qrels, Run
 
-HEAD = 100
-"""Rows of a topic that are looked at to tell why none is judged."""
+HEAD_ROWS = 100
+"""The number of rows of each topic that Keystone examines to explain why no row is judged."""
 
 
-def of_judgments(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
-    """What holds for every run: measures without a relevant document, and topics without one."""
+def caution_about_judgments(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
+    """Caution about measures that have no relevant document, and about topics that have none."""
     found = []
     best = np.maximum.reduceat(qrels.grades, qrels.offsets[:-1])
     for grade in sorted({measure.relevant_from for measure in measures if measure.family != "judged"}):
@@ -27,8 +27,8 @@ def of_judgments(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
     return found
 
 
-def of_topics(name: str, run: Run, qrels: Qrels) -> list[str]:
-    """Topics that only the run or only the judgments have."""
+def caution_about_topics(name: str, run: Run, qrels: Qrels) -> list[str]:
+    """Caution about topics that only the run or only the judgments have."""
     asked = [topic for topic, rows in zip(run.query_ids, np.diff(run.offsets), strict=True) if rows]
     missing, extra = sorted(set(qrels.query_ids) - set(asked)), sorted(set(asked) - set(qrels.query_ids))
     found = []
@@ -38,14 +38,16 @@ def of_topics(name: str, run: Run, qrels: Qrels) -> list[str]:
     if extra:
         share = f"{len(extra):,} of {len(asked):,}"
         found.append(f"{name}: topics without a judgment, which are left out: {share}, such as {extra[0]}")
-    plain = {_plain(topic): topic for topic in extra}
-    if alike := next(((plain[_plain(topic)], topic) for topic in missing if _plain(topic) in plain), None):
+    plain = {_normalise_topic_id(topic): topic for topic in extra}
+    if alike := next(
+        ((plain[_normalise_topic_id(topic)], topic) for topic in missing if _normalise_topic_id(topic) in plain), None
+    ):
         found.append(f"{name}: its topic {alike[0]!r} is not {alike[1]!r} of the judgments; ids must be the same")
     return found
 
 
-def of_order(name: str, run: Run) -> list[str]:
-    """Scores that do not rank: all equal, or growing from row to row; the run has the order of its file."""
+def caution_about_order(name: str, run: Run) -> list[str]:
+    """Caution about scores that are all equal, or grow from row to row. The run has the order of its file."""
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.diff(run.scores.astype(np.float32))
     within = np.ones(len(steps), dtype=bool)
@@ -53,35 +55,41 @@ def of_order(name: str, run: Run) -> list[str]:
     within[ends[(ends > 0) & (ends < len(run.scores))] - 1] = False
     steps = steps[within]
     if len(steps) and not np.any(steps):
-        return [f"{name}: all scores of a topic are equal, so its rows are ranked by document id, not as they stand"]
+        return [
+            f"{name}: all scores of a topic are equal, so document ids order its rows, not their places in the file"
+        ]
     if len(steps) and np.all(steps >= 0):
         return [f"{name}: scores grow from row to row, so the last row of a topic is ranked first; are they distances?"]
     return []
 
 
-def of_rows(name: str, run: Run, qrels: Qrels, places: NDArray[np.int64]) -> list[str]:
-    """If no row is judged, what the ids look like; `places` (int64[rows]) is -1 for a row without a judgment."""
+def caution_about_ids(name: str, run: Run, qrels: Qrels, places: NDArray[np.int64]) -> list[str]:
+    """Caution about the form of ids, if no row is judged. `places` (int64[rows]) is -1 for a row without a judgment."""
     if not len(places) or np.any(places >= 0):
         return []
     lengths = np.diff(run.offsets)
-    head = np.arange(len(places)) - np.repeat(run.offsets[:-1], lengths) < HEAD
-    rows = list(zip(np.repeat(run.query_ids, lengths)[head].tolist(), run.docs[head].strings(), strict=True))
-    judged = list(zip(np.repeat(qrels.query_ids, np.diff(qrels.offsets)).tolist(), qrels.docs.strings(), strict=True))
-    documents = {(topic, _document(doc)) for topic, doc in judged}
-    alike = sum((topic, _document(doc)) in documents for topic, doc in rows)
-    found = [f"{name}: no row is judged; its ids are such as {rows[0][1]!r}, those of the judgments {judged[0][1]!r}"]
+    head = np.arange(len(places)) - np.repeat(run.offsets[:-1], lengths) < HEAD_ROWS
+    rows = list(zip(np.repeat(run.query_ids, lengths)[head].tolist(), run.docs[head].decode_ids(), strict=True))
+    judged = list(
+        zip(np.repeat(qrels.query_ids, np.diff(qrels.offsets)).tolist(), qrels.docs.decode_ids(), strict=True)
+    )
+    documents = {(topic, _strip_segment(doc)) for topic, doc in judged}
+    alike = sum((topic, _strip_segment(doc)) in documents for topic, doc in rows)
+    found = [
+        f"{name}: no row is judged; its ids look like {rows[0][1]!r}, those of the judgments like {judged[0][1]!r}"
+    ]
     if alike:
-        are, of = ("segments", "documents") if any("#" in doc for _, doc in rows) else ("documents", "segments")
+        own, other = ("segments", "documents") if any("#" in doc for _, doc in rows) else ("documents", "segments")
         share = f"{alike:,} of the first {len(rows):,} rows are of a judged document"
-        found.append(f"{name}: its rows are {are}, the judgments {of}: {share}")
+        found.append(f"{name}: its rows are {own}, the judgments {other}: {share}")
     return found
 
 
-def _plain(topic: str) -> str:
-    """A topic id without the zeros before it and without case."""
+def _normalise_topic_id(topic: str) -> str:
+    """Normalise a topic id: no leading zeros, no case."""
     return topic.lstrip("0").casefold()
 
 
-def _document(doc_id: str) -> str:
-    """The document of a segment, which is called `DOCUMENT#PLACE`; a document is its own."""
+def _strip_segment(doc_id: str) -> str:
+    """Strip the segment from an id of the form `DOCUMENT#SEGMENT`. A document id stays as it is."""
     return doc_id.partition("#")[0]

@@ -25,7 +25,8 @@ from runs.pipeline.job import Job, open_job
 from runs.pipeline.model import asking
 from runs.pipeline.stages import texts_of
 from runs.pipeline.steps import narrative_rankings, rankings_of, understood
-from runs.trec.run_files import Qrels, read_qrels, without_own
+from runs.trec.run_files import drop_own_documents, read_qrels
+from runs.trec.types import Qrels
 
 WHOLE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""
@@ -133,7 +134,7 @@ class _Scorer:
                 self._systems, self._key = rankings_of(job, self._queries, texts_of(job, ask)), key
         hybrid = fuse_systems(list(self._systems.values()), config.fusion.k, config.retrieval.depth)
         run = run_from(job, narrative_rankings(job, self._queries, hybrid))
-        return evaluate(config.run_id, without_own(run) if skip_own else run, qrels, measures)
+        return evaluate(config.run_id, drop_own_documents(run) if skip_own else run, qrels, measures)
 
 
 def _values(attempt: str) -> Iterator[str]:

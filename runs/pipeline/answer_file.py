@@ -15,7 +15,7 @@ from indexing.io.files import append, digest, reason_of
 from retrieval.types import Topic
 from runs.pipeline.job import Job
 from runs.pipeline.manifest import asked
-from runs.tracks.answer_files import metadata_of
+from runs.tracks.answer_files import get_metadata
 
 BEGINNING = (b'{"metadata"', b'{"run_id"')
 """How the first line of an answer file of ours begins."""
@@ -138,7 +138,7 @@ def _answered(path: Path, number: int, line: bytes, job: Job) -> tuple[str, str 
     """The topic of a line of an answer file of this run, and the digest of its narrative where it tells that."""
     track, author = job.track, job.author
     try:
-        metadata = metadata_of(orjson.loads(line), track)
+        metadata = get_metadata(orjson.loads(line), track)
         told = {key.holds: metadata[key.name] for key in track.keys}
         if (told["run"], told.get("team", author.team_id)) != (author.run_id, author.team_id):
             raise ValueError

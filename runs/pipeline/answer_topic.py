@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.closest import closest
+from fusion.closest import find_closest_segments
 from generation.answers.answer import AnswerTask, answered
 from generation.answers.cite import check
 from generation.answers.sentences import Passage, Words
@@ -26,7 +26,7 @@ from retrieval.types import Query, Rankings, Topic
 from runs.pipeline.job import Job
 from runs.pipeline.steps import asked_of
 from runs.pipeline.topic_documents import Material, gathered
-from runs.tracks.answer_files import within_limits
+from runs.tracks.answer_files import cut_to_limits
 
 LEAST = 64
 """Tokens that a document is shown with at least."""
@@ -68,13 +68,13 @@ async def answer_topic(
         (made,), fallbacks = await answered(model, [AnswerTask(topic.id, topic.narrative, passages[0], words)])
     else:
         made, fallbacks = await from_each(job, model, topic, material, passages, words)
-    if made is None or not within_limits(topic.id, made.sentences, job.track):
+    if made is None or not cut_to_limits(topic.id, made.sentences, job.track):
         chosen = await asyncio.to_thread(by_rules, job, topic, material)
         return replace(
             chosen, fallbacks=[*fallbacks, Fallback(topic.id, "answer", "its sentences are chosen by rules")]
         )
     answer, far = await asyncio.to_thread(with_segments, job, made, material)
-    kept = within_limits(topic.id, answer.sentences, job.track)
+    kept = cut_to_limits(topic.id, answer.sentences, job.track)
     if len(kept) < len(answer.sentences):
         lost = f"{len(answer.sentences) - len(kept)} of {len(answer.sentences)} sentences exceed the track's length"
         far.append(Fallback(topic.id, "limits", lost))
@@ -174,7 +174,7 @@ def with_segments(job: Job, answer: Answer, material: Material) -> tuple[Answer,
 
     def segment(doc_id: str, vector: NDArray[np.float32]) -> str:
         document, segments = own[doc_id]
-        return document.segments[int(closest(vector[None], segments)[0][0])].id
+        return document.segments[int(find_closest_segments(vector[None], segments)[0][0])].id
 
     cited = tuple(
         Sentence(sentence.text, tuple(segment(doc_id, vector) for doc_id in sentence.citations))

@@ -10,9 +10,10 @@ import orjson
 from indexing.io.files import written
 from retrieval.types import Rankings
 from runs.pipeline.job import Job
-from runs.trec.doc_ids import names_of
-from runs.trec.render import strictly_decreasing
-from runs.trec.run_files import Run, read_run, write_run
+from runs.trec.doc_ids import encode_ids
+from runs.trec.render import decrease_strictly
+from runs.trec.run_files import read_run, write_run
+from runs.trec.types import Run
 
 QUERIES = "queries.jsonl"
 SUMMARIES = "summaries.jsonl"
@@ -36,8 +37,8 @@ def write_json_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
 def run_from(job: Job, rankings: Rankings) -> Run:
     """Rankings of documents as a run, with their ids, and with scores that give their order to every reader."""
     rows, row_of = np.unique(rankings.docs, return_inverse=True)
-    docs = names_of(job.store.ids(rows))[row_of]
-    scores = strictly_decreasing(rankings.scores, rankings.offsets)
+    docs = encode_ids(job.store.ids(rows))[row_of]
+    scores = decrease_strictly(rankings.scores, rankings.offsets)
     return Run(job.config.run_id, rankings.query_ids, rankings.offsets, docs, scores)
 
 
@@ -48,7 +49,7 @@ def write_rankings(job: Job, name: str, rankings: Rankings) -> None:
 
 def read_rankings(job: Job, name: str, ids: list[str]) -> Rankings:
     """The rankings of these queries in the artifact of this name."""
-    run = read_run(job.directory / name).of(ids)
-    doc_ids, code_of = run.docs.distinct()
+    run = read_run(job.directory / name).select(ids)
+    doc_ids, code_of = run.docs.find_distinct()
     rows = job.store.rows(doc_ids)[code_of]
     return Rankings(tuple(ids), run.offsets, rows, run.scores.astype(np.float32))

@@ -28,9 +28,9 @@ from runs.pipeline.grade_topic import grade_topic
 from runs.pipeline.job import Job, open_job
 from runs.pipeline.model import Ask, asking
 from runs.pipeline.steps import narrative_rankings, part, rankings_of, summaries_of, understood
-from runs.tracks.answer_files import rag_record, submitted
-from runs.tracks.rules import with_limits
-from runs.trec.topics import arriving_topics, read_topics
+from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
+from runs.tracks.rules import set_topic_limits
+from runs.trec.topics import read_topics, stream_topics
 
 NAME = "keystone"
 """The run id of answers where nothing else is said."""
@@ -64,7 +64,7 @@ def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress:
             missed.extend(fallbacks)
 
         if topics is None:
-            answer_topics(job, _left(arriving_topics(config.topics), file), None, ask, write)
+            answer_topics(job, _left(stream_topics(config.topics), file), None, ask, write)
         else:
             left = list(_left(topics, file))
             answer_topics(job, left, len(left), ask, write)
@@ -151,7 +151,7 @@ async def answer_one(
     job: Job, model: Model | None, searches: "Searches", topic: Topic
 ) -> tuple[dict[str, Any], list[Fallback]]:
     """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
-    one = replace(job, topics=[topic], track=with_limits(job.track, [topic]))
+    one = replace(job, topics=[topic], track=set_topic_limits(job.track, [topic]))
     if job.index.pooled:  # a store of its own, which frees the rows of a REST search with the topic
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
     async with searches.java if job.config.queries.method == "rules" else nullcontext():
@@ -165,7 +165,7 @@ async def answer_one(
     else:
         selected = narrative_rankings(one, found.queries, hybrid).of(0).tolist()
     answered = await answer_topic(one, model, topic, found.queries, hybrid, selected)
-    record = rag_record(topic, submitted(answered.answer, one.track), one.track, job.author)
+    record = make_answer_record(topic, cite_by_track_ids(answered.answer, one.track), one.track, job.author)
     return record, [*fallbacks, *answered.fallbacks]
 
 

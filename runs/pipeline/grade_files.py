@@ -12,7 +12,7 @@ from indexing.io.files import json_lines, written
 from indexing.types import Store
 from retrieval.types import Rankings, offsets_of
 from runs.pipeline.grade_topic import Graded
-from runs.trec.render import strictly_decreasing
+from runs.trec.render import decrease_strictly
 
 
 def records(graded: Sequence[Graded], store: Store, graded_by: str) -> Iterator[dict[str, Any]]:
@@ -77,5 +77,5 @@ def keystone_rankings(graded: Sequence[Graded], narrative: Rankings, alone: bool
         scores += [1 + np.array(topic.scores), 1 / (1 + np.arange(1, len(rest) + 1))]
     counts = np.array([len(part) for part in docs]).reshape(-1, 2).sum(axis=1)
     offsets = offsets_of(counts)
-    falling = strictly_decreasing(np.concatenate(scores), offsets)
+    falling = decrease_strictly(np.concatenate(scores), offsets)
     return Rankings(narrative.query_ids, offsets, np.concatenate(docs), falling)

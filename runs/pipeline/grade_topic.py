@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusion.coverage import choose
-from fusion.parasol import BEST, Floats, Pairs, Top, find_top
+from fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, find_top
 from generation.context.passages import best_spans, told
 from generation.context.tokens import clip, tokens
 from generation.llm.model import Model
@@ -67,16 +67,14 @@ async def grade_topic(job: Job, model: Model, topic: Topic, queries: Sequence[Qu
             if isinstance(grade, Failure):
                 named = f"{material.queries[query].id} and {material.documents[rows[place]].id}"
                 fallbacks.append(Fallback(topic.id, "umbrela", f"no grade for {named}: {grade.reason}"))
-        return [math.nan if isinstance(grade := found[pair], Failure) else min(grade, BEST) for pair in pairs]
+        return [math.nan if isinstance(grade := found[pair], Failure) else min(grade, MAX_GRADE) for pair in pairs]
 
     at_once = job.config.model is not None and job.config.model.backend == "batch"
     bounded = settings.bounds and settings.select == "parasol" and not at_once
     search = find_top(
         len(material.queries),
         len(rows),
-        settings.documents,
-        WAVE if bounded else None,
-        mode == "grid",
+        TopSettings(settings.documents, WAVE if bounded else None, mode == "grid"),
         scores_of(hybrid, asked_of(topic.id, queries), rows),
     )
     top = await _answered(search, grades)

@@ -11,7 +11,7 @@ from indexing.types import Embedding, Progress, Store, silent
 from retrieval.types import Topic
 from runs.config.run_config import RunConfig
 from runs.tracks.answer_files import Author
-from runs.tracks.rules import TRACKS, Track, with_limits
+from runs.tracks.rules import TRACKS, Track, set_topic_limits
 from runs.trec.topics import read_topics
 
 CHARACTERS = 6
@@ -74,7 +74,7 @@ def open_job(
     _check_paths(config, topics is None)
     index = open_index(config.index)
     topics = _topics_of_run(config.topics) if topics is None else topics
-    track = with_limits(TRACKS["rag25" if config.track == "none" else config.track], topics)
+    track = set_topic_limits(TRACKS["rag25" if config.track == "none" else config.track], topics)
     job = Job(config, index, open_store(index), topics, track, threads, progress)
     if config.track != "none" or config.grading.method != "none":
         _ = job.embedding

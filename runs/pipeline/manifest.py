@@ -59,7 +59,7 @@ def _ranked_segments(job: Job) -> dict[str, Any]:
     """Of the ranking that is submitted: how many of its segments are official and how many are windows of ours."""
     if job.config.track == "none" or not job.track.segments:
         return {}
-    names = set(read_run(job.directory / job.track.retrieval_file).docs.strings())
+    names = set(read_run(job.directory / job.track.retrieval_file).docs.decode_ids())
     cut = sum(map(is_window, names))
     missed = sum(map(job.track.misses, names))
     return {"ranked_segments": {"official": len(names) - cut, "windows": cut, "unknown_to_track": missed}}

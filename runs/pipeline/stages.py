@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from fusion.closest import closest
+from fusion.closest import find_closest_segments
 from fusion.rrf import fuse_systems
 from generation.ask import together
 from generation.llm.model import Model
@@ -49,8 +49,9 @@ from runs.pipeline.job import Job, open_job
 from runs.pipeline.manifest import asked, concluded, describe
 from runs.pipeline.model import Ask, asking
 from runs.pipeline.steps import narrative_rankings, rankings_of, summaries_of, understood
-from runs.tracks.answer_files import submitted, write_rag
-from runs.trec.run_files import run_of, write_run
+from runs.tracks.answer_files import cite_by_track_ids, write_answer_file
+from runs.trec.run_files import write_run
+from runs.trec.types import make_run
 
 AT_ONCE = 64
 """Topics that ask the model at one time."""
@@ -247,7 +248,7 @@ def assign_segments(job: Job, ranked: str) -> None:
     hits = {
         topic.id: list(zip(names[i], ranking.scores_of(i).tolist(), strict=True)) for i, topic in enumerate(job.topics)
     }
-    write_run(job.directory / track.retrieval_file, run_of(job.config.run_id, hits))
+    write_run(job.directory / track.retrieval_file, make_run(job.config.run_id, hits))
 
 
 def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
@@ -257,7 +258,7 @@ def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
     found = []
     for i in range(len(ranking)):
         documents = job.store.get(ranking.of(i))
-        chosen = [closest(narratives[i : i + 1], vectors[row])[0][0] for row in ranking.of(i).tolist()]
+        chosen = [find_closest_segments(narratives[i : i + 1], vectors[row])[0][0] for row in ranking.of(i).tolist()]
         found.append([document.segments[number].id for document, number in zip(documents, chosen, strict=True)])
     return found
 
@@ -291,8 +292,8 @@ def write_submission(job: Job) -> None:
     answers = {}
     for _, record in json_lines(job.directory / ANSWERS):
         said = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
-        answers[record["topic_id"]] = submitted(Answer(record["topic_id"], said), job.track)
-    write_rag(job.directory / job.track.answer_file, job.topics, answers, job.track, job.author)
+        answers[record["topic_id"]] = cite_by_track_ids(Answer(record["topic_id"], said), job.track)
+    write_answer_file(job.directory / job.track.answer_file, job.topics, answers, job.track, job.author)
 
 
 def _plain(model: Any) -> Any:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fusion.fuse import fuse
-from fusion.lists import of_topics
+from fusion.fuse import FusionSettings, fuse
+from fusion.lists import group_queries_by_topic
 from fusion.methods import METHODS
 from generation.llm.model import Model
 from generation.queries.compose import compose, is_whole, whole
@@ -84,11 +84,11 @@ def narrative_rankings(job: Job, queries: Sequence[Query], hybrid: Rankings, dep
     settings, topics = job.config.fusion, [topic.id for topic in job.topics]
     weight = 1 if job.config.queries.method == "narrative" else job.config.queries.narrative_weight
     heavy = [weight if is_whole(query) else 1 for query in queries]
-    members, weights = of_topics([query.topic_id for query in queries], topics, heavy)
+    groups = group_queries_by_topic([query.topic_id for query in queries], topics, heavy)
     parameters = dict(settings.parameters)
     if "k" in METHODS[settings.method].parameters:
         parameters["k"] = settings.k_narrative
-    return fuse([hybrid], members, topics, settings.method, depth or settings.depth, weights, settings.norm, parameters)
+    return fuse([hybrid], groups, FusionSettings(settings.method, depth or settings.depth, settings.norm, parameters))
 
 
 def asked_of(topic_id: str, queries: Sequence[Query]) -> list[int]:

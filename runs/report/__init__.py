@@ -1,1 +1,1 @@
-"""Results as people read them."""
+"""Results for people: lines, tables and progress bars on the terminal."""

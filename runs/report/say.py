@@ -1,12 +1,12 @@
-"""How every command speaks: plain text to standard output, or to standard error."""
+"""Printing of plain text, for all commands, to standard output or standard error."""
 
 from pathlib import Path
 
 import typer
 
-from runs.wording import plain
+from runs.wording import escape_controls
 
 
 def say(text: str | Path, err: bool = False) -> None:
-    """Print a line; what names and servers have put into it cannot steer the terminal."""
-    typer.echo(plain(str(text)), err=err)
+    """Print a line. Control characters in it, which files and servers may contain, become escapes."""
+    typer.echo(escape_controls(str(text)), err=err)

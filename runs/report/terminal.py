@@ -1,4 +1,4 @@
-"""What a person sees: progress bars on standard error, tables on standard output."""
+"""Progress bars on standard error, and tables of results on standard output."""
 
 import math
 import sys
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from indexing.types import Progress, Tick, silent
-from runs.wording import plain
+from runs.wording import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Progress]:
-    """A `Progress` that shows a bar for each step on standard error, or nothing."""
+    """Make a `Progress` that shows a bar for each step on standard error. If `quiet`, it shows nothing."""
     if quiet:
         yield silent
         return
@@ -36,7 +36,7 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
     from rich.text import Text
 
     class RateColumn(ProgressColumn):
-        """Items a second: lately, and in all once the step is done."""
+        """Items per second: the current speed, and the mean speed of a finished step."""
 
         def render(self, task: Task) -> Text:
             rate = task.finished_speed or task.speed
@@ -54,7 +54,7 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
 
     @contextmanager
     def step(description: str, total: int | None) -> Iterator[Tick]:
-        bars.start()  # with the first bar: where there is none, nothing is drawn
+        bars.start()  # with the first bar: without a step, nothing is drawn
         task = bars.add_task(description, total=total)
         yield lambda items: bars.advance(task, items)
         bars.update(task, total=bars.tasks[task].completed or 1, completed=bars.tasks[task].completed or 1)
@@ -67,12 +67,12 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
 
 
 def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True) -> None:
-    """One row a run, one column a measure; if asked, under each later run its p-values against the first."""
+    """Print a row for each run and a column for each measure; if `compare`, also p-values against the first run."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from runs.evaluation.evaluate import paired_test
+    from runs.evaluation.evaluate import run_paired_test
 
     measures = list(evaluations[0].values)
     table = Table(box=None, pad_edge=False)
@@ -80,42 +80,42 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     for measure in measures:
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
-        means = (_mean_text(evaluation.mean(measure)) for measure in measures)
-        table.add_row(escape(plain(evaluation.name)), *means)
+        means = (_format_mean(evaluation.mean(measure)) for measure in measures)
+        table.add_row(escape(escape_controls(evaluation.name)), *means)
         if compare and evaluation is not evaluations[0]:
-            p = paired_test(evaluations[0], evaluation)
-            table.add_row("  p (paired t-test)", *(p_text(p[measure]) for measure in measures), style="dim")
-    wide = None if sys.stdout.isatty() else 200
-    Console(width=wide).print(table)
+            p = run_paired_test(evaluations[0], evaluation)
+            table.add_row("  p (paired t-test)", *(format_p_value(p[measure]) for measure in measures), style="dim")
+    width = None if sys.stdout.isatty() else 200
+    Console(width=width).print(table)
 
 
-def p_text(p: float) -> str:
-    """A p-value for people; `-` for NaN."""
+def format_p_value(p: float) -> str:
+    """Format a p-value with three digits; NaN gives `-`."""
     if math.isnan(p):
         return "-"
     return "< .001" if p < 0.001 else f"{p:.3f}"
 
 
-def _mean_text(mean: float) -> str:
+def _format_mean(mean: float) -> str:
     return "-" if math.isnan(mean) else f"{mean:.4f}"
 
 
 def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> None:
-    """On standard error how much of each run is judged, unless `quiet`, and a warning for each caution."""
-    from runs.evaluation.evaluate import all_cautions
+    """Print a warning for each caution on standard error; unless `quiet`, also how much of each run is judged."""
+    from runs.evaluation.evaluate import collect_cautions
 
     for evaluation in evaluations if not quiet else []:
         print(f"{evaluation.name}: {evaluation.counts}", file=sys.stderr)
-    for caution in all_cautions(evaluations):
+    for caution in collect_cautions(evaluations):
         print(f"warning: {caution}", file=sys.stderr)
 
 
 def print_tuning(tuning: "Tuning") -> None:
-    """All settings, best first; then the choice for topics not seen beside the configuration; then the better one."""
+    """Print all settings, best first; then the held-out choice beside the configuration; then the recommendation."""
     from dataclasses import replace
     from shlex import quote
 
-    from runs.evaluation.evaluate import paired_test
+    from runs.evaluation.evaluate import run_paired_test
 
     first = tuning.measure
     configured = replace(tuning.configured, name="as configured")
@@ -126,6 +126,6 @@ def print_tuning(tuning: "Tuning") -> None:
     settings = " ".join(f"--set {quote(part)}" for part in tuning.recommended) or "the settings as configured"
     verdict = "are better" if tuning.beaten else "are not better"
     numbers = f"{first} {tuning.held_out.mean(first):.4f} against {configured.mean(first):.4f}"
-    p = p_text(paired_test(configured, tuning.held_out)[first])
+    p = format_p_value(run_paired_test(configured, tuning.held_out)[first])
     print(f"\nRecommended: {settings}")
     print(f"On topics that had no part in the choice, chosen settings {verdict}: {numbers}, p {p}.")

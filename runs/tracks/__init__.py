@@ -1,1 +1,1 @@
-"""Rules of TREC tracks: answer files, validation and repair."""
+"""Tracks: their rules as data, and the reading, writing, judging and repair of submission files."""

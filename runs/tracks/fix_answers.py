@@ -1,4 +1,4 @@
-"""Repairs of an answer file that keep its meaning: no sentence is changed, and no citation names another document."""
+"""Repairs of an answer file that keep its meaning: no text changes, and no citation names another document."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -7,22 +7,30 @@ from typing import Any
 import orjson
 
 from indexing.types import is_id
-from runs.tracks.answer_files import best_first, citable, fitting, form_of, is_number, metadata_of, named
-from runs.tracks.check_answers import IDS, Citable, as_text, forms_in
+from runs.tracks.answer_files import (
+    count_fitting_sentences,
+    find_citation_form,
+    get_metadata,
+    is_integer,
+    map_citations,
+    resolve_citation,
+    sort_citations,
+)
+from runs.tracks.check_answers import ID_CONTENTS, Citable, collect_forms, read_id
 from runs.tracks.rules import CitationForm, Track
-from runs.tracks.violations import Lines, Repair, object_of, shown
+from runs.tracks.violations import Lines, Repair, parse_object, shorten_value
 from runs.wording import plural
 
 
 def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tuple[list[str], list[Repair]]:
-    """The lines of the repaired file, and what was done to those of the given one.
+    """Repair the lines of an answer file. Returns the new lines, and the repairs by line of the given file.
 
-    Each object is repaired by `fix_record`; blank lines go, and so does an object that repeats another one word
-    for word. A file with both forms of citations gets the one that its track prefers. Lines that cannot be read
-    stay as they are, and so do objects in which nothing is to be repaired.
+    `fix_record` repairs each object. Blank lines are dropped, and so is an object that repeats another one exactly.
+    If a file mixes forms of citations, all get the form that the track prefers. Unreadable lines stay as they are, and
+    so do objects that need no repair.
     """
-    records = {number: object_of(line) for number, line in content}
-    forms = {form for record in records.values() for form in _forms(record, track)}
+    records = {number: parse_object(line) for number, line in content}
+    forms = {form for record in records.values() for form in _collect_forms(record, track)}
     form = None if track.mixed else forms.pop() if len(forms) == 1 else track.citations[0]
     lines: list[str] = []
     repairs: list[Repair] = []
@@ -50,112 +58,116 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
 def fix_record(
     record: dict[str, Any], track: Track, topics: Mapping[str, str], form: CitationForm | None = None
 ) -> list[str]:
-    """Repair one object in place; returns what was done.
+    """Repair one object in place, and return a message for each repair.
 
-    Numbers become ids and a narrative that is missing or differs in letters' forms, case or space is taken from
-    the topics. Sentences without text go, and the last ones beyond the track's length, unless none would be left.
-    References that are listed twice are merged, those beyond the limit are cut (uncited ones first, then from the
-    end), and every citation is pointed to where its document is now. Citations that are repeated, that name
-    nothing, or that are too many for their sentence go, the last first; an id that is no reference yet becomes one.
-    A part of the wrong type is left as it is. With `form`, citations get it; else they keep their own if they may.
+    * Metadata: numbers become ids. If the narrative is missing, or differs only in case, space or Unicode form, the
+      topics give it.
+    * Sentences: those without text are dropped. The last ones beyond the length limit are cut, but not the first one.
+    * References: repeated ones are merged, and cited ids are added. Of those beyond the limit, uncited ones are cut
+      first, then the last ones.
+    * Citations: each one points to the new position of its document. Repeated ones and those without a reference are
+      dropped, and the last ones beyond the limit are cut. They get `form`; if it is None, they keep their own form
+      if the track allows it.
+
+    A part of the wrong type stays as it is.
     """
     done: list[str] = []
-    metadata = metadata_of(record, track)
+    metadata = get_metadata(record, track)
     topic = _fix_metadata(metadata, track, topics, done) if isinstance(metadata, dict) else ""
     answer, references = record.get(track.sentences), record.get("references")
     if not isinstance(answer, list) or not all(isinstance(sentence, dict) for sentence in answer):
         return done
     _fix_sentences(answer, topic, track, done)
-    if isinstance(references, list) and all(is_number(r) or (isinstance(r, str) and is_id(r)) for r in references):
+    if isinstance(references, list) and all(is_integer(r) or (isinstance(r, str) and is_id(r)) for r in references):
         record["references"] = _fix_citations(answer, references, track, form, done)
     texts = [sentence.get("text") for sentence in answer]
     if track.length_key:
-        length = sum(track.length.sizes([text for text in texts if isinstance(text, str)]))
+        length = sum(track.length.measure([text for text in texts if isinstance(text, str)]))
         reported = record.get(track.length_key)
-        if not is_number(reported) or reported != length:
+        if not is_integer(reported) or reported != length:
             record[track.length_key] = length
-            done.append(f"{track.length_key}: {shown(reported)} is now {length}")
+            done.append(f"{track.length_key}: {shorten_value(reported)} is now {length}")
     return done
 
 
 def _fix_metadata(metadata: dict[str, Any], track: Track, topics: Mapping[str, str], done: list[str]) -> str:
-    """Repairs ids and narrative; returns the topic's id."""
+    """Repair ids and narrative, and return the topic's id."""
     for key in track.keys:
-        if key.holds in IDS and is_number(metadata.get(key.name)):
+        if key.holds in ID_CONTENTS and is_integer(metadata.get(key.name)):
             metadata[key.name] = str(metadata[key.name])
             done.append(f"{key.name}: a number is now text")
-    topic = next(as_text(metadata.get(key.name)) for key in track.keys if key.holds == "topic")
+    topic = next(read_id(metadata.get(key.name)) for key in track.keys if key.holds == "topic")
     for key in track.keys:
         found, exact = metadata.get(key.name), topics.get(topic)
-        if key.holds == "narrative" and exact is not None and found != exact and _same_words(found, exact):
+        if key.holds == "narrative" and exact is not None and found != exact and _has_same_words(found, exact):
             metadata[key.name] = exact
             done.append(f"{key.name}: {'filled in' if found is None else 'made exact'} from the topics file")
     return topic
 
 
-def _same_words(found: Any, exact: str) -> bool:
-    """Whether a narrative is missing or says the same but for case, white space and compatible forms of letters."""
-    return found is None or (isinstance(found, str) and _plain(found) in (_plain(exact), []))
+def _has_same_words(found: Any, exact: str) -> bool:
+    """Whether a narrative is missing, or equal apart from case, white space and compatible forms of letters."""
+    return found is None or (isinstance(found, str) and _normalise_words(found) in (_normalise_words(exact), []))
 
 
-def _plain(text: str) -> list[str]:
+def _normalise_words(text: str) -> list[str]:
     return unicodedata.normalize("NFKC", text).casefold().split()
 
 
 def _fix_sentences(answer: list[dict[str, Any]], topic: str, track: Track, done: list[str]) -> None:
-    told = [s for s in answer if not isinstance(s.get("text"), str) or s["text"].strip()]
-    if len(told) < len(answer):
-        done.append(f"{track.sentences}: {plural(len(answer) - len(told), 'sentence')} without text dropped")
-    for place, sentence in enumerate(told):
+    filled = [s for s in answer if not isinstance(s.get("text"), str) or s["text"].strip()]
+    if len(filled) < len(answer):
+        done.append(f"{track.sentences}: {plural(len(answer) - len(filled), 'sentence')} without text dropped")
+    for place, sentence in enumerate(filled):
         if sentence.get("citations") is None:
             sentence["citations"] = []
             done.append(f"{track.sentences}[{place}].citations: missing, now an empty list")
-    texts = [s["text"] if isinstance(s.get("text"), str) else "" for s in told]
-    kept = fitting(texts, topic, track)
-    if 0 < kept < len(told):
+    texts = [s["text"] if isinstance(s.get("text"), str) else "" for s in filled]
+    kept = count_fitting_sentences(texts, topic, track)
+    if 0 < kept < len(filled):
         done.append(
-            f"{track.sentences}: the last {len(told) - kept} of {plural(len(told), 'sentence')} cut, for the length"
+            f"{track.sentences}: the last {len(filled) - kept} of {plural(len(filled), 'sentence')} cut, for the length"
         )
-        told = told[:kept]
-    answer[:] = told
+        filled = filled[:kept]
+    answer[:] = filled
 
 
 def _fix_citations(
     answer: list[dict[str, Any]], references: list[Any], track: Track, form: CitationForm | None, done: list[str]
 ) -> list[str]:
-    """Repairs the citations of all sentences; returns the references as they then are."""
-    names = citable(references)
+    """Repair the citations of all sentences, and return the new references."""
+    names = map_citations(references)
     ids = dict.fromkeys(str(reference) for reference in references)
-    if any(is_number(reference) for reference in references):
+    if any(is_integer(reference) for reference in references):
         done.append("references: numbers are now text")
     if len(ids) < len(references):
-        done.append(f"references: {plural(len(references) - len(ids), 'repeated one')} merged")
-    cited = [_readable(sentence.get("citations"), names, track) for sentence in answer]
+        done.append(f"references: {plural(len(references) - len(ids), 'repeated reference')} merged")
+    cited = [_resolve_citations(sentence.get("citations"), names, track) for sentence in answer]
     used = dict.fromkeys(name for own in cited for _, name in own if name is not None)
-    kept = _within(ids | used, used, track)
+    kept = _choose_references(ids | used, used, track)
     if added := [name for name in kept if name not in ids]:
-        done.append(f"references: {plural(len(added), 'cited one')} added, first {shown(added[0])}")
+        done.append(f"references: {plural(len(added), 'cited reference')} added, first {shorten_value(added[0])}")
     if cut := [name for name in ids if name not in kept]:
-        done.append(f"references: {len(cut)} cut, first {shown(cut[0])}")
+        done.append(f"references: {len(cut)} cut, first {shorten_value(cut[0])}")
     position = {name: place for place, name in enumerate(kept)}
     for place, (sentence, own) in enumerate(zip(answer, cited, strict=True)):
         given = sentence.get("citations")
         if isinstance(given, list | dict):
             pointed = [(raw, name) for raw, name in own if name is None or name in position]
-            sentence["citations"] = new = _written(given, pointed, position, track, form)
+            sentence["citations"] = new = _write_citations(given, pointed, position, track, form)
             if new != given or type(new) is not type(given):
-                done.append(f"{track.sentences}[{place}].citations: {shown(given)} is now {shown(new)}")
+                done.append(f"{track.sentences}[{place}].citations: {shorten_value(given)} is now {shorten_value(new)}")
     return kept
 
 
-def _readable(citations: Any, names: Citable, track: Track) -> list[tuple[Any, str | None]]:
-    """The citations of a sentence that stay, best first, each with the id that it names; None: it is of no form."""
+def _resolve_citations(citations: Any, names: Citable, track: Track) -> list[tuple[Any, str | None]]:
+    """Resolve the citations to keep, best first, each with the id that it names; None for a value of no valid form."""
     found: dict[Any, tuple[Any, str | None]] = {}
-    for place, raw in enumerate(best_first(citations) if isinstance(citations, list | dict) else []):
-        if not isinstance(raw, str) and not is_number(raw):
+    for place, raw in enumerate(sort_citations(citations) if isinstance(citations, list | dict) else []):
+        if not isinstance(raw, str) and not is_integer(raw):
             found[place] = (raw, None)
             continue
-        name = named(raw, names)
+        name = resolve_citation(raw, names)
         if name is None and isinstance(raw, str) and is_id(raw) and track.owns(raw):
             name = raw
         if name is not None:
@@ -163,32 +175,32 @@ def _readable(citations: Any, names: Citable, track: Track) -> list[tuple[Any, s
     return list(found.values())[: track.cited]
 
 
-def _within(ids: Mapping[str, Any], used: Mapping[str, Any], track: Track) -> list[str]:
-    """The references that stay, in their order: those that are cited before those that are not."""
+def _choose_references(ids: Mapping[str, Any], used: Mapping[str, Any], track: Track) -> list[str]:
+    """Choose the references to keep, in their order. If there are too many, cited ones go before uncited ones."""
     allowed = [name for name in ids if track.uncited or name in used]
     best = set(sorted(allowed, key=lambda name: name not in used)[: track.references])
     return [name for name in allowed if name in best]
 
 
-def _written(
+def _write_citations(
     given: list[Any] | dict[str, Any],
     cited: list[tuple[Any, str | None]],
     position: Mapping[str, int],
     track: Track,
     form: CitationForm | None,
 ) -> list[Any] | dict[str, Any]:
-    """The citations of a sentence, in the form that they have or, where they may not have it, in the track's."""
+    """Write the citations of a sentence in `form`, or in their own. If the track forbids it, they get the track's."""
     if isinstance(given, dict) and "scores" in track.citations:
         kept = {raw for raw, _ in cited}
         return {raw: score for raw, score in given.items() if raw in kept}
     written: list[Any] = []
     for raw, name in cited:
-        own = form or form_of(raw)
+        own = form or find_citation_form(raw)
         by_position = (own if own in track.citations else track.citations[0]) == "positions"
         written.append(raw if name is None else position[name] if by_position else name)
     return written
 
 
-def _forms(record: dict[str, Any] | None, track: Track) -> set[CitationForm]:
+def _collect_forms(record: dict[str, Any] | None, track: Track) -> set[CitationForm]:
     answer = record.get(track.sentences) if record else None
-    return forms_in(answer) if isinstance(answer, list) else set()
+    return collect_forms(answer) if isinstance(answer, list) else set()

@@ -1,21 +1,21 @@
-"""Repairs of a retrieval run that keep its meaning: the documents of each topic in the order that tools read."""
+"""Repairs of a retrieval run that keep its meaning: each topic keeps its best documents in their order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from runs.tracks.check_run import is_blank, is_comment, is_row, usable_score
+from runs.tracks.check_run import is_blank, is_comment, is_row, parse_score
 from runs.tracks.rules import Track
-from runs.tracks.violations import Lines, Repair, is_utf8, shown
-from runs.trec.render import strictly_decreasing
-from runs.trec.rows import columns_of
+from runs.tracks.violations import Lines, Repair, is_utf8, shorten_value
+from runs.trec.render import decrease_strictly
+from runs.trec.rows import split_columns
 from runs.wording import plural
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a run, with its columns as they were written."""
+    """A row of a run, with its columns as text."""
 
     line: int
     fields: tuple[str, ...]
@@ -27,13 +27,15 @@ class Row:
 
 
 def fix_run(content: Lines, track: Track, _topics: Mapping[str, str]) -> tuple[list[str], list[Repair]]:
-    """The lines of the repaired run, and what was done to those of the given one.
+    """Repair the lines of a run. Returns the new lines, and the repairs by line of the given file.
 
-    Blank and comment lines go, and the second column becomes Q0; rows stand together by topic, best first, with
-    ranks from 1 and scores that strictly decrease in float32; of a document that is listed twice the better row
-    stays, and rows beyond the track's limit go. The order is that of the scores, and where these are equal that
-    of the ranks, or of the lines if two ranks are equal. A topic whose ranks contradict its scores, or that has an
-    unusable score, keeps its rows; so do lines that are no rows, which come last.
+    * Blank lines and comments are dropped. Other lines that are no rows come last, unchanged.
+    * Rows are grouped by topic, best first, with ranks from 1 and scores that strictly decrease in float32. The second
+      column becomes Q0.
+    * If a topic lists a document twice, the better row stays. Rows beyond the track's limit are dropped.
+
+    Scores give the order. If scores are equal, ranks do; if ranks are equal, too, lines do. If a topic's ranks
+    contradict its scores, or a score is unusable, its rows stay as they are.
     """
     topics: dict[str, list[Row]] = {}
     apart: set[str] = set()
@@ -42,7 +44,7 @@ def fix_run(content: Lines, track: Track, _topics: Mapping[str, str]) -> tuple[l
     previous = ""
     for number, line in content:
         if is_row(line):
-            row = Row(number, tuple(columns_of(line)))
+            row = Row(number, tuple(split_columns(line)))
             topic = row.fields[0]
             if topic != previous and topic in topics:
                 apart.add(topic)
@@ -55,20 +57,20 @@ def fix_run(content: Lines, track: Track, _topics: Mapping[str, str]) -> tuple[l
     given = dict(content)
     lines: list[str] = []
     for topic, rows in topics.items():
-        kept, done = _mended(rows, track)
+        kept, done = _repair_topic(rows, track)
         if topic in apart:
             done.append(Repair(rows[0].line, f"its {len(rows)} rows put together"))
-        repairs += [Repair(repair.line, f"topic {shown(topic)}: {repair.message}") for repair in done]
+        repairs += [Repair(repair.line, f"topic {shorten_value(topic)}: {repair.message}") for repair in done]
         was = {row.line: row.fields for row in rows}
         lines += [given[row.line] if row.fields == was[row.line] else " ".join(row.fields) for row in kept]
     return lines + rest, sorted(repairs, key=lambda repair: repair.line)
 
 
-def _mended(rows: list[Row], track: Track) -> tuple[list[Row], list[Repair]]:
-    """The rows of a topic as they should be, and what was done."""
+def _repair_topic(rows: list[Row], track: Track) -> tuple[list[Row], list[Repair]]:
+    """Repair the rows of a topic. Returns the new rows and the repairs."""
     done: list[Repair] = []
-    rows = _set(rows, 1, ["Q0"] * len(rows), "second column", done)
-    ordered = _in_order(rows)
+    rows = _set_column(rows, 1, ["Q0"] * len(rows), "second column", done)
+    ordered = _sort_rows(rows)
     if ordered is None:
         return rows, done
     if ordered != rows:
@@ -77,7 +79,7 @@ def _mended(rows: list[Row], track: Track) -> tuple[list[Row], list[Repair]]:
     for row in ordered:
         best = kept.setdefault(row.document, row)
         if best is not row:
-            done.append(Repair(row.line, f"{shown(row.document)} dropped: line {best.line} ranks it higher"))
+            done.append(Repair(row.line, f"{shorten_value(row.document)} dropped: line {best.line} ranks it higher"))
     rows = list(kept.values())
     if track.rows is not None and len(rows) > track.rows:
         done.append(
@@ -86,35 +88,35 @@ def _mended(rows: list[Row], track: Track) -> tuple[list[Row], list[Repair]]:
             )
         )
         rows = rows[: track.rows]
-    rows = _set(rows, 3, [str(rank) for rank in range(1, len(rows) + 1)], "rank", done)
-    scores = np.array([usable_score(row.fields[4]) for row in rows], dtype=np.float64)
+    rows = _set_column(rows, 3, [str(rank) for rank in range(1, len(rows) + 1)], "rank", done)
+    scores = np.array([parse_score(row.fields[4]) for row in rows], dtype=np.float64)
     try:
-        decreasing = strictly_decreasing(scores)
+        decreasing = decrease_strictly(scores)
     except ValueError:
         return rows, done
     texts = [
         row.fields[4] if np.float32(score) == new else f"{new:.9g}"
         for row, score, new in zip(rows, scores, decreasing, strict=True)
     ]
-    return _set(rows, 4, texts, "score", done), done
+    return _set_column(rows, 4, texts, "score", done), done
 
 
-def _in_order(rows: Sequence[Row]) -> list[Row] | None:
-    """The rows best first; None where a score is unusable, or ranks that all differ contradict the scores."""
-    scores = {row.line: usable_score(row.fields[4]) for row in rows}
+def _sort_rows(rows: Sequence[Row]) -> list[Row] | None:
+    """Sort rows best first. None if a score is unusable, or if ranks that all differ contradict the scores."""
+    scores = {row.line: parse_score(row.fields[4]) for row in rows}
     ranks = {row.line: int(row.fields[3]) for row in rows if row.fields[3].isdecimal() and len(row.fields[3]) < 19}
     if len(set(ranks.values())) < len(rows):
         ranks = {row.line: 0 for row in rows}
     order = [(-score, ranks[row.line], row.line) for row in rows if (score := scores[row.line]) is not None]
     found = sorted(range(len(order)), key=order.__getitem__)
-    told = [order[i][1] for i in found]
-    if len(order) < len(rows) or told != sorted(told):
+    sorted_ranks = [order[i][1] for i in found]
+    if len(order) < len(rows) or sorted_ranks != sorted(sorted_ranks):
         return None
     return [rows[i] for i in found]
 
 
-def _set(rows: list[Row], column: int, values: list[str], name: str, done: list[Repair]) -> list[Row]:
-    """The rows with a column as given; notes in `done` how many differ and where the first of them is."""
+def _set_column(rows: list[Row], column: int, values: list[str], name: str, done: list[Repair]) -> list[Row]:
+    """Set a column of all rows. If values change, add one repair to `done`, on the line of the first change."""
     changed = [row.line for row, value in zip(rows, values, strict=True) if row.fields[column] != value]
     if changed:
         done.append(Repair(min(changed), f"{name} rewritten on {len(changed)} of its rows"))

@@ -1,7 +1,7 @@
-"""The rules of the tracks, as data: names of files and keys, limits, the form of ids and of citations.
+"""The rules of the tracks as data: names of files and keys, limits, forms of ids and of citations.
 
-Sources: guidelines of TREC RAG 2024 (v1.0), 2025 (v2.0) and 2026 (v0.6), and the form that the neighbouring tracks
-share (hltcoe/rag-run-validator).
+Sources: the guidelines of TREC RAG 2024 (v1.0), 2025 (v2.0) and 2026 (v0.6), and hltcoe/rag-run-validator for the
+format that RAGTIME, DRAGUN and BioGen share.
 """
 
 import re
@@ -14,38 +14,38 @@ from indexing.corpora.segments import MS_MARCO_DOCUMENT, MS_MARCO_SEGMENT
 from indexing.errors import UserError
 from retrieval.types import Topic
 
-Holds = Literal["team", "run", "topic", "narrative", "type", "description"]
-"""What a key of an answer's metadata holds."""
+KeyContent = Literal["team", "run", "topic", "narrative", "type", "description"]
+"""The content of a key in an answer's metadata."""
 
 CitationForm = Literal["positions", "ids", "scores"]
 """A list of 0-based positions in the references, a list of ids, or an object from id to score."""
 
 
 DEFAULT_TEAM = "keystone"
-"""The team of a run that names none; no team should submit under it."""
+"""The team of a run whose configuration names none. No team should submit under it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of an answer's metadata; without one that is not required, an answer is still valid."""
+    """A key of an answer's metadata. If it is not required, an answer without it is valid."""
 
     name: str
-    holds: Holds
+    holds: KeyContent
     required: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How long an answer may be, and how that is counted; `limit` None: as long as it likes."""
+    """The most words or characters of an answer (`limit`; None: any number), and the way to count them."""
 
     limit: int | None = None
     unit: Literal["words", "characters"] = "words"
-    """Words are separated by white space; characters are those of the sentences joined by single spaces."""
+    """White space separates words. Characters are counted after single spaces join the sentences."""
     nfkc: bool = True
-    """Whether the text is brought into Unicode's form NFKC before it is counted."""
+    """Whether the text is normalised to Unicode's NFKC before counting."""
 
-    def sizes(self, texts: Iterable[str]) -> list[int]:
-        """What each text adds to the length of the whole."""
+    def measure(self, texts: Iterable[str]) -> list[int]:
+        """Measure the length that each text adds to the whole, in `unit`."""
         plain = [unicodedata.normalize("NFKC", text) if self.nfkc else text for text in texts]
         if self.unit == "words":
             return [len(text.split()) for text in plain]
@@ -54,61 +54,61 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """What a submission may hold, and under which names. A limit of None is none."""
+    """The rules of a track's submissions. A limit of None allows any number."""
 
     name: str
     retrieval_file: str
     answer_file: str
     id_form: str | None
-    """The form of the corpus's ids, as a regular expression; None: any."""
+    """A regular expression for ids of the corpus. None: any id."""
     segments: bool
-    """Whether rankings and references name segments; documents otherwise."""
+    """Whether rankings and references name segments. Otherwise they name documents."""
     metadata: str | None
-    """The key of the object that holds the metadata; None: they stand in the answer's own object."""
+    """The key of the metadata object. None: the answer's own object holds the metadata."""
     keys: tuple[Key, ...]
     sentences: str
     """The key of the list of sentences."""
     citations: tuple[CitationForm, ...]
-    """The forms that citations may have; the first is the one that is written."""
+    """The forms that citations may have. Keystone writes the first one."""
     length: Length
     words: int
-    """The words that our own answers have at most, where the configuration does not say."""
+    """The most words of Keystone's own answers, if the configuration gives no number."""
     rows: int | None = None
-    """Rows a topic of a retrieval run."""
+    """The most rows of a topic in a retrieval run."""
     references: int | None = None
-    """References of an answer."""
+    """The most references of an answer."""
     cited: int | None = None
-    """Citations of a sentence."""
+    """The most citations of a sentence."""
     mixed: bool = True
     """Whether one file may hold both positions and ids."""
     uncited: bool = True
-    """Whether references may hold what no sentence cites."""
+    """Whether references may include ids that no sentence cites."""
     length_key: str | None = None
     """The key under which an answer reports its own length."""
     topic_limit: str | None = None
     """The key under which the topics file gives the length limit of a topic."""
     document_form: str | None = None
-    """The form of the ids of the corpus's documents, where `id_form` is that of their segments."""
+    """A regular expression for ids of the corpus's documents, if `id_form` describes their segments."""
     topic_form: str | None = None
-    """The form of the ids of its topics, as a regular expression, where it tells the track from others."""
+    """A regular expression for topic ids, if they distinguish the track from others."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """The length limits of single topics, by id; `with_limits` fills them in."""
+    """The length limits of single topics, by id. `set_topic_limits` sets them."""
 
     def owns(self, name: str) -> bool:
-        """Whether an id can be one of the track's corpus."""
+        """Whether an id has the form of the track's corpus."""
         return self.id_form is None or bool(re.fullmatch(self.id_form, name))
 
     def misses(self, name: str) -> bool:
-        """Whether an id names a document of the corpus, or a piece of one, but none of its segments."""
+        """Whether an id names a document of the corpus, or a part of one, but no official segment."""
         pieces = self.document_form and re.fullmatch(rf"{self.document_form}(#.*)?", name)
         return bool(pieces) and not self.owns(name)
 
-    def unnamed(self, team_id: str) -> bool:
-        """Whether answers of this team would not say whose they are: they name a team, and it is the default."""
+    def is_default_team(self, team_id: str) -> bool:
+        """Whether answers of this track would carry Keystone's default in place of a team's own name."""
         return team_id == DEFAULT_TEAM and any(key.holds == "team" for key in self.keys)
 
     def limit(self, topic_id: str) -> int | None:
-        """The length that the answer to a topic may have."""
+        """The length limit of the answer to a topic."""
         return self.limits.get(topic_id, self.length.limit)
 
 
@@ -199,11 +199,11 @@ TRACKS = {
         replace(_RESPONSES, name="biogen", length=Length(250, nfkc=False), words=250, cited=3, uncited=False),
     )
 }
-"""The tracks by name. `responses` is the form that RAGTIME, DRAGUN, BioGen and others share, without limits."""
+"""The tracks by name. `responses` is the format that RAGTIME, DRAGUN, BioGen and others share, without limits."""
 
 
-def with_limits(track: Track, topics: Iterable[Topic]) -> Track:
-    """The track with the length limits that its topics give, where the track has such.
+def set_topic_limits(track: Track, topics: Iterable[Topic]) -> Track:
+    """Set the length limits that the topics give, if the track has such limits, and return the new track.
 
     `UserError` with file and line for a limit that is not a whole number above 0.
     """
@@ -213,6 +213,6 @@ def with_limits(track: Track, topics: Iterable[Topic]) -> Track:
         if limit is None:
             continue
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise UserError(f"{topic.place}: {track.topic_limit}: expected a number above 0, found {limit!r}")
+            raise UserError(f"{topic.place}: {track.topic_limit}: expected a whole number above 0, found {limit!r}")
         limits[topic.id] = limit
     return replace(track, limits=limits) if limits else track

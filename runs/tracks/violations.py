@@ -1,4 +1,4 @@
-"""What is wrong in a submission file, and how the lines and values of any file are read and shown."""
+"""Violations and repairs of submission files, and the reading and writing of their lines."""
 
 import codecs
 from collections.abc import Iterable
@@ -12,38 +12,38 @@ import orjson
 from indexing.io.files import read_bytes, written
 
 SUBMISSION_LIMIT_BYTES = 2**30
-"""Bytes of a submission file, when it is no longer compressed."""
+"""The most bytes of a submission file after decompression."""
 
 Lines = list[tuple[int, str]]
-"""Lines with their numbers from 1. Bytes that are not UTF-8 are kept as surrogates (PEP 383)."""
+"""Lines with their numbers from 1. Surrogates stand for bytes that are not UTF-8 (PEP 383)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken rule; line 0 stands for the whole file. An `error` makes the submission invalid."""
+    """A broken rule. Line 0 stands for the whole file. An `error` makes the submission invalid."""
 
     line: int
     severity: Literal["error", "warning"]
     kind: str
-    """The rule, in a few words: what a summary counts."""
+    """The rule in a few words. Summaries count violations by kind."""
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was changed, and on which line of the file as it was given."""
+    """A change, and its line in the given file."""
 
     line: int
     message: str
 
 
-def error(line: int, kind: str, message: str) -> Violation:
-    """A violation that makes the submission invalid."""
+def make_error(line: int, kind: str, message: str) -> Violation:
+    """Make a violation that makes the submission invalid."""
     return Violation(line, "error", kind, message)
 
 
-def warning(line: int, kind: str, message: str) -> Violation:
-    """A violation that the organisers take."""
+def make_warning(line: int, kind: str, message: str) -> Violation:
+    """Make a violation that the organisers accept."""
     return Violation(line, "warning", kind, message)
 
 
@@ -51,13 +51,16 @@ _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
 
-def shown(value: Any) -> str:
-    """A value of any file in a message: on one line, short, and harmless on a screen."""
+def shorten_value(value: Any) -> str:
+    """Shorten a value of any file for a message: one line, short, without control characters."""
     return _SHORT.repr(value)
 
 
 def read_lines(path: Path) -> Lines:
-    """All lines of a file (.gz, .zst too), without their ends and without the byte order mark at its beginning."""
+    """Read all lines of a file (.gz and .zst, too), without line ends and without a byte order mark at the beginning.
+
+    `UserError` for a file that cannot be read or is larger than `SUBMISSION_LIMIT_BYTES`.
+    """
     found = (
         read_bytes(path, SUBMISSION_LIMIT_BYTES)
         .tobytes()
@@ -71,7 +74,7 @@ def read_lines(path: Path) -> Lines:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as they were read; all of it or nothing."""
+    """Write lines with the bytes that `read_lines` found. If writing fails, no file is left."""
     with written(path) as out:
         out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
 
@@ -81,15 +84,15 @@ def is_utf8(line: str) -> bool:
     return line.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in line)
 
 
-def json_of(text: str) -> Any:
-    """The JSON value of a text; None where it holds none."""
+def parse_json(text: str) -> Any:
+    """Parse the JSON value of a text. None if it holds none."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
 
 
-def object_of(line: str) -> dict[str, Any] | None:
-    """The JSON object of a line; None where it holds none."""
-    record = json_of(line)
+def parse_object(line: str) -> dict[str, Any] | None:
+    """Parse the JSON object of a line. None if it holds none."""
+    record = parse_json(line)
     return record if isinstance(record, dict) else None

@@ -1,1 +1,1 @@
-"""TREC files: topics, runs and relevance judgments."""
+"""TREC files: topics, runs and relevance judgments, read, written and fused."""

@@ -1,4 +1,4 @@
-"""Many ids as stretches of bytes, so that a run of a million rows is a few arrays and not a million strings."""
+"""Ids as slices of one array of bytes, so that a run of a million rows takes a few arrays, not a million strings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.types import offsets_of
-from runs.trec.kernels import THREADS, in_threads, kernel
+from runs.trec.kernels import THREADS, kernel, map_in_threads
 
-WORTH_A_THREAD = 50_000
-"""Names from which on a second thread pays."""
+MIN_IDS_FOR_THREADS = 50_000
+"""The number of ids from which a second thread saves time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Names:
-    """Ids in UTF-8: name i is `data[starts[i]:ends[i]]` (read-only uint8[bytes], int64[n], int64[n])."""
+class Ids:
+    """Ids in UTF-8: id i is `data[starts[i]:ends[i]]` (read-only uint8[bytes], int64[n], int64[n])."""
 
     data: NDArray[np.uint8]
     starts: NDArray[np.int64]
@@ -24,68 +24,68 @@ class Names:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Names":
-        """The names of some rows; the bytes are shared."""
-        return Names(self.data, self.starts[rows], self.ends[rows])
+    def __getitem__(self, rows: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Ids":
+        """Take the ids of some rows. Both objects share the bytes."""
+        return Ids(self.data, self.starts[rows], self.ends[rows])
 
-    def strings(self) -> list[str]:
-        """The names as text."""
+    def decode_ids(self) -> list[str]:
+        """Decode the ids to text."""
         data = self.data.tobytes()
         return [data[a:b].decode() for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
 
-    def distinct(self) -> tuple[list[str], NDArray[np.int64]]:
-        """The different names by first occurrence, and for each row the position of its name among them."""
-        first, _ = match(self, whole(len(self)), self[:0], whole(0))
+    def find_distinct(self) -> tuple[list[str], NDArray[np.int64]]:
+        """Find the distinct ids by first occurrence, and the position of each row's id among them: int64[n]."""
+        first, _ = match_ids(self, bound_all_rows(len(self)), self[:0], bound_all_rows(0))
         own = first == np.arange(len(self))
-        return self[own].strings(), (np.cumsum(own) - 1)[first]
+        return self[own].decode_ids(), (np.cumsum(own) - 1)[first]
 
 
-def names_of(strings: Sequence[str]) -> Names:
-    """Names from text."""
+def encode_ids(strings: Sequence[str]) -> Ids:
+    """Encode text as ids."""
     encoded = [string.encode() for string in strings]
-    bounds = offsets_of([len(name) for name in encoded])
-    return Names(np.frombuffer(b"".join(encoded), np.uint8), bounds[:-1], bounds[1:])
+    bounds = offsets_of([len(own) for own in encoded])
+    return Ids(np.frombuffer(b"".join(encoded), np.uint8), bounds[:-1], bounds[1:])
 
 
-def joined(parts: Sequence[Names]) -> Names:
-    """The names of several, one after another."""
-    shifts = offsets_of([len(names.data) for names in parts]).tolist()
-    starts = [names.starts + shift for names, shift in zip(parts, shifts, strict=False)]
-    ends = [names.ends + shift for names, shift in zip(parts, shifts, strict=False)]
-    data = np.concatenate([names.data for names in parts])
+def concatenate_ids(parts: Sequence[Ids]) -> Ids:
+    """Concatenate several sequences of ids."""
+    shifts = offsets_of([len(ids.data) for ids in parts]).tolist()
+    starts = [ids.starts + shift for ids, shift in zip(parts, shifts, strict=False)]
+    ends = [ids.ends + shift for ids, shift in zip(parts, shifts, strict=False)]
+    data = np.concatenate([ids.data for ids in parts])
     data.flags.writeable = False
-    return Names(data, np.concatenate(starts), np.concatenate(ends))
+    return Ids(data, np.concatenate(starts), np.concatenate(ends))
 
 
-def whole(count: int) -> NDArray[np.int64]:
-    """One group of all rows: bounds for `match`."""
+def bound_all_rows(count: int) -> NDArray[np.int64]:
+    """Make the bounds of one group of all rows, for `match_ids`: int64[1, 2]."""
     return np.array([[0, count]], dtype=np.int64)
 
 
-def match(
-    one: Names, one_bounds: NDArray[np.int64], other: Names, other_bounds: NDArray[np.int64]
+def match_ids(
+    one: Ids, one_bounds: NDArray[np.int64], other: Ids, other_bounds: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find equal names, group by group: group g is the rows `bounds[g, 0]` to `bounds[g, 1]` (int64[groups, 2]).
+    """Find equal ids, group by group: group g has the rows `bounds[g, 0]` to `bounds[g, 1]` (int64[groups, 2]).
 
-    Returns for every row of `one`, and for every row of `other`, the first row of `one` in the same group that
-    has the same name; -1 for a name that is not there and for a row that is in no group.
+    Returns int64[len(one)] and int64[len(other)]: for each row, the first row of `one` with the same id in the same
+    group. A row without such a match, or in no group, gets -1.
     """
     first, found = np.full(len(one), -1, np.int64), np.full(len(other), -1, np.int64)
 
-    def match_groups(own: slice) -> None:
+    def match_share(own: slice) -> None:
         size = 4 * int(np.diff(one_bounds[own]).max(initial=1))
         columns = (one.data, one.starts, one.ends, one_bounds[own])
         others = (other.data, other.starts, other.ends, other_bounds[own])
-        _match(*columns, *others, np.empty(size, np.int64), np.empty(size, np.uint64), first, found)
+        _match_groups(*columns, *others, np.empty(size, np.int64), np.empty(size, np.uint64), first, found)
 
-    share = len(one_bounds) // THREADS + 1 if len(one) + len(other) > WORTH_A_THREAD else max(len(one_bounds), 1)
-    in_threads(match_groups, [slice(i, i + share) for i in range(0, len(one_bounds), share)])
+    share = len(one_bounds) // THREADS + 1 if len(one) + len(other) > MIN_IDS_FOR_THREADS else max(len(one_bounds), 1)
+    map_in_threads(match_share, [slice(i, i + share) for i in range(0, len(one_bounds), share)])
     return first, found
 
 
 @kernel
-def word(data: NDArray[np.uint8], at: int) -> np.uint64:
-    """Eight bytes as an integer, the first one lowest; the compiler makes one load of it."""
+def load_eight_bytes(data: NDArray[np.uint8], at: int) -> np.uint64:
+    """Load eight bytes as an integer, the first byte lowest. The compiler turns the loop into one load."""
     i = np.uint64(at)
     found = np.uint64(data[i])
     for byte in range(1, 8):
@@ -94,7 +94,7 @@ def word(data: NDArray[np.uint8], at: int) -> np.uint64:
 
 
 @kernel
-def _hash(data: NDArray[np.uint8], start: int, end: int) -> np.uint64:
+def _hash_id(data: NDArray[np.uint8], start: int, end: int) -> np.uint64:
     mixed = np.uint64(end - start)
     factor = np.uint64(0x9E3779B97F4A7C15)
     if end - start < 8:
@@ -103,22 +103,22 @@ def _hash(data: NDArray[np.uint8], start: int, end: int) -> np.uint64:
         mixed *= factor
     else:
         for i in range(start, end - 8, 8):
-            mixed = (mixed ^ word(data, i)) * factor
+            mixed = (mixed ^ load_eight_bytes(data, i)) * factor
             mixed ^= mixed >> np.uint64(32)
-        mixed = (mixed ^ word(data, end - 8)) * factor
+        mixed = (mixed ^ load_eight_bytes(data, end - 8)) * factor
     mixed ^= mixed >> np.uint64(32)
     return mixed * factor
 
 
 @kernel
-def _equal(
+def _are_equal(
     one: NDArray[np.uint8], start: int, end: int, other: NDArray[np.uint8], other_start: int, other_end: int
 ) -> bool:
     length = end - start
     if length != other_end - other_start:
         return False
     i = 0
-    while i + 8 <= length and word(one, start + i) == word(other, other_start + i):
+    while i + 8 <= length and load_eight_bytes(one, start + i) == load_eight_bytes(other, other_start + i):
         i += 8
     while i < length and one[start + i] == other[other_start + i]:
         i += 1
@@ -126,7 +126,7 @@ def _equal(
 
 
 @kernel
-def _slot(
+def _find_slot(
     key: np.uint64,
     name: NDArray[np.uint8],
     start: int,
@@ -137,17 +137,17 @@ def _slot(
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
 ) -> int:
-    """Where a name stands in a table of rows of `data`, or the empty place where it would."""
+    """Find the slot of an id in a table of rows of `data`, or the empty slot where it belongs."""
     slot = int(np.int64(key & np.uint64(len(rows) - 1)))
     while rows[slot] >= 0 and (
-        keys[slot] != key or not _equal(name, start, end, data, starts[rows[slot]], ends[rows[slot]])
+        keys[slot] != key or not _are_equal(name, start, end, data, starts[rows[slot]], ends[rows[slot]])
     ):
         slot = (slot + 1) & (len(rows) - 1)
     return slot
 
 
 @kernel
-def _match(
+def _match_groups(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
@@ -156,24 +156,24 @@ def _match(
     other_starts: NDArray[np.int64],
     other_ends: NDArray[np.int64],
     other_bounds: NDArray[np.int64],
-    room: NDArray[np.int64],
+    table: NDArray[np.int64],
     keys: NDArray[np.uint64],
     first: NDArray[np.int64],
     found: NDArray[np.int64],
 ) -> None:
-    """One hash table for group after group, of the size that the group needs: open addressing, at most half full."""
+    """Match each group by a hash table of its own: open addressing, at most half full."""
     for g in range(len(bounds)):
         size = 2
         while size < 2 * (bounds[g, 1] - bounds[g, 0]):
             size *= 2
-        rows = room[:size]
+        rows = table[:size]
         rows[:] = -1
         for i in range(bounds[g, 0], bounds[g, 1]):
-            key = _hash(data, starts[i], ends[i])
-            slot = _slot(key, data, starts[i], ends[i], rows, keys, data, starts, ends)
+            key = _hash_id(data, starts[i], ends[i])
+            slot = _find_slot(key, data, starts[i], ends[i], rows, keys, data, starts, ends)
             first[i] = i if rows[slot] < 0 else rows[slot]
             if rows[slot] < 0:
                 rows[slot], keys[slot] = i, key
         for i in range(other_bounds[g, 0], other_bounds[g, 1]):
-            key = _hash(other, other_starts[i], other_ends[i])
-            found[i] = rows[_slot(key, other, other_starts[i], other_ends[i], rows, keys, data, starts, ends)]
+            key = _hash_id(other, other_starts[i], other_ends[i])
+            found[i] = rows[_find_slot(key, other, other_starts[i], other_ends[i], rows, keys, data, starts, ends)]

@@ -1,78 +1,86 @@
-"""Fusion of run files, of whatever system: `keystone fuse`."""
+"""Fusion of run files of any system, for `keystone fuse`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.fuse import fuse
-from fusion.lists import RankedLists
-from fusion.methods import METHODS, impossible
+from fusion.fuse import FusionSettings, fuse
+from fusion.lists import Groups, RankedLists
+from fusion.methods import METHODS, find_impossible_setting
 from indexing.errors import UserError
 from indexing.types import is_id
 from retrieval.types import offsets_of
-from runs.trec.doc_ids import Names, joined, match
-from runs.trec.render import strictly_decreasing
-from runs.trec.run_files import Run, bounds_of, read_run
-from runs.trec.trec_eval_order import best_first, places_by_name
+from runs.trec.doc_ids import Ids, concatenate_ids, match_ids
+from runs.trec.render import decrease_strictly
+from runs.trec.run_files import read_run
+from runs.trec.trec_eval_order import place_by_id, sort_best_first
+from runs.trec.types import Run, pair_bounds
+from runs.wording import plural
 
 
 def fuse_files(
-    paths: Sequence[Path],
-    tag: str,
-    method: str = "rrf",
-    depth: int = 1000,
-    weights: Sequence[float] | None = None,
-    norm: str | None = None,
-    parameters: Mapping[str, float] | None = None,
+    paths: Sequence[Path], tag: str, settings: FusionSettings | None = None, weights: Sequence[float] | None = None
 ) -> Run:
-    """One run from several, topics in the order of their ids; a topic that a run lacks is an empty list in it.
+    """Fuse run files into one run with this tag, topics in the order of their ids.
 
-    `UserError` with the option's name for what the method cannot do. The order of the files does not matter.
+    `weights` has one number for each path (None: all 1). If a run lacks a topic, it counts as an empty list. The
+    order of the files does not change the result. `UserError` names the option whose value the method cannot use.
     """
-    heavy = list(weights) if weights is not None else [1.0] * len(paths)
-    if len(heavy) != len(paths):
-        raise UserError(f"--weights: found {len(heavy)} for {len(paths)} runs, expected one a run")
-    if not all(0 <= weight <= 1e6 for weight in heavy) or not any(heavy):
-        raise UserError(f"--weights: found {','.join(f'{w:g}' for w in heavy)}, expected 0 to 1e6 and not all 0")
-    used = {weight for weight in heavy if weight}
-    if found := impossible(method, norm, parameters or {}, uneven=len(used) > 1):
-        key, why = found
-        raise UserError(f"--{'set ' if key in (parameters or {}) else ''}{key}: {why}")
-    if METHODS[method].several and sum(map(bool, heavy)) < 2:
-        raise UserError(f"--method: found {method!r}, which compares runs, with one run; expected two or more")
-    if not is_id(tag):
-        raise UserError(f"--tag: found {tag!r}, expected one word")
+    settings = settings or FusionSettings()
+    weights = list(weights) if weights is not None else [1.0] * len(paths)
+    _check_options(paths, tag, settings, weights)
     runs = [read_run(path) for path in paths]
     topics = sorted({topic for run in runs for topic in run.query_ids})
-    runs = [_compared(path, run.of(topics), norm == "min-max-inverted") for path, run in zip(paths, runs, strict=True)]
-    docs, numbers = _numbered(runs)
+    inverted = settings.norm == "min-max-inverted"
+    runs = [_sort_for_comparison(path, run.select(topics), inverted) for path, run in zip(paths, runs, strict=True)]
+    docs, numbers = _number_documents(runs)
     lists = [RankedLists(run.offsets, own, run.scores) for run, own in zip(runs, numbers, strict=True)]
     members = [[(run, topic) for run in range(len(runs))] for topic in range(len(topics))]
-    fused = fuse(lists, members, topics, method, depth, [heavy] * len(topics), norm, parameters)
+    fused = fuse(lists, Groups(topics, members, [weights] * len(topics)), settings)
     try:
-        strictly_decreasing(fused.scores, fused.offsets)
+        decrease_strictly(fused.scores, fused.offsets)
     except ValueError as error:
-        message = f"{method}: a fused score is too large for a run file; name a normalisation with --norm"
+        message = f"{settings.method}: a fused score is too large for a run file; name a normalisation with --norm"
         raise UserError(message) from error
     return Run(tag, tuple(topics), fused.offsets, docs[fused.docs.astype(np.int64)], fused.scores)
 
 
-def _compared(path: Path, run: Run, ascending: bool) -> Run:
-    """A run as trec_eval compares it: scores in float32, down, or up where they are distances; then ids down."""
+def _check_options(paths: Sequence[Path], tag: str, settings: FusionSettings, weights: Sequence[float]) -> None:
+    """Raise `UserError` for the first option that cannot be."""
+    if len(weights) != len(paths):
+        found = f"found {plural(len(weights), 'number')} for {plural(len(paths), 'run')}"
+        raise UserError(f"--weights: {found}, expected one number for each run")
+    if not all(0 <= weight <= 1e6 for weight in weights) or not any(weights):
+        found = ",".join(f"{weight:g}" for weight in weights)
+        raise UserError(f"--weights: found {found}, expected numbers from 0 to 1e6, at least one above 0")
+    uneven = len({weight for weight in weights if weight}) > 1
+    if impossible := find_impossible_setting(settings.method, settings.norm, settings.parameters, uneven):
+        key, why = impossible
+        raise UserError(f"--{'set ' if key in settings.parameters else ''}{key}: {why}")
+    if METHODS[settings.method].several and sum(map(bool, weights)) < 2:
+        found = f"found {settings.method!r}, which compares runs, with one run"
+        raise UserError(f"--method: {found}; expected two runs or more with a weight above 0")
+    if not is_id(tag):
+        raise UserError(f"--tag: found {tag!r}, expected one word")
+
+
+def _sort_for_comparison(path: Path, run: Run, ascending: bool) -> Run:
+    """Sort a run as trec_eval does: by score in float32 (down, or up if `ascending`), then by id down."""
     with np.errstate(over="ignore"):
         scores = run.scores.astype(np.float32)
     if not np.all(np.isfinite(scores)):
-        raise UserError(f"{path}: a score is too large for float32, in which runs are compared")
-    order = best_first(-scores, run.docs, run.offsets) if ascending else slice(None)
+        raise UserError(f"{path}: a score is too large for float32, in which trec_eval compares runs")
+    order = sort_best_first(-scores, run.docs, run.offsets) if ascending else slice(None)
     return Run(run.tag, run.query_ids, run.offsets, run.docs[order], scores[order])
 
 
-def _numbered(runs: Sequence[Run]) -> tuple[Names, list[NDArray[np.int32]]]:
-    """The documents of each topic (the same topics in all runs), those of a topic by id, and their numbers in each run.
+def _number_documents(runs: Sequence[Run]) -> tuple[Ids, list[NDArray[np.int32]]]:
+    """Number the documents of all runs, topic by topic, by id. All runs have the same topics.
 
-    Number n is that of `docs[n]`; a document of two topics has two numbers.
+    Returns the documents by number, and for each run the numbers of its rows (int32[rows]). If two topics share a
+    document, it has two numbers.
     """
     counts = np.array([np.diff(run.offsets) for run in runs])
     starts = offsets_of(counts.T.ravel())[:-1].reshape(-1, len(runs)).T
@@ -82,21 +90,21 @@ def _numbered(runs: Sequence[Run]) -> tuple[Names, list[NDArray[np.int32]]]:
     ]
     by_topic = np.empty(sum(map(len, rows)), dtype=np.int64)
     by_topic[np.concatenate(rows)] = np.arange(len(by_topic))
-    docs = joined([run.docs for run in runs])[by_topic]
+    docs = concatenate_ids([run.docs for run in runs])[by_topic]
     offsets = offsets_of(counts.sum(axis=0))
-    bounds = bounds_of(offsets)
-    first, _ = match(docs, bounds, docs[:0], np.zeros_like(bounds))
+    bounds = pair_bounds(offsets)
+    first, _ = match_ids(docs, bounds, docs[:0], np.zeros_like(bounds))
     own = first == np.arange(len(first))
     distinct = docs[own]
-    places = places_by_name(distinct, offsets_of(own)[offsets])
+    places = place_by_id(distinct, offsets_of(own)[offsets])
     order = np.empty_like(places)
     order[places] = np.arange(len(places))
     numbers = places[(np.cumsum(own) - 1)[first]].astype(np.int32)
     return distinct[order], [numbers[of_run] for of_run in rows]
 
 
-def numbers(option: str, texts: Sequence[str]) -> list[float]:
-    """The values of an option; `UserError` with its name for one that is no number."""
+def parse_numbers(option: str, texts: Sequence[str]) -> list[float]:
+    """Parse the values of an option as numbers. `UserError` with the option's name if one is no number."""
     try:
         return [float(text) for text in texts]
     except ValueError as error:

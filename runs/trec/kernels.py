@@ -1,4 +1,4 @@
-"""How loops over bytes are compiled, and run on more than one core."""
+"""Compilation of loops over bytes, and threads that run them on several cores."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,21 +11,21 @@ F = TypeVar("F", bound=Callable[..., object])
 A = TypeVar("A")
 B = TypeVar("B")
 THREADS = min(os.cpu_count() or 1, 4)
-"""Threads for one file: with more, it is the memory that is waited for."""
+"""Threads for one file. More threads would only wait for memory."""
 
 
 def kernel(function: F) -> F:
-    """Compile a loop for all threads, once for all processes.
+    """Compile a loop without Python's lock, and keep the machine code on disk for later processes.
 
-    It may not allocate: its arrays come from the caller. So numba need not count the references to them, which
-    would take longer than the loops do.
+    The loop must not allocate, so its arrays come from the caller. Numba then need not count references to them,
+    which would take longer than the loops themselves.
     """
     compiled: F = njit(cache=True, nogil=True, _nrt=False)(function)
     return compiled
 
 
-def in_threads(function: Callable[[A], B], arguments: Sequence[A]) -> list[B]:
-    """The function of each argument, all at once; kernels run beside one another."""
+def map_in_threads(function: Callable[[A], B], arguments: Sequence[A]) -> list[B]:
+    """Call the function with each argument, in threads; kernels run in parallel."""
     if len(arguments) < 2:
         return [function(argument) for argument in arguments]
     with ThreadPoolExecutor(THREADS) as pool:

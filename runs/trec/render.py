@@ -1,4 +1,4 @@
-"""Writing the rows of run files: scores with as few digits as float32 needs, straight into bytes."""
+"""Rows of run files as bytes: each score has as few digits as float32 needs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,67 +6,63 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.trec.doc_ids import Names, names_of, word
+from runs.trec.doc_ids import encode_ids, load_eight_bytes
 from runs.trec.kernels import kernel
+from runs.trec.types import Run
 
-MIDDLE = 60
-POWERS = np.array([float(f"1e{power}") for power in range(-MIDDLE, MIDDLE + 1)])
-"""Powers of ten around 1, each rounded to float64 once."""
-LEAST = -149
-HALVES = np.array([2.0 ** (max(exponent, -126) - 24) for exponent in range(LEAST, 128)])
-"""Half the distance between neighbours, for every exponent of float32 from the least."""
-SPACE, ZERO, POINT, MINUS, PLUS, E = b" 0.-+e"
-ROW = 64
-"""More bytes than a row needs beside its ids and its tag."""
+MAX_POWER = 60
+POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(-MAX_POWER, MAX_POWER + 1)])
+"""Powers of ten from -MAX_POWER to MAX_POWER, each rounded to float64 once."""
+LEAST_EXPONENT = -149
+HALF_STEPS = np.array([2.0 ** (max(exponent, -126) - 24) for exponent in range(LEAST_EXPONENT, 128)])
+"""Half the distance between neighbours, for each exponent of float32 from the least."""
+SPACE, ZERO, POINT, MINUS, PLUS, EXPONENT = b" 0.-+e"
+ROW_BYTES = 64
+"""The most bytes that a row takes besides its ids and its tag."""
 
 
-def strictly_decreasing(
+def decrease_strictly(
     scores: Sequence[float] | NDArray[np.floating[Any]], offsets: NDArray[np.int64] | None = None
 ) -> NDArray[np.float32]:
-    """Scores (not increasing, finite) as float32, each below the one before by as little as float32 can hold.
+    """Make scores (finite, never increasing) decrease strictly in float32, by the least possible change.
 
-    With `offsets` they decrease within each query, which owns the scores `offsets[i]:offsets[i + 1]`.
-    `ValueError` for a score that float32 cannot hold.
+    If `offsets` (int64[queries + 1]) are given, the scores `offsets[i]:offsets[i + 1]` of each query i decrease by
+    themselves. Returns float32[len(scores)]. `ValueError` for a score that float32 cannot hold.
     """
     with np.errstate(over="ignore"):
         values = np.asarray(scores, dtype=np.float64).astype(np.float32)
     finite = bool(np.isfinite(values).all())
-    _decrease(values.view(np.int32), np.array([0, len(values)]) if offsets is None else offsets)
+    _decrease_bits(values.view(np.int32), np.array([0, len(values)]) if offsets is None else offsets)
     if not finite or not np.isfinite(values).all():
         raise ValueError("a score is not finite in float32")
     return values
 
 
-def render(
-    query_ids: tuple[str, ...],
-    offsets: NDArray[np.int64],
-    docs: Names,
-    scores: NDArray[np.float32],
-    tag: str,
-    room: NDArray[np.uint8] | None = None,
-) -> memoryview:
-    """The rows of a run file, ranks from 1; query i owns the rows `offsets[i]:offsets[i + 1]` of `docs` and `scores`.
+def render_rows(run: Run, buffer: NDArray[np.uint8] | None = None) -> memoryview:
+    """Render the rows of a run file, with ranks from 1. The scores of the run are finite float32.
 
-    A score is written with as few of 7, 8 or 9 digits as are read as the same float32, be it read as float32 or as
-    float64 first, and without zeros at their end. Scores are finite. The bytes lie in `room` where it is
-    large enough.
+    A score gets the fewest of 7, 8 or 9 digits that are read as the same float32, and no zeros at their end. A reader
+    may parse them as float32, or as float64 first. If `buffer` is large enough, the bytes lie in it.
     """
-    ending = f" {tag}\n"
-    joints = names_of([f"{ending}{query_id} Q0 " for query_id in query_ids])
+    docs, offsets = run.docs, run.offsets
+    ending = f" {run.tag}\n"
+    joints = encode_ids([f"{ending}{query_id} Q0 " for query_id in run.query_ids])
     lengths = joints.ends - joints.starts
-    size = int(lengths.sum() + lengths @ np.diff(offsets) + (docs.ends - docs.starts).sum()) + ROW * (len(docs) + 1)
-    out = room if room is not None and len(room) >= size else np.empty(size, np.uint8)
+    size = int(lengths.sum() + lengths @ np.diff(offsets) + (docs.ends - docs.starts).sum()) + ROW_BYTES * (
+        len(docs) + 1
+    )
+    out = buffer if buffer is not None and len(buffer) >= size else np.empty(size, np.uint8)
     columns = (joints.data, joints.starts, joints.ends, offsets, docs.data, docs.starts, docs.ends)
-    wide = scores.astype(np.float64)
-    decimals = np.empty(len(scores), np.int64)
-    _round(wide, wide.view(np.int64), POWERS, HALVES, decimals)
+    wide = run.scores.astype(np.float64)
+    decimals = np.empty(len(wide), np.int64)
+    _round_scores(wide, wide.view(np.int64), POWERS_OF_TEN, HALF_STEPS, decimals)
     used = _render(*columns, wide, decimals, len(ending.encode()), out)
     return out[:used].data
 
 
 @kernel
-def _decrease(bits: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
-    """Make float32 decrease strictly, in place; a step is the number of float32 between a value and zero."""
+def _decrease_bits(bits: NDArray[np.int32], offsets: NDArray[np.int64]) -> None:
+    """Make float32 decrease strictly, in place. A step is the number of float32 between a value and zero."""
     for q in range(len(offsets) - 1):
         before = 1 << 32
         for i in range(offsets[q], offsets[q + 1]):
@@ -90,7 +86,7 @@ def _render(
     ending: int,
     out: NDArray[np.uint8],
 ) -> int:
-    """Put the rows; a joint is the `ending` bytes that end a row and those that begin the next one of its query."""
+    """Put the rows. A joint holds the `ending` bytes that end a row, and the bytes that begin its query's next row."""
     at = 0
     for q in range(len(joint_starts)):
         start, end = joint_starts[q], joint_ends[q]
@@ -116,7 +112,7 @@ def _render(
 
 @kernel
 def _put_eight(eight: np.uint64, out: NDArray[np.uint8], at: int) -> None:
-    """Eight bytes, the lowest first; the compiler makes one store of it."""
+    """Put eight bytes, the lowest first. The compiler turns the loop into one store."""
     place = np.uint64(at)
     for byte in range(8):
         out[place + np.uint64(byte)] = np.uint8(eight >> np.uint64(8 * byte) & np.uint64(255))
@@ -124,10 +120,10 @@ def _put_eight(eight: np.uint64, out: NDArray[np.uint8], at: int) -> None:
 
 @kernel
 def _put(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], at: int) -> int:
-    """Copy a piece in words of eight bytes, the last of which may go beyond it: the next piece is put over that."""
+    """Copy a piece, eight bytes at a time. The last eight may go beyond it; the next piece overwrites them."""
     after = at + end - start
     while start < end and start + 8 <= len(data):
-        _put_eight(word(data, start), out, at)
+        _put_eight(load_eight_bytes(data, start), out, at)
         start += 8
         at += 8
     while start < end:
@@ -152,51 +148,51 @@ def _put_integer(value: int, out: NDArray[np.uint8], at: int) -> int:
 
 
 @kernel
-def _round(
+def _round_scores(
     scores: NDArray[np.float64],
     bits: NDArray[np.int64],
     powers: NDArray[np.float64],
     halves: NDArray[np.float64],
     decimals: NDArray[np.int64],
 ) -> None:
-    """Round float32, given as float64 and its bits, to nine digits, of which so many are needed, the first of which
-    counts 10 ** lead: nine digits << 16 | number << 8 | lead + MIDDLE.
+    """Round scores, float32 values as float64 with its bits, to nine digits; the first one counts 10 ** lead.
 
-    Eight or seven digits are taken where they lie inside the interval of numbers
-    that round to the score, by a margin (1e-14 of its bounds) that is above the error of the products here (3e-16).
-    There are no branches, so that the processor does several scores at once.
+    Each of `decimals` packs the digits, the number of digits needed, and lead:
+    `digits << 16 | number << 8 | lead + MAX_POWER`. Eight or seven digits are enough if they lie inside the interval
+    of numbers that round to the score. A margin of 1e-14 of its bounds exceeds the error of the products here, 3e-16.
+    The loop has no branches, so the processor handles several scores at once.
     """
     for row in range(len(scores)):
         score = abs(scores[row])
-        exponent = max((bits[row] >> 52 & 0x7FF) - 1023, LEAST)
-        half = halves[exponent - LEAST]
+        exponent = max((bits[row] >> 52 & 0x7FF) - 1023, LEAST_EXPONENT)
+        half = halves[exponent - LEAST_EXPONENT]
         lowest = (score - (half if bits[row] & 0xFFFFFFFFFFFFF else half / 2)) * (1 + 1e-14)
         highest = (score + half) * (1 - 1e-14)
-        lead = exponent * 1233 >> 12  # log10(2) is 1233 / 4096 and a little
-        lead += int(score >= powers[MIDDLE + lead + 1])
-        nine = int(score * powers[MIDDLE + 8 - lead] + 0.5)
-        eight = int(score * powers[MIDDLE + 7 - lead] + 0.5)
-        seven = int(score * powers[MIDDLE + 6 - lead] + 0.5)
-        near, nearer = seven * powers[MIDDLE + lead - 6], eight * powers[MIDDLE + lead - 7]
+        lead = exponent * 1233 >> 12  # log10(2) is slightly above 1233 / 4096
+        lead += int(score >= powers[MAX_POWER + lead + 1])
+        nine = int(score * powers[MAX_POWER + 8 - lead] + 0.5)
+        eight = int(score * powers[MAX_POWER + 7 - lead] + 0.5)
+        seven = int(score * powers[MAX_POWER + 6 - lead] + 0.5)
+        near, nearer = seven * powers[MAX_POWER + lead - 6], eight * powers[MAX_POWER + lead - 7]
         enough = (lowest < near) & (near < highest)
         better = (lowest < nearer) & (nearer < highest)
         value = 100 * seven if enough else (10 * eight if better else nine)
         carried = value == 1_000_000_000
         value = 100_000_000 if carried else value
         digits = 7 if enough else (8 if better else 9)
-        decimals[row] = value << 16 | digits << 8 | lead + int(carried) + MIDDLE
+        decimals[row] = value << 16 | digits << 8 | lead + int(carried) + MAX_POWER
 
 
 @kernel
 def _put_decimal(decimal: int, out: NDArray[np.uint8], at: int) -> int:
-    """A number as `_round` gives it, without zeros at its end; with an exponent where that is shorter.
+    """Put a number that `_round_scores` packed, without zeros at its end; with an exponent if that is shorter.
 
-    All nine digits are put, and those that are not wanted are put over by what follows.
+    The loop puts all nine digits. The bytes after the number overwrite the surplus ones.
     """
-    value, digits, lead = np.uint64(decimal >> 16), decimal >> 8 & 255, (decimal & 255) - MIDDLE
+    value, digits, lead = np.uint64(decimal >> 16), decimal >> 8 & 255, (decimal & 255) - MAX_POWER
     eight = value // np.uint64(10)
     last = np.uint64(ZERO) + value - np.uint64(10) * eight
-    text = _text_of(eight)
+    text = _write_digits(eight)
     while 1 < digits < 8 and text >> np.uint64(8 * digits - 8) & np.uint64(255) == np.uint64(ZERO):
         digits -= 1
     if -5 <= lead < 0:
@@ -216,13 +212,13 @@ def _put_decimal(decimal: int, out: NDArray[np.uint8], at: int) -> int:
     if 0 <= lead < 9:
         return at + digits + 1
     at += digits + 1 if digits > 1 else 1
-    out[at], out[at + 1] = E, MINUS if lead < 0 else PLUS
+    out[at], out[at + 1] = EXPONENT, MINUS if lead < 0 else PLUS
     return _put_integer(abs(lead), out, at + 2)
 
 
 @kernel
-def _text_of(value: np.uint64) -> np.uint64:
-    """Eight digits as text, the first one lowest: cut into fours, these into pairs, these into digits, side by side."""
+def _write_digits(value: np.uint64) -> np.uint64:
+    """Write eight digits as text, the first digit lowest: split into fours, then pairs, then digits, in parallel."""
     high = value // np.uint64(10_000)
     fours = high | (value - np.uint64(10_000) * high) << np.uint64(32)
     tops = fours * np.uint64(10_486) >> np.uint64(20) & np.uint64(0x7F0000007F)

@@ -1,7 +1,7 @@
-"""The rows of run and qrels files, of any team and in bulk; the first broken line is named.
+"""Reader of the rows of run and qrels files. An error names the first broken line.
 
-Columns are separated by spaces and tabs. A line that is blank or whose first column begins with `#` is skipped, at
-any place (ids of MS MARCO segments hold `#`, so it opens a comment only there). Lines end with LF, or CRLF.
+Spaces and tabs separate columns, and LF or CRLF ends a line. The reader skips blank lines, and lines whose first
+column begins with `#`. A `#` elsewhere opens no comment, because ids of MS MARCO segments contain it.
 """
 
 import codecs
@@ -16,37 +16,38 @@ from numpy.typing import NDArray
 from indexing.errors import UserError
 from indexing.io.files import read_bytes
 from retrieval.types import offsets_of
-from runs.trec.doc_ids import Names
-from runs.trec.kernels import THREADS, in_threads
-from runs.trec.scan import LF, POWERS, QRELS, RUN, scan
+from runs.trec.doc_ids import Ids
+from runs.trec.kernels import THREADS, map_in_threads
+from runs.trec.scan import LF, POWERS_OF_TEN, QRELS_COLUMNS, RUN_COLUMNS, scan_lines
 
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
-"""What no line may hold."""
-PIECE = 1 << 20
-"""Bytes that are worth a thread; also more than a line has, as a rule."""
+"""Control characters that no line may contain."""
+PIECE_BYTES = 1 << 20
+"""The number of bytes from which a second thread saves time. Few lines are longer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """The rows of a file by query: query i owns the rows `offsets[i]:offsets[i + 1]`, in the order of the file.
 
-    Queries are in the order of their first rows; `values` are scores or grades; `tag` is that of the first row.
+    Queries are in the order of their first rows. `values` (float64[rows]) are scores or grades, and `tag` is the tag
+    of the first row.
     """
 
     query_ids: tuple[str, ...]
     offsets: NDArray[np.int64]
-    docs: Names
+    docs: Ids
     values: NDArray[np.float64]
     tag: str
 
-    def line(self, row: int) -> int:
-        """The number of the line that a row stands on."""
-        return _line(self.docs.data, int(self.docs.starts[row]))
+    def find_line(self, row: int) -> int:
+        """Find the number of a row's line, from 1."""
+        return _count_line(self.docs.data, int(self.docs.starts[row]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """The rows of some lines; a block is the first row and the query id's place of rows that stand together."""
+    """The rows of some lines. A block (first row, start and end of the query id) is a sequence of a query's rows."""
 
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
@@ -57,11 +58,11 @@ class _Piece:
 
 
 def read_rows(path: Path, columns: int) -> Rows:
-    """The rows of a run (`columns` is `RUN`, values are scores) or of judgments (`QRELS`, values are grades).
+    """Read the rows of a run (`columns` is `RUN_COLUMNS`) or of judgments (`QRELS_COLUMNS`).
 
-    Raises `UserError` with file and line for a wrong number of columns, a score that is not a finite decimal
-    number, a grade that is not a whole number, a control character, a byte order mark inside the file, and bytes
-    that are not UTF-8.
+    `UserError` names file and line of the first fault. Faults are a wrong number of columns, a score that is no
+    finite decimal number, and a grade that is no whole number. So are a control character, a byte order mark inside
+    the file, and bytes that are not UTF-8.
     """
     data = read_bytes(path)
     if data[:3].tobytes() == codecs.BOM_UTF8:
@@ -70,23 +71,23 @@ def read_rows(path: Path, columns: int) -> Rows:
         data = np.append(data, np.uint8(LF))
         data.flags.writeable = False
     _check_utf8(path, data)
-    pieces = in_threads(lambda bounds: _read_piece(data, *bounds, columns), list(pairwise(_cuts(data))))
+    pieces = map_in_threads(lambda bounds: _read_piece(data, *bounds, columns), list(pairwise(_find_cuts(data))))
     broken = next((piece.broken for piece in pieces if piece.broken >= 0), -1)
     if broken >= 0:
-        raise UserError(f"{path}:{_line(data, broken)}: {_reason(_line_at(data, broken), columns)}")
-    rows = _joined(data, pieces)
+        raise UserError(f"{path}:{_count_line(data, broken)}: {_explain_refusal(_read_line(data, broken), columns)}")
+    rows = _join_pieces(data, pieces)
     for query_id, first in zip(rows.query_ids, rows.offsets.tolist(), strict=False):
         if query_id.startswith("\ufeff"):
-            raise UserError(f"{path}:{rows.line(first)}: holds a byte order mark inside the file")
+            raise UserError(f"{path}:{rows.find_line(first)}: holds a byte order mark inside the file")
     return rows
 
 
-def _cuts(data: NDArray[np.uint8]) -> list[int]:
-    """Where to cut the bytes, between lines."""
-    count = max(min(THREADS, len(data) // PIECE), 1)
+def _find_cuts(data: NDArray[np.uint8]) -> list[int]:
+    """Find the places between lines where threads divide the bytes."""
+    count = max(min(THREADS, len(data) // PIECE_BYTES), 1)
     cuts = [0]
     for place in (len(data) * piece // count for piece in range(1, count)):
-        ends = np.flatnonzero(data[place : place + PIECE] == LF)
+        ends = np.flatnonzero(data[place : place + PIECE_BYTES] == LF)
         cuts += [place + int(ends[0]) + 1] if ends.size else []
     return [*cuts, len(data)]
 
@@ -96,7 +97,7 @@ def _read_piece(data: NDArray[np.uint8], first: int, last: int, columns: int) ->
     starts, ends, values = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
     numbers, blocks, tag = np.empty((size, 3), np.int64), np.empty((size, 3), np.int64), np.zeros(2, np.int64)
     filled = (starts, ends, values, numbers, blocks, tag)
-    count, found, hard, broken = scan(data, first, last, columns, POWERS, *filled)
+    count, found, hard, broken = scan_lines(data, first, last, columns, POWERS_OF_TEN, *filled)
     for row, start, end in numbers[:hard].tolist():
         values[row] = float(data[start:end].tobytes())
         if not np.isfinite(values[row]):
@@ -105,8 +106,8 @@ def _read_piece(data: NDArray[np.uint8], first: int, last: int, columns: int) ->
     return _Piece(starts[:count], ends[:count], values[:count], blocks[:found], tag, broken)
 
 
-def _joined(data: NDArray[np.uint8], pieces: list[_Piece]) -> Rows:
-    """The rows of all pieces, those of one query brought together."""
+def _join_pieces(data: NDArray[np.uint8], pieces: list[_Piece]) -> Rows:
+    """Join the rows of all pieces, grouped by query."""
     counts = offsets_of([len(piece.values) for piece in pieces])
     places = np.concatenate([piece.blocks[:, 1:] for piece in pieces]).tolist()
     names = [data[start:end].tobytes().decode() for start, end in places]
@@ -122,15 +123,15 @@ def _joined(data: NDArray[np.uint8], pieces: list[_Piece]) -> Rows:
     rows = Rows(
         tuple(query_ids),
         np.append(firsts, counts[-1]),
-        Names(data, starts, ends),
+        Ids(data, starts, ends),
         values,
         data[tag[0] : tag[1]].tobytes().decode(),
     )
-    return rows if len(set(query_ids)) == len(query_ids) else _regrouped(rows)
+    return rows if len(set(query_ids)) == len(query_ids) else _regroup(rows)
 
 
-def _regrouped(rows: Rows) -> Rows:
-    """Rows of one query brought together where other queries stand between them."""
+def _regroup(rows: Rows) -> Rows:
+    """Group the rows of each query, if rows of other queries stand between them."""
     number = {name: i for i, name in enumerate(dict.fromkeys(rows.query_ids))}
     own = np.repeat([number[name] for name in rows.query_ids], np.diff(rows.offsets))
     order = np.argsort(own, kind="stable")
@@ -147,34 +148,34 @@ def _check_utf8(path: Path, data: NDArray[np.uint8]) -> None:
     except UnicodeDecodeError as error:
         place = error.start - content.rfind(b"\n", 0, error.start) - 1
         reason = f"not UTF-8: {error.reason} at byte {place} of the line"
-        raise UserError(f"{path}:{_line(data, error.start)}: {reason}") from None
+        raise UserError(f"{path}:{_count_line(data, error.start)}: {reason}") from None
 
 
-def _line(data: NDArray[np.uint8], place: int) -> int:
+def _count_line(data: NDArray[np.uint8], place: int) -> int:
     return int(np.count_nonzero(data[:place] == LF)) + 1
 
 
-def _line_at(data: NDArray[np.uint8], place: int) -> str:
-    """The line around a place, without its end."""
+def _read_line(data: NDArray[np.uint8], place: int) -> str:
+    """Read the line around a place, without its line end."""
     content = data.tobytes()
     line = content[content.rfind(b"\n", 0, place) + 1 : content.index(b"\n", place)]
     return line.decode().rstrip("\r")
 
 
-def columns_of(line: str) -> list[str]:
-    """The columns of a line: what spaces and tabs part, and no other white space of Unicode."""
+def split_columns(line: str) -> list[str]:
+    """Split a line into columns at spaces and tabs, but not at other white space of Unicode."""
     return re.findall(r"[^ \t]+", line)
 
 
-def _reason(line: str, columns: int) -> str:
-    """Why `scan` refused a line."""
+def _explain_refusal(line: str, columns: int) -> str:
+    """Explain why `scan_lines` refused a line."""
     if control := CONTROL.search(line):
         return f"holds the control character {control[0]!r}"
-    fields = columns_of(line)
-    if columns == RUN:
-        if len(fields) < RUN:
-            return f"expected {RUN} columns, found {len(fields)}"
+    fields = split_columns(line)
+    if columns == RUN_COLUMNS:
+        if len(fields) < RUN_COLUMNS:
+            return f"expected {RUN_COLUMNS} columns, found {len(fields)}"
         return f"score: expected a finite number, found {fields[4]!r}"
-    if len(fields) != QRELS:
-        return f"expected {QRELS} columns, found {len(fields)}"
+    if len(fields) != QRELS_COLUMNS:
+        return f"expected {QRELS_COLUMNS} columns, found {len(fields)}"
     return f"grade: expected a whole number, found {fields[3]!r}"

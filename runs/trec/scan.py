@@ -1,49 +1,49 @@
-"""The compiled loop that finds rows in bytes. Every line ends with LF; what it means is said in `runs/trec/rows.py`."""
+"""The compiled loop that finds rows in bytes. Each line ends with LF; `runs/trec/rows.py` defines the format."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.trec.doc_ids import word
+from runs.trec.doc_ids import load_eight_bytes
 from runs.trec.kernels import kernel
 
-RUN, QRELS = 6, 4
-"""The number of columns of a run (what follows the sixth belongs to the tag) and of qrels."""
+RUN_COLUMNS, QRELS_COLUMNS = 6, 4
+"""The number of columns in a run and in qrels. In a run, all text from the sixth column on is the tag."""
 
 SPACE, TAB, LF, CR, HASH, PLUS, MINUS, POINT, ZERO = b" \t\n\r#+-.0"
-POWERS = np.array([float(10**power) for power in range(23)])
+POWERS_OF_TEN = np.array([float(10**power) for power in range(23)])
 """The powers of ten that float64 holds exactly."""
 
 
 @kernel
-def _token_end(data: NDArray[np.uint8], at: int) -> int:
-    """Where the token at a place ends: at the first byte that is a space or below; there is always one."""
+def _find_token_end(data: NDArray[np.uint8], at: int) -> int:
+    """Find the end of the token at a place: the first byte that is a space or below. Each line has one."""
     while data[at] > SPACE:
         at += 1
     return at
 
 
 @kernel
-def _gap_end(data: NDArray[np.uint8], at: int) -> int:
+def _skip_gap(data: NDArray[np.uint8], at: int) -> int:
     while data[at] == SPACE or data[at] == TAB:
         at += 1
     return at
 
 
 @kernel
-def _next_line(data: NDArray[np.uint8], at: int) -> int:
-    """Where the next line begins if this one ends at a place, else -1."""
+def _find_next_line(data: NDArray[np.uint8], at: int) -> int:
+    """Find the beginning of the next line if this one ends at a place, else -1."""
     while data[at] == CR:
         at += 1
     return at + 1 if data[at] == LF else -1
 
 
 @kernel
-def _number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64]) -> tuple[float, int, bool, bool]:
-    """A decimal number at a place: its value, its end, whether the value is exact, whether it is an integer.
+def _parse_number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64]) -> tuple[float, int, bool, bool]:
+    """Parse the decimal number at a place: its value, its end, whether the value is exact, whether it is an integer.
 
-    The end is -1 where there is no number. A mantissa below 2**53 times or over an exact power of ten is rounded
-    once, hence correctly (Clinger, PLDI 1990); of other values those with no more than 19 digits over such a power
-    are exact too, nearly always, and the rest is left to the caller.
+    The end is -1 if the place holds no number. A mantissa below 2**53, times or over an exact power of ten, is
+    rounded once and hence correctly (Clinger, PLDI 1990). Up to 19 digits over such a power are nearly always exact,
+    too. The caller parses the other values.
     """
     negative = bool(data[at] == MINUS)
     if negative or data[at] == PLUS:
@@ -88,18 +88,18 @@ def _number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64]) -> tu
     if mantissa <= np.uint64(1 << 53):
         value = value * powers[exponent] if exponent >= 0 else value / powers[-exponent]
     elif exponent < 0:
-        value, exact = _quotient(mantissa, powers[-exponent])
+        value, exact = _divide_by_power(mantissa, powers[-exponent])
     else:
         exact = exponent == 0
     return -value if negative else value, at, exact, integer
 
 
 @kernel
-def _quotient(mantissa: np.uint64, power: float) -> tuple[float, bool]:
-    """A long mantissa over a power of ten, and whether it is surely rounded correctly.
+def _divide_by_power(mantissa: np.uint64, power: float) -> tuple[float, bool]:
+    """Divide a long mantissa by a power of ten. Returns the quotient, and whether it is surely rounded correctly.
 
-    The quotient of the rounded mantissa is mended by what is left over, which is exact (the product by Dekker,
-    Numerische Mathematik 1971). The correction is good to 52 bits: where 40 bits say the same, they are enough.
+    The remainder, which is exact, corrects the quotient of the rounded mantissa (the product by Dekker, Numerische
+    Mathematik 1971). The correction has 52 good bits. If 40 of them give the same quotient, it is correct.
     """
     high = float(mantissa)
     low = float(np.int64(mantissa - np.uint64(high)))
@@ -119,7 +119,7 @@ def _quotient(mantissa: np.uint64, power: float) -> tuple[float, bool]:
 
 
 @kernel
-def scan(
+def scan_lines(
     data: NDArray[np.uint8],
     first: int,
     last: int,
@@ -132,21 +132,21 @@ def scan(
     blocks: NDArray[np.int64],
     tag: NDArray[np.int64],
 ) -> tuple[int, int, int, int]:
-    """Fill the columns from the lines of `data[first:last]`; returns counts, and the line of an error, else -1.
+    """Fill the columns from the lines of `data[first:last]`. Returns three counts, and the line of an error or -1.
 
-    Counted are rows, blocks (first row and place of the query id, for rows of one query that stand together) and
-    numbers (row and place, for those that are not read exactly here).
+    The counts are those of rows, of blocks and of numbers. A block (first row, start and end of the query id) stands
+    for adjacent rows of one query. `numbers` (row, start, end) are those that this loop does not parse exactly.
     """
     row, block, hard = 0, 0, 0
     query, query_end = 0, 0
     at = first
     while at < last:
         line = at
-        at = _gap_end(data, at)
+        at = _skip_gap(data, at)
         if data[at] == HASH:
             while data[at] != LF:
                 at += 1
-        following = _next_line(data, at)
+        following = _find_next_line(data, at)
         if following >= 0:
             at = following
             continue
@@ -157,51 +157,51 @@ def scan(
             i += 1
         same = i == query_end and data[end] <= SPACE and row > 0
         if not same:
-            end = _token_end(data, end)
-        query, query_end, at = at, end, _gap_end(data, end)
+            end = _find_token_end(data, end)
+        query, query_end, at = at, end, _skip_gap(data, end)
         if not same:
             blocks[block, 0], blocks[block, 1], blocks[block, 2] = row, query, query_end
             block += 1
 
-        end = _token_end(data, at)
+        end = _find_token_end(data, at)
         second = end > at > query_end
-        at = _gap_end(data, end)
+        at = _skip_gap(data, end)
 
         starts[row] = at
         while at + 8 <= len(data):
-            eight = word(data, at)
+            eight = load_eight_bytes(data, at)
             low = (eight - np.uint64(0x2121212121212121)) & ~eight & np.uint64(0x8080808080808080)
             if low != np.uint64(0):
                 break
             at += 8
-        end = _token_end(data, at)
+        end = _find_token_end(data, at)
         ends[row] = end
         third = end > starts[row] > 0
-        at = _gap_end(data, end)
+        at = _skip_gap(data, end)
         gap = at > end
-        if columns == RUN:
-            rank_end = _token_end(data, at)
+        if columns == RUN_COLUMNS:
+            rank_end = _find_token_end(data, at)
             third = third and gap and rank_end > at
-            at = _gap_end(data, rank_end)
+            at = _skip_gap(data, rank_end)
             gap = at > rank_end
         if not (second and third and gap):
             return row, block, hard, line
 
-        value, end, exact, integer = _number(data, at, powers)
+        value, end, exact, integer = _parse_number(data, at, powers)
         if end < 0 or data[end] > SPACE:
             return row, block, hard, line
         values[row] = value
-        if columns == QRELS:
+        if columns == QRELS_COLUMNS:
             if not (exact and integer and abs(value) < 2.0**53):
                 return row, block, hard, line
-            at = _gap_end(data, end)
+            at = _skip_gap(data, end)
         else:
             if not exact:
                 numbers[hard, 0], numbers[hard, 1], numbers[hard, 2] = row, at, end
                 hard += 1
-            at = _gap_end(data, end)
+            at = _skip_gap(data, end)
             start = at
-            end = _token_end(data, at)
+            end = _find_token_end(data, at)
             if end == at:
                 return row, block, hard, line
             at = end
@@ -211,7 +211,7 @@ def scan(
                 at += 1
             if row == 0:
                 tag[0], tag[1] = start, end
-        following = _next_line(data, at)
+        following = _find_next_line(data, at)
         if following < 0:
             return row, block, hard, line
         row += 1

@@ -1,6 +1,6 @@
-"""Reading topics: JSONL, TSV and TREC's `<top>` files, told apart by what the first line begins with.
+"""Reader of topics from JSONL, TSV and TREC's `<top>` files. The beginning of the first line decides the format.
 
-Nothing is left out: a line that is no topic is a `UserError` with file and line.
+The reader skips nothing: if a line is no topic, it raises `UserError` with file and line.
 """
 
 import re
@@ -19,44 +19,45 @@ from retrieval.types import Topic
 ID_KEYS = ("id", "_id", "qid", "topic_id", "narrative_id")
 NARRATIVE_KEYS = ("narrative", "title", "text", "query")
 
-LABELS = {"num": "Number", "title": "Topic", "desc": "Description", "narr": "Narrative"}
-"""The fields of a `<top>` that are read, in the order of the narrative, and the words that may stand before them."""
+FIELD_LABELS = {"num": "Number", "title": "Topic", "desc": "Description", "narr": "Narrative"}
+"""The fields of a `<top>` that the reader takes, in the order of the narrative, and the label of each."""
 
 TOPICS_LIMIT_BYTES = 2**30
-"""Bytes of a file of topics, which are all held in memory, when it is no longer compressed."""
+"""The most bytes of a topics file after decompression. All topics are held in memory."""
 
-UNREAD = ("head", "dom", "smry", "con", "fac", "nat", "def", "time")
-"""The other fields that a `<top>` of TREC has had; any other tag is left out, its text is not."""
+SKIPPED_FIELDS = ("head", "dom", "smry", "con", "fac", "nat", "def", "time")
+"""Other fields of a `<top>`, which the reader skips. Of any other tag it skips the tag but keeps the text."""
 
-Found = tuple[int, Any, Any, str, str, Mapping[str, Any]]
-"""A topic as it is read: line number, id, narrative, the names of these two in the file, and its object."""
+RawTopic = tuple[int, Any, Any, str, str, Mapping[str, Any]]
+"""An unchecked topic: line number, id, narrative, the names of these two in the file, and the JSON object."""
 
-Numbered = Iterable[tuple[int, str]]
-"""The lines of a file with their numbers."""
+NumberedLines = Iterable[tuple[int, str]]
+"""The lines of a file with their numbers, from 1."""
 
 
 def read_topics(path: Path) -> list[Topic]:
-    """All topics of a file: see `arriving_topics`."""
-    return list(arriving_topics(path))
+    """Read all topics of a file, as `stream_topics` does."""
+    return list(stream_topics(path))
 
 
-def arriving_topics(path: Path) -> Iterator[Topic]:
-    """The topics of a file (.gz, .zst too) in its order; ids are text, whatever JSON type they have.
+def stream_topics(path: Path) -> Iterator[Topic]:
+    """Yield the topics of a file (.gz and .zst, too) in its order. An id that is a JSON integer becomes text.
 
-    The file is read once, and each topic is given as soon as it has been read, so it may be a pipe.
+    The file is read once, and each topic is yielded as soon as it is read. So the file may be a pipe.
 
-    JSONL has one of `ID_KEYS` and one of `NARRATIVE_KEYS` in each object, the first of them counts. TSV has an id, a
-    tab and the narrative; a first line of two such keys is a header. Of a `<top>`, the narrative is its title,
-    description and narrative, those that there are, parted by blank lines.
+    In JSONL, each object has one of `ID_KEYS` and one of `NARRATIVE_KEYS`; the first of them counts. In TSV, each
+    line has an id, a tab and the narrative; a first line of two such keys is a header. The narrative of a `<top>`
+    joins its title, description and narrative by blank lines. `UserError` names file and line of a bad topic.
     """
     known = set[str]()
-    for number, topic_id, narrative, id_name, text_name, record in _found(path):
+    for number, topic_id, narrative, id_name, text_name, record in _read_raw_topics(path):
         where = f"{path}:{number}"
         topic_id = str(topic_id) if type(topic_id) is int else topic_id
         if not isinstance(topic_id, str) or not is_id(topic_id):
             raise UserError(f"{where}: {id_name}: expected an id without space, found {reprlib.repr(topic_id)}")
         if topic_id.startswith("#"):
-            raise UserError(f"{where}: {id_name}: found {topic_id!r}; what begins with # is a comment in run files")
+            reason = "expected no # at its beginning, which opens a comment in run files"
+            raise UserError(f"{where}: {id_name}: found {topic_id!r}; {reason}")
         if not isinstance(narrative, str) or not narrative.strip():
             raise UserError(f"{where}: {text_name}: expected a narrative, found {reprlib.repr(narrative)}")
         if topic_id in known:
@@ -67,28 +68,28 @@ def arriving_topics(path: Path) -> Iterator[Topic]:
         raise UserError(f"{path}: holds no topic")
 
 
-def _found(path: Path) -> Iterator[Found]:
+def _read_raw_topics(path: Path) -> Iterator[RawTopic]:
     numbered = lines(path, limit=TOPICS_LIMIT_BYTES)
     for number, line in numbered:
         if line.strip():
-            yield from _reader(path, number, line)(path, chain([(number, line)], numbered))
+            yield from _choose_reader(path, number, line)(path, chain([(number, line)], numbered))
 
 
-def _reader(path: Path, number: int, line: str) -> Callable[[Path, Numbered], Iterator[Found]]:
+def _choose_reader(path: Path, number: int, line: str) -> Callable[[Path, NumberedLines], Iterator[RawTopic]]:
     match line.strip()[:1]:
         case "{" | "[":
-            return _json_topics
+            return _read_json_topics
         case "<":
-            return _trec_topics
+            return _read_trec_topics
     if "\t" in line:
-        return _tsv_topics
+        return _read_tsv_topics
     raise UserError(
         f"{path}:{number}: not a topic: expected a JSON object, <top>, or an id, a tab and a narrative, "
         f"found {reprlib.repr(line)}"
     )
 
 
-def _json_topics(path: Path, numbered: Numbered) -> Iterator[Found]:
+def _read_json_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
     for number, record in json_lines(path, numbered=numbered):
         id_key = next((key for key in ID_KEYS if key in record), None)
         text_key = next((key for key in NARRATIVE_KEYS if key in record), None)
@@ -100,7 +101,7 @@ def _json_topics(path: Path, numbered: Numbered) -> Iterator[Found]:
         yield number, record[id_key], record[text_key], id_key, text_key, record
 
 
-def _tsv_topics(path: Path, numbered: Numbered) -> Iterator[Found]:
+def _read_tsv_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
     filled = ((number, line.split("\t")) for number, line in numbered if line.strip())
     for position, (number, columns) in enumerate(filled):
         if len(columns) != 2:
@@ -109,8 +110,8 @@ def _tsv_topics(path: Path, numbered: Numbered) -> Iterator[Found]:
             yield number, columns[0], columns[1], "first column", "second column", {}
 
 
-def _trec_topics(path: Path, numbered: Numbered) -> Iterator[Found]:
-    """The topics of a `<top>` file: a field ends at its end tag or at the next tag, a topic at the next `<top>`."""
+def _read_trec_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
+    """Read the topics of a `<top>` file. The next tag ends a field, and the next `<top>` ends a topic."""
     start, field = 0, ""
     fields: dict[str, str] = {}
     for number, line in chain(numbered, [(0, "<top>")]):
@@ -118,34 +119,34 @@ def _trec_topics(path: Path, numbered: Numbered) -> Iterator[Found]:
             if field:
                 fields[field] += text
             elif text.strip():
-                raise _misplaced(path, number, line)
+                raise _report_misplaced_text(path, number, line)
             name = tag.removeprefix("/")
             if name == "top":
                 if start:
-                    yield _topic(path, start, fields)
+                    yield _join_fields(path, start, fields)
                 elif tag != name:
-                    raise _misplaced(path, number, line)
+                    raise _report_misplaced_text(path, number, line)
                 start, field, fields = (number if tag == name else 0), "", {}
-            elif name in (*LABELS, *UNREAD):
+            elif name in (*FIELD_LABELS, *SKIPPED_FIELDS):
                 if not start:
-                    raise _misplaced(path, number, line)
+                    raise _report_misplaced_text(path, number, line)
                 field = name if tag == name else ""
                 if field in fields:
                     raise UserError(f"{path}:{number}: <{field}> occurs more than once in the topic of line {start}")
                 fields |= {field: ""} if field else {}
 
 
-def _misplaced(path: Path, number: int, line: str) -> UserError:
+def _report_misplaced_text(path: Path, number: int, line: str) -> UserError:
     return UserError(f"{path}:{number}: expected <top> and its fields, found {reprlib.repr(line)}")
 
 
-def _topic(path: Path, start: int, fields: dict[str, str]) -> Found:
+def _join_fields(path: Path, start: int, fields: dict[str, str]) -> RawTopic:
     if "num" not in fields:
         raise UserError(f"{path}:{start}: expected <num> in <top>, found {', '.join(fields) or 'nothing'}")
-    texts = {field: _without(label, fields.get(field, "")) for field, label in LABELS.items()}
+    texts = {field: _drop_label(label, fields.get(field, "")) for field, label in FIELD_LABELS.items()}
     topic_id = texts.pop("num")
     return start, topic_id, "\n\n".join(filter(None, texts.values())), "<num>", "<title>, <desc>, <narr>", {}
 
 
-def _without(label: str, text: str) -> str:
+def _drop_label(label: str, text: str) -> str:
     return " ".join(re.sub(rf"\A\s*{label}\s*:", "", text, flags=re.IGNORECASE).split())

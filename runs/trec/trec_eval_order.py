@@ -1,50 +1,50 @@
-"""The order in which trec_eval ranks, by score down, then by document id down; and that of ids alone, up."""
+"""The order in which trec_eval ranks (score down, then document id down), and the ascending order of ids."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.trec.doc_ids import Names
+from runs.trec.doc_ids import Ids
 from runs.trec.kernels import kernel
 
 
-def best_first(
-    keys: NDArray[np.float32] | NDArray[np.uint64], names: Names, offsets: NDArray[np.int64]
+def sort_best_first(
+    keys: NDArray[np.float32] | NDArray[np.uint64], ids: Ids, offsets: NDArray[np.int64]
 ) -> NDArray[np.int64] | slice:
-    """The rows of each query (query i owns `offsets[i]:offsets[i + 1]`) by key down, then name down in byte order.
+    """Sort the rows of each query, `offsets[i]:offsets[i + 1]`, by key down, then id down in byte order.
 
-    A slice of all rows where they are in order already.
+    Returns the sorted row numbers (int64[rows]). If all rows are in order already, it returns a slice of all rows.
     """
     order = np.arange(len(keys))
-    moved = _order(keys, names.data, names.starts, names.ends, offsets, order, np.empty_like(order))
+    moved = _merge_sort(keys, ids.data, ids.starts, ids.ends, offsets, order, np.empty_like(order))
     return order if moved else slice(None)
 
 
-def places_by_name(names: Names, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each row where it stands when the names of each query are in byte order, ascending: int64[rows].
+def place_by_id(ids: Ids, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Find the place of each row after sorting each query's ids up in byte order: int64[rows].
 
-    The rows of query i, `offsets[i]:offsets[i + 1]`, stand at these places again.
+    The rows of query i keep the places `offsets[i]:offsets[i + 1]`.
     """
-    keys = np.empty(len(names), np.uint64)
-    _keys(names.data, names.starts, names.ends, offsets, keys)
-    rows = np.arange(len(names))
+    keys = np.empty(len(ids), np.uint64)
+    _fill_keys(ids.data, ids.starts, ids.ends, offsets, keys)
+    rows = np.arange(len(ids))
     places = np.empty_like(rows)
-    places[rows[best_first(keys, names, offsets)]] = rows
+    places[rows[sort_best_first(keys, ids, offsets)]] = rows
     first_and_last = np.repeat(offsets[:-1] + offsets[1:] - 1, np.diff(offsets))
     reversed: NDArray[np.int64] = first_and_last - places
     return reversed
 
 
 @kernel
-def _keys(
+def _fill_keys(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
     offsets: NDArray[np.int64],
     keys: NDArray[np.uint64],
 ) -> None:
-    """Fill `keys` with the eight bytes that follow all that the names of a query begin with, as one number.
+    """Fill `keys` with the eight bytes that follow the common prefix of a query's ids, as one number.
 
-    Where two keys differ, the names have the same order; a name that ends within its eight bytes is filled up with 0.
+    If two keys differ, they have the order of their ids. Zeros fill up an id that ends within its eight bytes.
     """
     for q in range(len(offsets) - 1):
         first, last = offsets[q], offsets[q + 1]
@@ -65,7 +65,7 @@ def _keys(
 
 
 @kernel
-def _order(
+def _merge_sort(
     keys: NDArray[np.float32] | NDArray[np.uint64],
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
@@ -74,13 +74,13 @@ def _order(
     order: NDArray[np.int64],
     other: NDArray[np.int64],
 ) -> int:
-    """A merge sort of each query, and nothing where its rows are in order; returns for how many they were not."""
+    """Merge-sort each query whose rows are out of order. Returns the number of such queries."""
     moved = 0
     for q in range(len(offsets) - 1):
         first, last = offsets[q], offsets[q + 1]
         width = 1
         for i in range(first + 1, last):
-            if _before(i, i - 1, keys, data, starts, ends):
+            if _comes_before(i, i - 1, keys, data, starts, ends):
                 break
         else:
             continue
@@ -90,7 +90,7 @@ def _order(
                 middle, end = min(start + width, last), min(start + 2 * width, last)
                 i, j = start, middle
                 for k in range(start, end):
-                    if i < middle and (j == end or not _before(order[j], order[i], keys, data, starts, ends)):
+                    if i < middle and (j == end or not _comes_before(order[j], order[i], keys, data, starts, ends)):
                         other[k] = order[i]
                         i += 1
                     else:
@@ -103,7 +103,7 @@ def _order(
 
 
 @kernel
-def _before(
+def _comes_before(
     one: int,
     two: int,
     keys: NDArray[np.float32] | NDArray[np.uint64],
@@ -113,12 +113,12 @@ def _before(
 ) -> bool:
     if keys[one] != keys[two]:
         return bool(keys[one] > keys[two])
-    return _compare(data, starts[one], ends[one], starts[two], ends[two]) > 0
+    return _compare_ids(data, starts[one], ends[one], starts[two], ends[two]) > 0
 
 
 @kernel
-def _compare(data: NDArray[np.uint8], start: int, end: int, other_start: int, other_end: int) -> int:
-    """Below 0, 0 or above 0 as the one name comes before, equals or comes after the other in byte order."""
+def _compare_ids(data: NDArray[np.uint8], start: int, end: int, other_start: int, other_end: int) -> int:
+    """Compare two ids in byte order: below 0 if the first comes first, 0 if they are equal, else above 0."""
     for i in range(min(end - start, other_end - other_start)):
         a, b = np.int64(data[start + i]), np.int64(data[other_start + i])
         if a != b:

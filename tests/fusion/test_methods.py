@@ -1,4 +1,4 @@
-"""Every method of fusion and every normalisation: equal to a plain twin, to ranx where it has no trap, and fair."""
+"""All fusion methods and normalisations: equal to plain formulas and, outside its traps, to ranx; fair to lists."""
 
 import math
 import warnings
@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.fuse import fuse
-from fusion.methods import METHODS, impossible
+from fusion.fuse import FusionSettings, fuse
+from fusion.hits import gather_hits
+from fusion.lists import Groups
+from fusion.methods import METHODS, find_impossible_setting
 from fusion.norms import NORMS
 from retrieval.types import Rankings, ranked
 from tests.support.places import ROOT
 
-Scored = dict[int, float]
+ScoredList = dict[int, float]
 """A list: document -> score."""
 
 SCORES = st.sampled_from([-2.5, -1.0, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0, 7.0, 20.5])
@@ -25,28 +27,28 @@ LISTS = st.lists(st.dictionaries(st.integers(0, 9), SCORES, max_size=7), min_siz
 WEIGHTS = st.lists(st.sampled_from([0, 0.1, 0.3, 1, 1.7, 2]), min_size=5, max_size=5)
 
 
-def rankings(lists: Sequence[Scored]) -> Rankings:
+def rankings(lists: Sequence[ScoredList]) -> Rankings:
     docs = [np.array(list(own), dtype=np.int32) for own in lists]
     scores = [np.array(list(own.values()), dtype=np.float64) for own in lists]
     return ranked([str(i) for i in range(len(lists))], docs, scores, 10**6)
 
 
-def fused(
-    lists: Sequence[Scored],
+def fuse_lists(
+    lists: Sequence[ScoredList],
     method: str,
     weights: Sequence[float] | None = None,
     norm: str | None = None,
     depth: int = 99,
 ) -> Rankings:
-    members = [[(0, i) for i in range(len(lists))]]
-    return fuse([rankings(lists)], members, ["t"], method, depth, None if weights is None else [weights], norm)
+    groups = Groups(["t"], [[(0, i) for i in range(len(lists))]], None if weights is None else [weights])
+    return fuse([rankings(lists)], groups, FusionSettings(method, depth, norm))
 
 
-def scores_of(found: Rankings) -> Scored:
+def scores_of(found: Rankings) -> ScoredList:
     return dict(zip(found.of(0).tolist(), found.scores_of(0).tolist(), strict=True))
 
 
-def in_order(own: Scored) -> list[int]:
+def sort_docs(own: ScoredList) -> list[int]:
     return sorted(own, key=lambda doc: (-own[doc], doc))
 
 
@@ -63,20 +65,20 @@ PLAIN_NORMS: dict[str, Norm] = {
 }
 
 
-def borda_points(lists: Sequence[Scored]) -> list[Scored]:
+def count_borda(lists: Sequence[ScoredList]) -> list[ScoredList]:
     found = {doc for own in lists for doc in own}
     points = [dict.fromkeys(found, (len(found) - len(own) + 1) / 2) for own in lists]
     for own, scores in zip(lists, points, strict=True):
-        scores.update({doc: len(found) - place for place, doc in enumerate(in_order(own))})
+        scores.update({doc: len(found) - place for place, doc in enumerate(sort_docs(own))})
     return points
 
 
-def normalised(lists: Sequence[Scored], norm: str) -> list[Scored]:
+def normalise(lists: Sequence[ScoredList], norm: str) -> list[ScoredList]:
     if norm == "borda":
         number = len({doc for own in lists for doc in own})
-        return [{doc: points / number for doc, points in own.items()} for own in borda_points(lists)]
+        return [{doc: points / number for doc, points in own.items()} for own in count_borda(lists)]
     return [
-        dict(zip(in_order(own), PLAIN_NORMS[norm]([own[doc] for doc in in_order(own)]), strict=True)) for own in lists
+        dict(zip(sort_docs(own), PLAIN_NORMS[norm]([own[doc] for doc in sort_docs(own)]), strict=True)) for own in lists
     ]
 
 
@@ -102,55 +104,57 @@ PLAIN: dict[str, Callable[[list[Row]], float]] = {
 }
 
 
-def plain(lists: Sequence[Scored], method: str, weights: Sequence[float], norm: str) -> Scored:
+def fuse_plainly(lists: Sequence[ScoredList], method: str, weights: Sequence[float], norm: str) -> ScoredList:
     kept = [(weight, own) for weight, own in zip(weights, lists, strict=True) if weight]
     rows: dict[int, list[Row]] = {}
     if method in ("bordafuse", "w_bordafuse"):
-        for (weight, _), points in zip(kept, borda_points([own for _, own in kept]), strict=True):
+        for (weight, _), points in zip(kept, count_borda([own for _, own in kept]), strict=True):
             for doc, score in points.items():
                 rows.setdefault(doc, []).append((weight, 0, score))
         return {doc: PLAIN["wsum"](own) for doc, own in rows.items()}
-    for (weight, own), values in zip(kept, normalised([own for _, own in kept], norm), strict=True):
-        places = {doc: place for place, doc in enumerate(in_order(own), start=1)}
+    for (weight, own), values in zip(kept, normalise([own for _, own in kept], norm), strict=True):
+        places = {doc: place for place, doc in enumerate(sort_docs(own), start=1)}
         for doc, score in values.items():
             rows.setdefault(doc, []).append((weight, places.get(doc, len(own) + 1), score))
     return {doc: PLAIN[method](own) for doc, own in rows.items()}
 
 
-def weights_for(method: str, heavy: Sequence[float], lists: Sequence[Scored]) -> list[float]:
-    return [w if METHODS[method].weighted else float(w > 0) for w in heavy[: len(lists)]]
+def fit_weights(method: str, drawn: Sequence[float], lists: Sequence[ScoredList]) -> list[float]:
+    return [w if METHODS[method].weighted else float(w > 0) for w in drawn[: len(lists)]]
 
 
 @pytest.mark.parametrize("method", sorted(set(METHODS) - {"condorcet", "w_condorcet", "frequency"}))
 @settings(max_examples=40)
-@given(lists=LISTS, heavy=WEIGHTS, norm=st.sampled_from(sorted(NORMS)))
-def test_a_method_equals_its_plain_twin(method: str, lists: list[Scored], heavy: list[float], norm: str) -> None:
-    weights = weights_for(method, heavy, lists)
+@given(lists=LISTS, drawn=WEIGHTS, norm=st.sampled_from(sorted(NORMS)))
+def test_a_method_equals_its_plain_formula(method: str, lists: list[ScoredList], drawn: list[float], norm: str) -> None:
+    weights = fit_weights(method, drawn, lists)
     of_scores = METHODS[method].of_scores
-    found = fused(lists, method, weights, norm if of_scores else None)
-    assert scores_of(found) == pytest.approx(plain(lists, method, weights, norm if of_scores else "none"), abs=1e-12)
-    assert found.of(0).tolist() == in_order(scores_of(found))
+    found = fuse_lists(lists, method, weights, norm if of_scores else None)
+    assert scores_of(found) == pytest.approx(
+        fuse_plainly(lists, method, weights, norm if of_scores else "none"), abs=1e-12
+    )
+    assert found.of(0).tolist() == sort_docs(scores_of(found))
 
 
 @pytest.mark.parametrize("norm", sorted(NORMS))
 @settings(max_examples=60)
 @given(own=st.dictionaries(st.integers(0, 9), SCORES, max_size=4))
-def test_a_normalisation_equals_its_plain_twin(norm: str, own: Scored) -> None:
-    found = scores_of(fused([own, {}], "max", norm=norm))
-    expected = normalised([own, {}], norm)
+def test_a_normalisation_equals_its_plain_formula(norm: str, own: ScoredList) -> None:
+    found = scores_of(fuse_lists([own, {}], "max", norm=norm))
+    expected = normalise([own, {}], norm)
     assert found == pytest.approx({doc: max(x[doc] for x in expected if doc in x) for doc in own})
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 @settings(max_examples=40)
-@given(lists=LISTS, heavy=WEIGHTS, order=st.permutations(range(5)), norm=st.sampled_from(sorted(NORMS)))
+@given(lists=LISTS, drawn=WEIGHTS, order=st.permutations(range(5)), norm=st.sampled_from(sorted(NORMS)))
 def test_the_order_of_the_lists_changes_no_bit(
-    method: str, lists: list[Scored], heavy: list[float], order: list[int], norm: str
+    method: str, lists: list[ScoredList], drawn: list[float], order: list[int], norm: str
 ) -> None:
-    weights, used = weights_for(method, heavy, lists), norm if METHODS[method].of_scores else None
+    weights, used = fit_weights(method, drawn, lists), norm if METHODS[method].of_scores else None
     order = [i for i in order if i < len(lists)]
-    one = fused(lists, method, weights, used)
-    other = fused([lists[i] for i in order], method, [weights[i] for i in order], used)
+    one = fuse_lists(lists, method, weights, used)
+    other = fuse_lists([lists[i] for i in order], method, [weights[i] for i in order], used)
     assert one.docs.tobytes() == other.docs.tobytes()
     assert one.scores.tobytes() == other.scores.tobytes()
     assert np.all(np.isfinite(one.scores))
@@ -159,53 +163,53 @@ def test_the_order_of_the_lists_changes_no_bit(
 @pytest.mark.parametrize("method", sorted(METHODS))
 @settings(max_examples=20)
 @given(lists=LISTS, depth=st.integers(1, 9))
-def test_a_smaller_depth_cuts_each_group_by_itself(method: str, lists: list[Scored], depth: int) -> None:
-    members = [[(0, i) for i in range(len(lists))], [], [(0, 0)]]
-    deep, cut = (fuse([rankings(lists)], members, ["x", "y", "z"], method, d) for d in (99, depth))
+def test_a_smaller_depth_cuts_each_group_by_itself(method: str, lists: list[ScoredList], depth: int) -> None:
+    groups = Groups(["x", "y", "z"], [[(0, i) for i in range(len(lists))], [], [(0, 0)]])
+    deep, cut = (fuse([rankings(lists)], groups, FusionSettings(method, d)) for d in (99, depth))
     assert cut.query_ids == ("x", "y", "z")
     for i in range(3):
         assert cut.of(i).tolist() == deep.of(i).tolist()[:depth]
-    assert deep.of(0).tolist() == fused(lists, method).of(0).tolist()
+    assert deep.of(0).tolist() == fuse_lists(lists, method).of(0).tolist()
     assert set(deep.of(2).tolist()) == set(lists[0])
 
 
 @settings(max_examples=40)
-@given(lists=LISTS, heavy=WEIGHTS, k=st.sampled_from([0, 10, 60]))
-def test_the_table_holds_rrf_in_its_plain_form(lists: list[Scored], heavy: list[float], k: float) -> None:
-    from fusion.hits import gather
-
-    weights, members = heavy[: len(lists)], [[(0, i) for i in range(len(lists))]]
-    hits = gather([rankings(lists)], members, [weights])
-    fast = fuse([rankings(lists)], members, ["t"], "rrf", 99, [weights], parameters={"k": k})
+@given(lists=LISTS, drawn=WEIGHTS, k=st.sampled_from([0, 10, 60]))
+def test_rrf_in_the_table_equals_the_fast_one(lists: list[ScoredList], drawn: list[float], k: float) -> None:
+    groups = Groups(["t"], [[(0, i) for i in range(len(lists))]], [drawn[: len(lists)]])
+    hits = gather_hits([rankings(lists)], groups)
+    fast = fuse([rankings(lists)], groups, FusionSettings("rrf", 99, parameters={"k": k}))
     assert dict(zip(hits.docs.tolist(), METHODS["rrf"].score(hits, k).tolist(), strict=True)) == scores_of(fast)
 
 
 @settings(max_examples=60)
-@given(lists=LISTS, heavy=WEIGHTS)
-def test_condorcet_never_ranks_a_document_above_one_that_outvotes_it(lists: list[Scored], heavy: list[float]) -> None:
-    weights = heavy[: len(lists)]
-    places = [{doc: place for place, doc in enumerate(in_order(own))} for own in lists]
+@given(lists=LISTS, drawn=WEIGHTS)
+def test_condorcet_never_ranks_a_document_above_one_that_outvotes_it(
+    lists: list[ScoredList], drawn: list[float]
+) -> None:
+    weights = drawn[: len(lists)]
+    places = [{doc: place for place, doc in enumerate(sort_docs(own))} for own in lists]
 
-    def votes(doc: int, other: int) -> float:
+    def count_votes(doc: int, other: int) -> float:
         won = [w for w, own in zip(weights, places, strict=True) if own.get(doc, 99) < own.get(other, 99)]
         return sum(sorted(won))
 
-    found = fused(lists, "w_condorcet", weights).of(0).tolist()
-    assert all(votes(doc, after) >= votes(after, doc) for doc, after in pairwise(found))
+    found = fuse_lists(lists, "w_condorcet", weights).of(0).tolist()
+    assert all(count_votes(doc, after) >= count_votes(after, doc) for doc, after in pairwise(found))
 
 
-def test_condorcet_keeps_the_order_of_borda_where_votes_are_drawn() -> None:
-    found = fused([{1: 5.0, 2: 4.0, 3: 3.0}, {3: 5.0, 1: 4.0, 2: 3.0}], "condorcet")
+def test_drawn_votes_of_condorcet_keep_the_order_of_borda() -> None:
+    found = fuse_lists([{1: 5.0, 2: 4.0, 3: 3.0}, {3: 5.0, 1: 4.0, 2: 3.0}], "condorcet")
     assert scores_of(found) == {1: 3, 3: 2, 2: 1}
 
 
 @settings(max_examples=60)
 @given(lists=LISTS, top=st.integers(1, 5))
-def test_frequency_counts_appearances_then_rrf_then_id(lists: list[Scored], top: int) -> None:
-    by_rrf = fused(lists, "rrf").of(0).tolist()
-    tops = [in_order(own)[:top] for own in lists]
-    members = [[(0, i) for i in range(len(lists))]]
-    found = fuse([rankings(lists)], members, ["t"], "frequency", parameters={"top": top})
+def test_frequency_orders_by_appearances_then_rrf_then_id(lists: list[ScoredList], top: int) -> None:
+    by_rrf = fuse_lists(lists, "rrf").of(0).tolist()
+    tops = [sort_docs(own)[:top] for own in lists]
+    groups = Groups(["t"], [[(0, i) for i in range(len(lists))]])
+    found = fuse([rankings(lists)], groups, FusionSettings("frequency", parameters={"top": top}))
     count = {doc: sum(doc in own for own in tops) for doc in by_rrf}
     assert found.of(0).tolist() == sorted(by_rrf, key=lambda doc: (-count[doc], by_rrf.index(doc)))
     assert {doc: math.floor(score) for doc, score in scores_of(found).items()} == count
@@ -214,24 +218,28 @@ def test_frequency_counts_appearances_then_rrf_then_id(lists: list[Scored], top:
 @pytest.mark.parametrize("method", ["isr", "logn_isr", "rrf", "rbc", "bordafuse", "frequency"])
 @settings(max_examples=40)
 @given(lists=LISTS, data=st.data())
-def test_to_come_first_in_a_list_never_costs_a_place(method: str, lists: list[Scored], data: st.DataObject) -> None:
+def test_a_document_moved_to_first_in_a_list_loses_no_place(
+    method: str, lists: list[ScoredList], data: st.DataObject
+) -> None:
     own = data.draw(st.sampled_from(lists))
     if own:
         doc = data.draw(st.sampled_from(sorted(own)))
         raised = [{**other, doc: 99.0} if other is own else other for other in lists]
-        before, after = (fused(x, method).of(0).tolist().index(doc) for x in (lists, raised))
+        before, after = (fuse_lists(x, method).of(0).tolist().index(doc) for x in (lists, raised))
         assert after <= before
 
 
 @pytest.mark.parametrize("method", ["min", "med", "max", "sum", "anz", "mnz", "gmnz", "wsum", "wmnz", "mixed"])
 @settings(max_examples=40)
 @given(lists=LISTS, data=st.data())
-def test_a_higher_score_in_a_list_never_costs_a_place(method: str, lists: list[Scored], data: st.DataObject) -> None:
+def test_a_document_with_a_higher_score_in_a_list_loses_no_place(
+    method: str, lists: list[ScoredList], data: st.DataObject
+) -> None:
     own = data.draw(st.sampled_from(lists))
     if own:
         doc = data.draw(st.sampled_from(sorted(own)))
         raised = [{**other, doc: own[doc] + 1.5} if other is own else other for other in lists]
-        before, after = (fused(x, method, norm="none").of(0).tolist().index(doc) for x in (lists, raised))
+        before, after = (fuse_lists(x, method, norm="none").of(0).tolist().index(doc) for x in (lists, raised))
         assert after <= before
 
 
@@ -247,37 +255,47 @@ def test_a_higher_score_in_a_list_never_costs_a_place(method: str, lists: list[S
         pytest.param("borda", [1, 0.5], id="borda"),
     ],
 )
-def test_equal_scores_are_normalised_to_a_number(norm: str, scores: list[float]) -> None:
-    assert list(scores_of(fused([{1: 0.1, 2: 0.1}], "sum", norm=norm)).values()) == scores
+def test_equal_scores_are_normalised_without_division_by_zero(norm: str, scores: list[float]) -> None:
+    assert list(scores_of(fuse_lists([{1: 0.1, 2: 0.1}], "sum", norm=norm)).values()) == scores
 
 
 @pytest.mark.parametrize(
     ("method", "norm", "parameters", "uneven", "key", "why"),
     [
-        pytest.param("mean", None, {}, False, "method", "found 'mean', expected one of min, med,", id="method"),
-        pytest.param("sum", "l2", {}, False, "norm", "found 'l2', expected one of none, min-max,", id="norm"),
-        pytest.param("isr", "max", {}, False, "norm", "looks at ranks", id="norm of ranks"),
-        pytest.param("sum", None, {}, True, "weights", "expected equal weights, or wsum, wmnz,", id="weights"),
+        pytest.param("mean", None, {}, False, "method", "found 'mean', expected one of min, med,", id="unknown method"),
+        pytest.param("sum", "l2", {}, False, "norm", "found 'l2', expected one of none, min-max,", id="unknown norm"),
+        pytest.param("isr", "max", {}, False, "norm", "looks at ranks", id="norm with a method of ranks"),
+        pytest.param(
+            "sum",
+            None,
+            {},
+            True,
+            "weights",
+            "expected equal weights, or a method among wsum, wmnz,",
+            id="weights with a method that has none",
+        ),
         pytest.param("rrf", None, {"phi": 0.5}, False, "phi", "expected one of k", id="parameter of another method"),
-        pytest.param("sum", None, {"k": 5}, False, "k", "expected none", id="parameter of a method without"),
+        pytest.param("sum", None, {"k": 5}, False, "k", "expected none", id="parameter of a method that has none"),
         pytest.param("rbc", None, {"phi": 1}, False, "phi", "found 1, expected 0.001 to 0.999", id="out of range"),
         pytest.param("rrf", None, {"k": math.nan}, False, "k", "found nan, expected 0 to", id="not a number"),
     ],
 )
-def test_what_cannot_be_is_named(
+def test_an_impossible_setting_is_named_with_its_reason(
     method: str, norm: str | None, parameters: dict[str, float], uneven: bool, key: str, why: str
 ) -> None:
-    found = impossible(method, norm, parameters, uneven)
+    found = find_impossible_setting(method, norm, parameters, uneven)
     assert found is not None
     assert found[0] == key
     assert why in found[1]
     with pytest.raises(ValueError, match=key):
         fuse(
-            [rankings([{1: 1.0}, {2: 1.0}])], [[(0, 0), (0, 1)]], ["t"], method, 9, [[1, 1 + uneven]], norm, parameters
+            [rankings([{1: 1.0}, {2: 1.0}])],
+            Groups(["t"], [[(0, 0), (0, 1)]], [[1, 1 + uneven]]),
+            FusionSettings(method, 9, norm, parameters),
         )
 
 
-def test_the_page_names_every_method_and_normalisation() -> None:
+def test_the_page_on_fusion_names_every_method_and_normalisation() -> None:
     page = (ROOT / "docs" / "fusion.md").read_text()
     assert [name for name in [*METHODS, *NORMS] if f"| `{name}` |" not in page] == []
 
@@ -288,7 +306,7 @@ RANX += [("wsum", norm) for norm in NORMS if norm not in ("none", "borda")] + [(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "norm"), RANX)
-def test_ranx_says_the_same_where_it_has_no_trap(method: str, norm: str | None) -> None:
+def test_ranx_gives_the_same_scores_outside_its_traps(method: str, norm: str | None) -> None:
     """No ties, no empty list, the same topics everywhere, lists in order, no cycle of majorities."""
     import ranx
 
@@ -312,4 +330,4 @@ def test_ranx_says_the_same_where_it_has_no_trap(method: str, norm: str | None) 
     given_norm = norm or ("min-max" if METHODS[method].of_scores else None)
     theirs = ranx.fuse(runs, given_norm, method, {**parameters, **({"weights": weights} if weights else {})})
     expected = {int(doc[1:]): score for doc, score in theirs.to_dict()["t"].items()}
-    assert scores_of(fused(lists, method, weights, norm)) == pytest.approx(expected)
+    assert scores_of(fuse_lists(lists, method, weights, norm)) == pytest.approx(expected)

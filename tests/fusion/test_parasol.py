@@ -1,4 +1,4 @@
-"""Parasol: the score, and the top k by bounds, which is that of judging everything."""
+"""Parasol: its score, and its top k by bounds, which equals the top k of judging all pairs."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fusion.parasol import Pairs, Top, find_top, next_wave, parasol
+from fusion.parasol import Pairs, Top, TopSettings, choose_wave, find_top, parasol
 
 NAN = math.nan
 Grades = NDArray[np.float64]
@@ -27,11 +27,11 @@ def tables(grade: st.SearchStrategy[float]) -> st.SearchStrategy[Grades]:
     return st.tuples(st.integers(0, 5), st.integers(0, 9)).flatmap(table)
 
 
-def found(
+def run_search(
     grades: Grades, k: int, wave: int | None, grid: bool = False, scores: Grades | None = None
 ) -> tuple[Top, list[Pairs]]:
-    """The top k, asking a table for grades, and the waves."""
-    search, waves = find_top(len(grades), grades.shape[1], k, wave, grid, scores), list[Pairs]()
+    """Find the top k with the grades of a table; returns it with the waves that were asked."""
+    search, waves = find_top(len(grades), grades.shape[1], TopSettings(k, wave, grid), scores), list[Pairs]()
     try:
         pairs = next(search)
         while True:
@@ -49,11 +49,11 @@ def found(
     st.booleans(),
     st.sampled_from([None, 0, 1]),
 )
-def test_the_top_is_that_of_judging_everything(
+def test_the_top_k_equals_that_of_judging_all_pairs(
     grades: Grades, k: int, wave: int | None, grid: bool, seed: int | None
 ) -> None:
     drawn = None if seed is None else np.random.default_rng(seed).choice([NAN, 0.01, 0.02, 0.03], grades.shape)
-    top, waves = found(grades, k, wave, grid, drawn)
+    top, waves = run_search(grades, k, wave, grid, drawn)
     scores = parasol(grades)
     best = sorted(range(len(scores)), key=lambda d: (-scores[d], d))[:k]
     assert top.documents.tolist() == best
@@ -76,20 +76,20 @@ def test_the_top_is_that_of_judging_everything(
 
 
 @pytest.mark.parametrize("wave", [1, 3])
-def test_the_top_is_that_of_judging_everything_where_scores_are_close(wave: int) -> None:
+def test_the_top_k_equals_that_of_judging_all_pairs_if_scores_are_close(wave: int) -> None:
     random = np.random.default_rng(0)
     for _ in range(300):
         grades = random.choice([0.0, 1.0, 2.0, 3.0], (random.integers(2, 4), random.integers(3, 7)))
         k = int(random.integers(1, 4))
-        top, _ = found(grades, k, wave)
+        top, _ = run_search(grades, k, wave)
         assert top.documents.tolist() == np.argsort(-parasol(grades), kind="stable")[:k].tolist()
         assert top.asked[:, top.documents].all()
 
 
 @given(tables(WHOLE), st.integers(1, 6))
-def test_one_at_a_time_asks_nothing_that_can_be_done_without(grades: Grades, k: int) -> None:
-    """Each pair asked is of a document that fewer than k others can be shown to be above, whatever else is asked."""
-    _, waves = found(grades, k, 1)
+def test_waves_of_one_pair_ask_only_necessary_pairs(grades: Grades, k: int) -> None:
+    """At each question, fewer than k other documents can be above the document asked about, whatever their grades."""
+    _, waves = run_search(grades, k, 1)
     known = np.full(grades.shape, NAN)
     for (query,), (document,) in waves:
         upper = parasol(np.where(np.isnan(known), 3.0, known))
@@ -101,14 +101,14 @@ def test_one_at_a_time_asks_nothing_that_can_be_done_without(grades: Grades, k: 
 @pytest.mark.parametrize(
     ("grades", "scores"),
     [
-        pytest.param([[3.0], [1.0], [0.0]], [math.log(8)], id="natural logarithms of the grades and one"),
+        pytest.param([[3.0], [1.0], [0.0]], [math.log(8)], id="natural logarithms of grade plus one"),
         pytest.param([[2.0, NAN], [NAN, NAN]], [math.log(3), 0.0], id="an absent grade adds nothing"),
-        pytest.param([[0.5]], [math.log(1.5)], id="expected grades between the whole ones"),
+        pytest.param([[0.5]], [math.log(1.5)], id="an expected grade that is no integer"),
         pytest.param(np.empty((0, 2)), [0.0, 0.0], id="no query"),
         pytest.param(np.empty((2, 0)), [], id="no document"),
     ],
 )
-def test_score(grades: Grades, scores: list[float]) -> None:
+def test_the_score_is_the_sum_of_the_papers_logarithms(grades: Grades, scores: list[float]) -> None:
     assert parasol(np.array(grades)).tolist() == pytest.approx(scores, abs=1e-11)
 
 
@@ -118,42 +118,42 @@ def test_the_order_of_the_queries_does_not_change_a_score(columns: tuple[list[fl
     assert one == other
 
 
-def test_two_of_grade_one_tie_with_one_of_grade_three() -> None:
+def test_two_grades_of_one_tie_with_one_grade_of_three() -> None:
     one, other = parasol(np.array([[1.0, 3.0], [1.0, 0.0], [2.0, 2.0]]))
     assert one == other
 
 
-def test_documents_that_cannot_reach_the_top_are_left_alone() -> None:
+def test_a_document_that_cannot_reach_the_top_is_asked_about_once() -> None:
     grades = np.zeros((4, 50))
     grades[:, 7] = 3.0
-    top, _ = found(grades, 1, 1)
+    top, _ = run_search(grades, 1, 1)
     assert top.documents.tolist() == [7]
     assert top.judged <= 50 + 3
 
 
-def test_queries_that_promise_least_are_asked_first() -> None:
-    """Once the second query has been seen to give nothing, documents not yet asked about are asked about it."""
+def test_queries_with_the_lowest_expected_grades_are_asked_first() -> None:
+    """If the second query gave only grades of 0, new documents are asked about it first."""
     grades, asked = np.full((2, 6), NAN), np.zeros((2, 6), dtype=np.bool_)
     grades[:, :3], asked[:, :3] = [[3.0], [0.0]], True
-    queries, documents = next_wave(grades, asked, 1, 3)
+    queries, documents = choose_wave(grades, asked, TopSettings(1, 3))
     assert (queries.tolist(), documents.tolist()) == ([1, 1, 1], [3, 4, 5])
 
 
 def test_a_document_is_asked_first_about_queries_for_which_retrieval_ranked_it_lower() -> None:
     scores = np.array([[NAN, 0.9], [0.5, 0.1]])
-    _, waves = found(np.ones((2, 2)), 1, 2, scores=scores)
+    _, waves = run_search(np.ones((2, 2)), 1, 2, scores=scores)
     assert (waves[0][0].tolist(), waves[0][1].tolist()) == ([0, 1], [0, 1])
 
 
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        pytest.param(lambda: found(np.array([[3.5]]), 1, 1), "found 3.5, expected 0 to 3", id="too high"),
-        pytest.param(lambda: found(np.array([[-1.0]]), 1, 1), "found -1, expected 0 to 3", id="too low"),
-        pytest.param(lambda: found(np.array([[1.0]]), 0, 1), "expected at least 1", id="no k"),
-        pytest.param(lambda: found(np.array([[1.0]]), 1, 0), "expected at least 1", id="no wave"),
+        pytest.param(lambda: run_search(np.array([[3.5]]), 1, 1), "found 3.5, expected 0 to 3", id="too high"),
+        pytest.param(lambda: run_search(np.array([[-1.0]]), 1, 1), "found -1, expected 0 to 3", id="too low"),
+        pytest.param(lambda: run_search(np.array([[1.0]]), 0, 1), "expected at least 1", id="k of 0"),
+        pytest.param(lambda: run_search(np.array([[1.0]]), 1, 0), "expected at least 1", id="wave of 0"),
     ],
 )
-def test_what_has_no_bounds_is_refused(run: Callable[[], object], message: str) -> None:
+def test_a_grade_out_of_range_and_a_size_below_one_are_refused(run: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run()

@@ -1,4 +1,4 @@
-"""Answer files of tracks: valid ones, and ones that are changed in one place."""
+"""Answer files of tracks: valid ones, and ones with a single change."""
 
 import json
 from dataclasses import replace
@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from generation.types import Answer, Sentence
 from retrieval.types import Topic
-from runs.tracks.answer_files import Author, rag_record
+from runs.tracks.answer_files import Author, make_answer_record
 from runs.tracks.rules import TRACKS, Track
 
 
-def tight(track: Track) -> Track:
-    """The track with limits that small answers break."""
+def tighten_limits(track: Track) -> Track:
+    """Give a track limits that small answers break."""
     return replace(track, rows=3, references=3, cited=2, length=replace(track.length, limit=8))
 
 
@@ -22,16 +22,16 @@ A, B = "msmarco_v2.1_doc_00_1#0_2", "msmarco_v2.1_doc_00_1#5_7"
 WHY, HOW = Topic("1", "Why?"), Topic("2", "How?")
 
 
-def valid(track: str, topic: Topic = WHY) -> dict[str, Any]:
-    """An answer with two references, both cited."""
+def make_record(track: str, topic: Topic = WHY) -> dict[str, Any]:
+    """Make a valid answer with two references, both cited."""
     ids = {"rag26": ("shard_00001_1", "shard_00001_2")}.get(track, (A, B))
     answer = Answer(topic.id, (Sentence("Because.", ids),))
-    return rag_record(topic, answer, TRACKS[track], Author("t", "r", "A test."))
+    return make_answer_record(topic, answer, TRACKS[track], Author("t", "r", "A test."))
 
 
-def changed(track: str = "rag25", **parts: Any) -> str:
-    """The valid answer with values replaced; `a__b` is the key b in a, and None as a value takes the key away."""
-    record = valid(track)
+def make_line(track: str = "rag25", **parts: Any) -> str:
+    """Make a valid answer with some values replaced. `a__b` is the key b in a; the value None removes the key."""
+    record = make_record(track)
     for key, value in parts.items():
         outer, _, inner = key.partition("__")
         target, name = (record[outer], inner) if inner else (record, outer)
@@ -41,7 +41,8 @@ def changed(track: str = "rag25", **parts: Any) -> str:
     return json.dumps(record)
 
 
-def said(**parts: Any) -> list[dict[str, Any]]:
+def make_sentences(**parts: Any) -> list[dict[str, Any]]:
+    """Make a list of one sentence, with some parts replaced."""
     return [{"text": "Because.", "citations": [0], **parts}]
 
 
@@ -55,14 +56,14 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2) | st.just(A), inner, max_size=3),
     max_leaves=6,
 )
-"""Values of any type, NaN, infinities, numbers beyond 64 bits and lone surrogates among them."""
+"""Values of any type, including NaN, infinities, numbers beyond 64 bits and lone surrogates."""
 
 KEYS = st.sampled_from(["metadata", "references", "answer", "responses", "topic_id", "run_id", "response_length"])
 
 BROKEN = st.builds(
     lambda track, changes, inner, sentence: json.dumps(
-        valid(track)
-        | {"metadata": valid("rag25")["metadata"] | inner}
+        make_record(track)
+        | {"metadata": make_record("rag25")["metadata"] | inner}
         | {"answer": [{"text": "So.", "citations": [1, 1, 7]} | sentence]}
         | changes
     ).encode(),
@@ -77,13 +78,13 @@ COLUMN = st.sampled_from(["1", "Q0", A, "0", "1e400", "nan", "-5", "9" * 5000, "
 ROW = st.lists(COLUMN, min_size=5, max_size=7).map(lambda columns: " ".join(columns).encode())
 
 FILE = st.lists(BROKEN | ROW | st.binary(max_size=20) | st.just(b"[" * 2000), max_size=5).map(b"\n".join)
-"""Files of lines that are broken in every way."""
+"""Files of damaged lines."""
 
 
 REPAIRABLE = {
     "blank line",
     "citation form",
-    "citation of nothing",
+    "citation without reference",
     "id as a number",
     "mixed citations",
     "no narrative",

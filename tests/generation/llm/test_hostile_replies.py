@@ -28,7 +28,7 @@ from indexing.io.keys import without_key
 from indexing.io.untrusted_json import NESTING, parse_json
 from runs.config.read import read_config
 from runs.pipeline.stages import run
-from runs.tracks.validate import track_of, validate
+from runs.tracks.validate import detect_track, validate
 from runs.trec.topics import read_topics
 from tests.support.model_runs import submitted
 from tests.support.models.client import complete, settings
@@ -86,7 +86,7 @@ def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: In
         where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", f"model={model}"]
         directory = run(read_config(None, where, "uema21lab_B4"), threads=2)
     for path in submitted(directory):
-        assert {v.kind for v in validate(path, track_of(path), read_topics(topics))} <= TRIAL_WARNINGS
+        assert {v.kind for v in validate(path, detect_track(path), read_topics(topics))} <= TRIAL_WARNINGS
     for path in directory.iterdir():
         content = path.read_bytes()
         assert SECRET.encode() not in content

@@ -29,7 +29,7 @@ from indexing.types import Document, Segment, Span
 from retrieval.backends import open_sparse
 from retrieval.ties import SPARE_HITS, search_past_ties
 from retrieval.types import Query
-from runs.tracks.answer_files import read_rag
+from runs.tracks.answer_files import read_answer_file
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_run
 from tests.support.command_line import keystone
@@ -392,10 +392,10 @@ def test_a_run_over_an_adopted_index_is_valid(folder: Path, tmp_path: Path, trac
         assert len(found) <= (not segments_alone)
     ranked = json.loads((run / "manifest.json").read_bytes())["ranked_segments"]
     assert ranked["windows"] == ranked["unknown_to_track"] == (not segments_alone)
-    for hits in read_run(run / rules.retrieval_file).hits().values():
+    for hits in read_run(run / rules.retrieval_file).list_hits().values():
         assert hits
         assert {name for name, _ in hits} <= known
-    for submitted in read_rag(run / rules.answer_file, rules):
+    for submitted in read_answer_file(run / rules.answer_file, rules):
         assert submitted.references
         assert set(submitted.references) <= known
     shown = keystone("answer", "--topics", tmp_path / "topics.jsonl", "--index", tmp_path / "index", "-q",

@@ -288,7 +288,7 @@ def test_runs_and_answers_over_a_server_are_those_of_a_local_index(url: str, loc
     for name in ("queries.jsonl", "dense.trec", "hybrid.trec", "narrative.trec", "evidence.jsonl", "answers.jsonl",
                  "r_output_trec_rag_2025.tsv", "rag_output_trec_rag_2025.jsonl"):  # fmt: skip
         assert (tmp_path / "there/small" / name).read_bytes() == (tmp_path / "here/small" / name).read_bytes(), name
-    here, there = (read_run(tmp_path / name / "small/bm25.trec").hits() for name in ("here", "there"))
+    here, there = (read_run(tmp_path / name / "small/bm25.trec").list_hits() for name in ("here", "there"))
     assert {t: [d for d, _ in own] for t, own in here.items()} == {t: [d for d, _ in own] for t, own in there.items()}
     assert len(json.loads((tmp_path / "there.jsonl").read_text().splitlines()[0])["answer"]) > 0
     for setting in ("retrieval.feedback=rm3", "queries.variants=3", "queries.topic=phrase"):

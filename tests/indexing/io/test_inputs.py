@@ -119,11 +119,11 @@ import sys
 from pathlib import Path
 from indexing.io.files import sha256
 from runs.trec.topics import read_topics
-from runs.tracks.rules import TRACKS, with_limits
+from runs.tracks.rules import TRACKS, set_topic_limits
 path = Path(sys.argv[1])
 for _ in range(3):
     topics = read_topics(path)
-    print(len(topics), sha256(path)[:8], len(with_limits(TRACKS["ragtime"], topics).limits))
+    print(len(topics), sha256(path)[:8], len(set_topic_limits(TRACKS["ragtime"], topics).limits))
 """
 
 

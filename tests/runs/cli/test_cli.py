@@ -1,4 +1,4 @@
-"""The command line: exit codes, one-line errors, examples in every help, nothing heavy until it is needed."""
+"""The command line: exit codes, one-line errors, an example in each help, and no slow import before its use."""
 
 import signal
 import subprocess
@@ -16,18 +16,30 @@ from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from runs.cli import main as cli
 from runs.config.read import read_config
-from runs.wording import plain, plural
+from runs.wording import escape_controls, plural
 from tests.support import programs
 from tests.support.command_line import keystone
 from tests.support.small_corpus import write_corpus
 from tests.support.waiting import LIMIT_S
 
 COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "tune", "demo", "doctor")
-HEAVY = ("numpy", "torch", "transformers", "pydantic", "yaml", "ranx", "numba", "faiss", "scipy", "orjson", "jnius")
+SLOW_IMPORTS = (
+    "numpy",
+    "torch",
+    "transformers",
+    "pydantic",
+    "yaml",
+    "ranx",
+    "numba",
+    "faiss",
+    "scipy",
+    "orjson",
+    "jnius",
+)
 
 
-def test_help_loads_nothing_heavy() -> None:
-    code = f"import sys, runs.cli.main; print([name for name in {HEAVY} if name in sys.modules])"
+def test_help_imports_no_slow_package() -> None:
+    code = f"import sys, runs.cli.main; print([name for name in {SLOW_IMPORTS} if name in sys.modules])"
     shown = programs.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "[]\n"
 
@@ -39,7 +51,7 @@ def test_every_command_explains_itself_with_an_example(command: str) -> None:
     assert f"Example: keystone {command}" in shown.stdout
 
 
-def test_doctor_finds_what_a_run_needs() -> None:
+def test_doctor_finds_all_requirements_of_a_run() -> None:
     shown = keystone("doctor")
     assert shown.returncode == 0, shown.stdout
     assert [line.split()[0] for line in shown.stdout.splitlines()] == ["ok"] * len(shown.stdout.splitlines())
@@ -71,7 +83,7 @@ def test_doctor_finds_what_a_run_needs() -> None:
             ["run", "run.yaml", "--set", "topics=qrels.txt"], 1, "qrels.txt:1: not a topic: expected", id="not topics"
         ),
         pytest.param(["run", "run.yaml", "--set", "out=corpus.jsonl"], 1, "cannot be written", id="out is a file"),
-        pytest.param(["run"], 1, "found no YAML file, no --preset and no --set", id="no run at all"),
+        pytest.param(["run"], 1, "found no YAML file, no --preset and no --set", id="no configuration and no settings"),
         pytest.param(
             ["run", "--set", "run_id=r", "--set", "topics=topics.jsonl"],
             1,
@@ -85,19 +97,19 @@ def test_doctor_finds_what_a_run_needs() -> None:
             ["run", "run.yaml", "--set", "topics=none.jsonl"],
             1,
             "from which the paths of a run go",
-            id="from where paths go",
+            id="the folder that paths are relative to",
         ),
         pytest.param(
             ["tune", "run.yaml", "--qrels", "qrels.txt", "--try", f"fusion.k={'[' * 3000}"],
             1,
             "expected KEY=[VALUE, ...]",
-            id="a try without end",
+            id="a deeply nested value to try",
         ),
         pytest.param(["fuse", "none.trec", "--out", "x"], 1, "none.trec: cannot be read", id="no run"),
         pytest.param(
             ["validate", "qrels.txt", "--topics", "topics.jsonl"],
             1,
-            "error: qrels.txt: its form tells no track: say --track, one of rag24, rag25",
+            "error: qrels.txt: its format fits no track; name the track with --track, one of rag24, rag25",
             id="no submission",
         ),
         pytest.param(
@@ -147,11 +159,11 @@ def test_an_error_is_one_message_and_an_exit_code(
 @pytest.mark.parametrize(
     ("home", "found"),
     [
-        pytest.param("/nowhere", "found no Java runtime", id="a folder that is not there"),
+        pytest.param("/nowhere", "found no Java runtime", id="a missing folder"),
         pytest.param("{tmp}/old", "found Java 17", id="a runtime that is too old"),
     ],
 )
-def test_a_wrong_java_home_is_one_line_that_says_what_to_set(tmp_path: Path, home: str, found: str) -> None:
+def test_a_wrong_java_home_is_one_error_line_with_advice(tmp_path: Path, home: str, found: str) -> None:
     for part in ("bin", "lib/server"):
         (tmp_path / "old" / part).mkdir(parents=True)
     (tmp_path / "old/bin/java").touch()
@@ -169,7 +181,7 @@ def test_the_help_names_every_corpus_format() -> None:
     assert [*names, last] == sorted(corpora.FORMATS)
 
 
-def test_bad_records_are_left_out_told_and_counted(tmp_path: Path) -> None:
+def test_bad_records_are_left_out_reported_and_counted(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl")
     with corpus.open("a") as file:
         file.write('{"id": "bees", "text": "again"}\n{"id": "x y", "text": ""}\n' + "no\n" * 7)
@@ -177,13 +189,13 @@ def test_bad_records_are_left_out_told_and_counted(tmp_path: Path) -> None:
         keystone("index", corpus, "--out", tmp_path / "i", "--no-dense", "-q", *more)
         for more in ((), (), ("--strict",))
     )
-    told = made.stderr.splitlines()
+    lines = made.stderr.splitlines()
     summary = f"{tmp_path / 'i'}: records left out of the corpus: 9 (1 bad id, 7 not JSON, 1 repeated id)"
     assert made.stdout == f"{tmp_path / 'i'}: 9 documents\n"
-    assert told[0].startswith(f"left out: {corpus}:11: id: expected an id without space, found 'x y'")
-    assert len(told) == 6
-    assert told[-2].endswith("further ones are counted")
-    assert told[-1] == summary
+    assert lines[0].startswith(f"left out: {corpus}:11: id: expected an id without space, found 'x y'")
+    assert len(lines) == 6
+    assert lines[-2].endswith("further ones are counted")
+    assert lines[-1] == summary
     assert (again.returncode, again.stdout, again.stderr) == (
         0,
         f"{tmp_path / 'i'}: 9 documents, already indexed\n",
@@ -197,7 +209,7 @@ def test_bad_records_are_left_out_told_and_counted(tmp_path: Path) -> None:
     }
 
 
-def test_progress_goes_to_standard_error_and_quiet_is_quiet(tmp_path: Path) -> None:
+def test_progress_goes_to_standard_error_unless_quiet(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl")
     loud = keystone("index", corpus, "--out", tmp_path / "a")
     quiet = keystone("index", corpus, "--out", tmp_path / "b", "--quiet")
@@ -207,7 +219,7 @@ def test_progress_goes_to_standard_error_and_quiet_is_quiet(tmp_path: Path) -> N
     assert keystone("index", corpus, "--out", tmp_path / "a", "-q").stdout.endswith("already indexed\n")
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     shown = keystone("--version")
     assert (shown.returncode, shown.stdout) == (0, f"keystone {version('keystone-rag')}\n")
 
@@ -223,7 +235,7 @@ def test_settings_alone_describe_a_run(index: Index, topics: Path) -> None:
     ("settings", "warned"),
     [
         pytest.param([], True, id="the default"),
-        pytest.param(["team_id=mine"], False, id="a name of one's own"),
+        pytest.param(["team_id=mine"], False, id="a name of its own"),
         pytest.param(["track=rag24"], False, id="a track without teams"),
         pytest.param(["track=none"], False, id="no submission"),
         pytest.param(["answer.method=none"], False, id="no answers"),
@@ -234,25 +246,27 @@ def test_a_submission_of_the_default_team_draws_a_warning(settings: list[str], w
     assert read_config(None, minimal + settings).unnamed is warned
 
 
-def test_a_run_of_the_default_team_is_told(index: Index, topics: Path) -> None:
+def test_a_run_of_the_default_team_prints_a_warning(index: Index, topics: Path) -> None:
     (topics.parent / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: topics.jsonl\n")
     shown = keystone("run", "run.yaml", cwd=topics.parent)
     assert (shown.returncode, shown.stdout) == (0, "out/r\n")
-    assert "warning: team_id: 'keystone' is the default: set your team's before you submit\n" in shown.stderr
+    assert "warning: team_id: 'keystone' is the default: set your team's name before you submit\n" in shown.stderr
 
 
 @pytest.mark.parametrize(
-    ("command", "arguments", "said"),
+    ("command", "arguments", "effect"),
     [
-        pytest.param("index", ["corpus", "--out", "x"], "the same command goes on from what is done", id="index"),
-        pytest.param("answer", ["--out", "x"], "with --out, the same command goes on", id="answer"),
-        pytest.param("tune", [], "no measurement is; the same command begins anew", id="tune"),
+        pytest.param(
+            "index", ["corpus", "--out", "x"], "the same command continues from the finished work", id="index"
+        ),
+        pytest.param("answer", ["--out", "x"], "with --out, the same command continues", id="answer"),
+        pytest.param("tune", [], "measurements are lost; the same command begins anew", id="tune"),
         pytest.param("fuse", [], "nothing was written; the same command begins anew", id="fuse"),
     ],
 )
 @pytest.mark.parametrize("body", ["raise KeyboardInterrupt", "signal.raise_signal(signal.SIGINT); time.sleep(60)"])
-def test_an_interrupted_command_says_once_what_the_same_command_does(
-    command: str, arguments: list[str], said: str, body: str
+def test_an_interrupted_command_reports_once_the_effect_of_running_it_again(
+    command: str, arguments: list[str], effect: str, body: str
 ) -> None:
     code = f"""if True:
         import signal, sys, time
@@ -269,7 +283,7 @@ def test_an_interrupted_command_says_once_what_the_same_command_does(
     shown = programs.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (shown.returncode, shown.stderr.count("\n")) == (130, 1), shown.stderr
     assert shown.stderr.startswith("interrupted: ")
-    assert said in shown.stderr
+    assert effect in shown.stderr
 
 
 def test_an_interrupt_while_a_command_reads_is_one_line(index: Index) -> None:
@@ -278,14 +292,16 @@ def test_an_interrupt_while_a_command_reads_is_one_line(index: Index) -> None:
         [sys.executable, "-m", "runs.cli.main", *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdin
-        process.stdin.write(b"\n" * 2**20)  # more than a pipe holds: once this is written, the command reads
+        process.stdin.write(b"\n" * 2**20)  # more than a pipe can hold: after this write, the command is reading
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=LIMIT_S)
-    line = b"interrupted: with --out, the same command goes on from what is done; without it, no answer is kept\n"
+    line = (
+        b"interrupted: with --out, the same command continues from the finished work; without it, no answer is kept\n"
+    )
     assert (process.returncode, said) == (130, line)
 
 
-def test_control_characters_of_others_do_not_reach_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path: Path) -> None:
     name = "\x1b[2J\x07\u202e\x9b.trec"
     shown = keystone("evaluate", name, "--qrels", name, cwd=tmp_path)
     assert shown.returncode == 1
@@ -294,9 +310,9 @@ def test_control_characters_of_others_do_not_reach_the_terminal(tmp_path: Path) 
 
 
 @given(st.text())
-def test_plain_text_is_what_was_said_without_what_steers(text: str) -> None:
-    shown = plain(text)
-    assert plain(shown) == shown
+def test_plain_text_keeps_letters_and_escapes_control_characters(text: str) -> None:
+    shown = escape_controls(text)
+    assert escape_controls(shown) == shown
     assert "".join(letter for letter in shown if letter in "\n\t") == "".join(x for x in text if x in "\n\t")
     assert all(letter in "\n\t" or letter.isprintable() or letter.isspace() for letter in shown if letter < "\u0600")
     shown.encode()
@@ -306,13 +322,13 @@ def test_plain_text_is_what_was_said_without_what_steers(text: str) -> None:
     ("number", "words"),
     [(0, "0 warnings"), (1, "1 warning"), (2, "2 warnings"), (10500, "10,500 warnings")],
 )
-def test_a_number_has_its_noun(number: int, words: str) -> None:
+def test_a_number_is_joined_with_the_right_form_of_its_noun(number: int, words: str) -> None:
     assert plural(number, "warning") == words
     assert plural(number, "reply", "replies") == words.replace("warnings", "replies").replace("warning", "reply")
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         (".index.partial/store: damaged", "index/store: damaged"),
         ("a/b/.index.partial/vectors/.00000002.npy.123.partial: x", "a/b/index/vectors/00000002.npy: x"),
@@ -321,6 +337,6 @@ def test_a_number_has_its_noun(number: int, words: str) -> None:
         ("/home/.cache/a: stays", "/home/.cache/a: stays"),
     ],
 )
-def test_no_error_names_a_temporary_file(message: str, told: str) -> None:
-    assert str(UserError(message)) == told
-    assert str(BadRecord(message, "kind")) == told
+def test_no_error_names_a_temporary_file(message: str, expected: str) -> None:
+    assert str(UserError(message)) == expected
+    assert str(BadRecord(message, "kind")) == expected

@@ -1,4 +1,4 @@
-"""`keystone fuse`: run files of any system become one; what cannot be fused is refused with the option's name."""
+"""`keystone fuse` fuses run files of any system. An error names the option with an impossible value."""
 
 from itertools import permutations
 from pathlib import Path
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fusion.fuse import fuse
-from fusion.lists import RankedLists
+from fusion.fuse import FusionSettings, fuse
+from fusion.lists import Groups, RankedLists
 from indexing.errors import UserError
 from retrieval.types import offsets_of
-from runs.trec.doc_ids import Names
+from runs.trec.doc_ids import Ids
 from runs.trec.fuse_files import fuse_files
 from runs.trec.run_files import read_run, write_run
 from tests.support.command_line import keystone
@@ -36,27 +36,28 @@ def paths(tmp_path: Path) -> list[Path]:
 def test_a_topic_that_a_run_lacks_is_fused_from_the_others(paths: list[Path]) -> None:
     run = fuse_files(paths[:2], "ours")
     assert run.tag == "ours"
-    assert list(run.hits()) == ["1", "10", "2"]
-    assert run.hits()["1"] == [("a", 1 / 61 + 1 / 62), ("c", 1 / 61 + 1 / 63), ("b", 1 / 62)]
-    assert run.hits()["10"] == [("z", 1 / 61)]
+    assert list(run.list_hits()) == ["1", "10", "2"]
+    assert run.list_hits()["1"] == [("a", 1 / 61 + 1 / 62), ("c", 1 / 61 + 1 / 63), ("b", 1 / 62)]
+    assert run.list_hits()["10"] == [("z", 1 / 61)]
 
 
-def test_scores_order_a_run_not_its_ranks_and_ties_go_to_the_larger_id_as_in_trec_eval(tmp_path: Path) -> None:
+def test_a_run_is_read_by_score_and_ties_go_to_the_larger_id_as_in_trec_eval(tmp_path: Path) -> None:
     path = tmp_path / "ties.trec"
     path.write_text("1 Q0 b 1 0.5 x\n1 Q0 d 2 0.5 x\n1 Q0 c 3 0.7 x\n")
-    assert [doc_id for doc_id, _ in fuse_files([path], "x").hits()["1"]] == ["c", "d", "b"]
+    assert [doc_id for doc_id, _ in fuse_files([path], "x").list_hits()["1"]] == ["c", "d", "b"]
 
 
 def test_the_smallest_distance_is_the_best(paths: list[Path]) -> None:
-    run = fuse_files(paths[:1], "x", "sum", norm="min-max-inverted")
-    assert run.hits()["1"] == [("c", 1.0), ("b", 0.5), ("a", 0.0)]
+    run = fuse_files(paths[:1], "x", FusionSettings("sum", norm="min-max-inverted"))
+    assert run.list_hits()["1"] == [("c", 1.0), ("b", 0.5), ("a", 0.0)]
 
 
 @pytest.mark.parametrize("method", ["rrf", "wsum", "w_condorcet"])
 def test_the_order_of_the_files_does_not_matter(paths: list[Path], method: str) -> None:
     weight = dict(zip(paths, (0.3, 1.1, 0.7), strict=True))
     runs = [
-        fuse_files(order, "x", method, weights=[weight[path] for path in order]).hits() for order in permutations(paths)
+        fuse_files(order, "x", FusionSettings(method), [weight[path] for path in order]).list_hits()
+        for order in permutations(paths)
     ]
     assert all(run == runs[0] for run in runs)
 
@@ -65,8 +66,8 @@ IDS = st.sampled_from(["a", "b", "ab", "abcdefghij", "abcdefghik", "abcdefghijk"
 HITS = st.dictionaries(IDS, st.sampled_from([0.5, 0.25, -1.0, 3.0]), min_size=1)
 
 
-def by_strings(runs: list[dict[str, dict[str, float]]], method: str, norm: str | None, depth: int) -> Hits:
-    """What `fuse_files` does, a document at a time, numbered by their ids in all topics."""
+def fuse_by_strings(runs: list[dict[str, dict[str, float]]], method: str, norm: str | None, depth: int) -> Hits:
+    """Fuse as `fuse_files` does, but number documents by their ids in all topics."""
     topics = sorted({topic for run in runs for topic in run})
     ids = sorted({doc for run in runs for own in run.values() for doc in own})
     up = norm == "min-max-inverted"
@@ -80,7 +81,7 @@ def by_strings(runs: list[dict[str, dict[str, float]]], method: str, norm: str |
         scores = np.array([score for own in lists for _, score in own], np.float32)
         rankings.append(RankedLists(offsets_of([len(own) for own in lists]), docs, scores))
     members = [[(run, topic) for run in range(len(runs))] for topic in range(len(topics))]
-    fused = fuse(rankings, members, topics, method, depth, None, norm)
+    fused = fuse(rankings, Groups(topics, members), FusionSettings(method, depth, norm))
     return {
         topic: [(ids[doc], score) for doc, score in zip(fused.of(i), fused.scores_of(i).tolist(), strict=True)]
         for i, topic in enumerate(topics)
@@ -93,72 +94,91 @@ def by_strings(runs: list[dict[str, dict[str, float]]], method: str, norm: str |
     st.sampled_from([("rrf", None), ("sum", "min-max-inverted"), ("mnz", None), ("bordafuse", None)]),
     st.integers(1, 12),
 )
-def test_fusing_equals_a_plain_twin(
+def test_fused_files_equal_those_of_a_plain_implementation(
     tmp_path: Path, runs: list[dict[str, dict[str, float]]], how: tuple[str, str | None], depth: int
 ) -> None:
     for number, run in enumerate(runs):
         rows = [f"{topic} Q0 {doc} 1 {score} x\n" for topic, own in run.items() for doc, score in own.items()]
         (tmp_path / f"{number}").write_text("".join(rows))
-    fused = fuse_files([tmp_path / f"{number}" for number in range(len(runs))], "x", how[0], depth, norm=how[1])
-    assert fused.hits() == by_strings(runs, *how, depth)
+    fused = fuse_files(
+        [tmp_path / f"{number}" for number in range(len(runs))], "x", FusionSettings(how[0], depth, how[1])
+    )
+    assert fused.list_hits() == fuse_by_strings(runs, *how, depth)
 
 
-def test_fusing_makes_no_text_of_ids(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object a row is what took ten times the time of evaluating the runs."""
-    made, strings = list[Names](), Names.strings
+def test_fusing_decodes_no_id(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one string for each row, fusing took ten times as long as evaluating."""
+    decoded, decode_ids = list[Ids](), Ids.decode_ids
 
-    def counted(names: Names) -> list[str]:
-        made.append(names)
-        return strings(names)
+    def record(ids: Ids) -> list[str]:
+        decoded.append(ids)
+        return decode_ids(ids)
 
-    monkeypatch.setattr(Names, "strings", counted)
+    monkeypatch.setattr(Ids, "decode_ids", record)
     fused = fuse_files(paths, "x")
     write_run(paths[0].with_name("fused"), fused)
-    assert made == []
+    assert decoded == []
 
 
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        pytest.param({"method": "mean"}, "--method: found 'mean', expected one of min", id="method"),
-        pytest.param({"method": "sum", "norm": "l2"}, "--norm: found 'l2', expected one of none", id="norm"),
-        pytest.param({"parameters": {"phi": 0.5}}, "--set phi: no parameter of method 'rrf'", id="parameter"),
-        pytest.param({"weights": [1, 2]}, "--weights: found 2 for 3 runs", id="too few weights"),
-        pytest.param({"weights": [1, -2, 1]}, "--weights: found 1,-2,1, expected 0 to", id="a negative weight"),
-        pytest.param({"weights": [0, 0, 0]}, "--weights: found 0,0,0, expected", id="no weight"),
-        pytest.param({"weights": [1, float("nan"), 1]}, "--weights: found 1,nan,1", id="no number"),
-        pytest.param({"method": "isr", "weights": [1, 2, 1]}, "--weights: differ", id="weights that cannot be"),
-        pytest.param({"method": "log_isr", "weights": [1, 0, 0]}, "--method: found 'log_isr'", id="one run left"),
-        pytest.param({"tag": "a\x01b"}, "--tag: found 'a\\x01b', expected one word", id="invisible tag"),
-        pytest.param({"tag": "two words"}, "--tag: found 'two words', expected one word", id="tag"),
+        pytest.param({"method": "mean"}, "--method: found 'mean', expected one of min", id="unknown method"),
+        pytest.param({"method": "sum", "norm": "l2"}, "--norm: found 'l2', expected one of none", id="unknown norm"),
+        pytest.param(
+            {"parameters": {"phi": 0.5}}, "--set phi: no parameter of method 'rrf'", id="parameter of another method"
+        ),
+        pytest.param({"weights": [1, 2]}, "--weights: found 2 numbers for 3 runs", id="too few weights"),
+        pytest.param(
+            {"weights": [1, -2, 1]}, "--weights: found 1,-2,1, expected numbers from 0 to", id="a negative weight"
+        ),
+        pytest.param({"weights": [0, 0, 0]}, "--weights: found 0,0,0, expected", id="all weights 0"),
+        pytest.param({"weights": [1, float("nan"), 1]}, "--weights: found 1,nan,1", id="NaN as weight"),
+        pytest.param(
+            {"method": "isr", "weights": [1, 2, 1]},
+            "--weights: found different weights",
+            id="weights with a method that has none",
+        ),
+        pytest.param(
+            {"method": "log_isr", "weights": [1, 0, 0]},
+            "--method: found 'log_isr'",
+            id="a single run of weight above 0",
+        ),
+        pytest.param({"tag": "a\x01b"}, "--tag: found 'a\\x01b', expected one word", id="control character in the tag"),
+        pytest.param({"tag": "two words"}, "--tag: found 'two words', expected one word", id="two words as tag"),
     ],
 )
-def test_what_cannot_be_fused_is_named(paths: list[Path], asked: dict[str, Any], message: str) -> None:
+def test_an_error_names_the_option_with_an_impossible_value(
+    paths: list[Path], asked: dict[str, Any], message: str
+) -> None:
+    settings = FusionSettings(**{name: value for name, value in asked.items() if name not in ("tag", "weights")})
     with pytest.raises(UserError) as caught:
-        fuse_files(paths, **{"tag": "x", **asked})
+        fuse_files(paths, asked.get("tag", "x"), settings, asked.get("weights"))
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("score", "norm", "message"),
     [
-        pytest.param("1e39", None, "big.trec: a score is too large for float32", id="read"),
-        pytest.param("3e38", "none", "sum: a fused score is too large", id="written"),
-        pytest.param("-1.7014117e38", "none", "sum: a fused score is too large", id="made to decrease"),
+        pytest.param("1e39", None, "big.trec: a score is too large for float32", id="too large in a run"),
+        pytest.param("3e38", "none", "sum: a fused score is too large", id="too large after fusion"),
+        pytest.param(
+            "-1.7014117e38", "none", "sum: a fused score is too large", id="too large after scores are made to decrease"
+        ),
     ],
 )
 def test_a_score_beyond_float32_is_an_error(tmp_path: Path, score: str, norm: str | None, message: str) -> None:
     path = tmp_path / "big.trec"
     path.write_text(f"1 Q0 a 1 {score} x\n1 Q0 b 1 {score} x\n")
     with pytest.raises(UserError) as caught:
-        fuse_files([path, path], "x", "sum", norm=norm)
+        fuse_files([path, path], "x", FusionSettings("sum", norm=norm))
     assert message in str(caught.value)
 
 
 def test_the_command_writes_a_run_and_leaves_nothing_after_an_error(paths: list[Path], tmp_path: Path) -> None:
     made = keystone("fuse", *paths, "--weights", "2,1,0.5", "--set", "k=10", "--depth", "2", "--out", tmp_path / "f")
     assert (made.returncode, made.stdout) == (0, f"{tmp_path / 'f'}\n"), made.stderr
-    assert [doc_id for doc_id, _ in read_run(tmp_path / "f").hits()["1"]] == ["c", "a"]
+    assert [doc_id for doc_id, _ in read_run(tmp_path / "f").list_hits()["1"]] == ["c", "a"]
     failed = keystone("fuse", *paths, "--weights", "2,x", "--out", tmp_path / "g")
     assert (failed.returncode, failed.stderr) == (1, "error: --weights: found '2, x', expected numbers\n")
     assert not (tmp_path / "g").exists()

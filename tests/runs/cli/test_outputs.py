@@ -1,4 +1,4 @@
-"""No command writes over what it reads: not under another name, and not into it either."""
+"""No command writes over its inputs, under any name, or into them."""
 
 import os
 from collections.abc import Callable
@@ -54,7 +54,7 @@ READ = {
 }
 
 
-def put(folder: Path, index: Index) -> None:
+def write_inputs(folder: Path, index: Index) -> None:
     for name in ("r.sqlite", "a.trec", "b.trec", "qrels.txt"):
         (folder / name).write_text(f"{name}\n")
     write_topics(folder / "topics.jsonl")
@@ -64,8 +64,8 @@ def put(folder: Path, index: Index) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("way", ["its name", "a hard link"])
-def test_no_command_writes_over_what_it_reads(tmp_path: Path, index: Index, command: str, way: str) -> None:
-    put(tmp_path, index)
+def test_no_command_writes_over_its_inputs(tmp_path: Path, index: Index, command: str, way: str) -> None:
+    write_inputs(tmp_path, index)
     SAME[way](tmp_path / READ[command])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     out = NAMES[way].format(READ[command])
@@ -76,7 +76,7 @@ def test_no_command_writes_over_what_it_reads(tmp_path: Path, index: Index, comm
 
 
 @pytest.mark.parametrize("way", SAME)
-def test_a_file_is_known_under_each_of_its_names(tmp_path: Path, way: str) -> None:
+def test_a_file_is_recognised_under_each_of_its_names(tmp_path: Path, way: str) -> None:
     path = tmp_path / "a.trec"
     path.write_text("kept")
     SAME[way](path)
@@ -91,9 +91,9 @@ def test_a_file_is_known_under_each_of_its_names(tmp_path: Path, way: str) -> No
     ("arguments", "message"),
     [
         pytest.param(["index", "texts", "--out", "texts/index"], "--out texts/index: lies in texts,", id="in a corpus"),
-        pytest.param(["index", ".", "--out", "index"], "--out index: lies in .,", id="in the folder here"),
+        pytest.param(["index", ".", "--out", "index"], "--out index: lies in .,", id="in the working directory"),
         pytest.param(
-            ["index", "texts/a.txt", "--out", "texts"], "--out texts: holds texts/a.txt,", id="around a corpus"
+            ["index", "texts/a.txt", "--out", "texts"], "--out texts: holds texts/a.txt,", id="the folder of a corpus"
         ),
         pytest.param(
             ["run", "run.yaml", "--set", "out={index}"],
@@ -112,8 +112,8 @@ def test_a_file_is_known_under_each_of_its_names(tmp_path: Path, way: str) -> No
         ),
     ],
 )
-def test_nothing_is_written_into_what_is_read(tmp_path: Path, index: Index, arguments: list[str], message: str) -> None:
-    put(tmp_path, index)
+def test_no_command_writes_into_its_inputs(tmp_path: Path, index: Index, arguments: list[str], message: str) -> None:
+    write_inputs(tmp_path, index)
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/a.txt").write_text("Bees.")
     (tmp_path / "out/r").mkdir(parents=True)
@@ -123,8 +123,8 @@ def test_nothing_is_written_into_what_is_read(tmp_path: Path, index: Index, argu
     assert shown.stderr.startswith(f"error: {message.format(index=index.folder)}"), shown.stderr
 
 
-def test_a_run_is_made_again_from_the_configuration_that_it_keeps(tmp_path: Path, index: Index) -> None:
-    put(tmp_path, index)
+def test_a_run_can_be_made_again_from_the_configuration_in_its_directory(tmp_path: Path, index: Index) -> None:
+    write_inputs(tmp_path, index)
     assert keystone("run", "run.yaml", "-q", "--set", "track=none", cwd=tmp_path).returncode == 0
     shown = keystone("run", "out/r/config.yaml", "-q", cwd=tmp_path)
     assert (shown.returncode, shown.stdout, shown.stderr) == (0, "out/r\n", "")
@@ -134,7 +134,7 @@ PARTS = st.lists(st.sampled_from(["a", "b", "..", "."]), min_size=1, max_size=4)
 
 
 @given(PARTS, PARTS)
-def test_places_are_told_apart_however_they_are_spelled(
+def test_paths_are_compared_whatever_their_spelling(
     tmp_path_factory: pytest.TempPathFactory, one: str, other: str
 ) -> None:
     root = tmp_path_factory.getbasetemp() / "x/y/z/u"
@@ -149,5 +149,5 @@ def test_places_are_told_apart_however_they_are_spelled(
 
 
 @pytest.mark.parametrize("corpus", ["ir_datasets:x", "pyserini:y", "rest:http://z/y", "opensearch:http://z/y"])
-def test_a_corpus_that_is_no_file_is_no_place(corpus: str) -> None:
+def test_a_corpus_that_is_no_path_overlaps_no_output(corpus: str) -> None:
     check_outputs([corpus], {"--out": Path.cwd()})

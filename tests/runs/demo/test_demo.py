@@ -1,4 +1,4 @@
-"""The demo's corpus is the same wherever it is made."""
+"""The demo's corpus does not depend on the machine that makes it."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.places import ROOT
 
 
 @pytest.mark.slow
-def test_no_page_names_the_place_of_this_python(tmp_path: Path) -> None:
+def test_no_page_names_the_folder_of_this_python(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     programs.run([sys.executable, "-m", "runs.demo.corpus", corpus], check=True, cwd=ROOT)
     found = corpus.read_text()

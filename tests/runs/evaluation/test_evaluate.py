@@ -1,4 +1,4 @@
-"""Evaluation: the numbers of trec_eval, on any order of lines, any ties and any missing topic."""
+"""Evaluation: the numbers equal trec_eval's for any order of lines, ties and missing topics."""
 
 import json
 import math
@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from runs.evaluation.evaluate import Evaluation, as_json, evaluate, evaluate_files, paired_test
-from runs.evaluation.measures import DEFAULT, Measure, parse_measure, relevant_from
-from runs.report.terminal import p_text
-from runs.trec.run_files import Run, qrels_of, read_qrels, run_of
+from runs.evaluation.evaluate import Evaluation, build_report, evaluate, evaluate_files, run_paired_test
+from runs.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measure, set_relevant_grade
+from runs.report.terminal import format_p_value
+from runs.trec.run_files import read_qrels
+from runs.trec.types import Run, make_qrels, make_run
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
 from tests.support.qrels import grades
@@ -36,8 +37,8 @@ GRADES = st.dictionaries(st.sampled_from("abcd"), st.dictionaries(DOCS, st.integ
 HITS = st.dictionaries(DOCS, st.sampled_from([1.0, 0.5, 0.25, 1 / 61, 1 / 61 + 1e-10]) | st.floats(0, 1), max_size=130)
 
 
-def by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measure], level: int) -> dict[str, float]:
-    """The means over all judged topics (trec_eval -c), from trec_eval's own code."""
+def measure_by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measure], level: int) -> dict[str, float]:
+    """Compute the means over all judged topics (trec_eval -c) with trec_eval's own code."""
     asked = {}
     for measure in measures:
         if measure.family in TREC_EVAL:
@@ -50,38 +51,40 @@ def by_trec_eval(scores: Scores, qrels: Grades, measures: Sequence[Measure], lev
     return {own: sum(values[key] for values in found) / len(qrels) for own, key in keys.items()}
 
 
-def by_ir_measures(scores: Scores, qrels: Grades, measures: Sequence[Measure]) -> dict[str, float]:
-    """The means over all judged topics, from `ir_measures`."""
+def measure_by_ir_measures(scores: Scores, qrels: Grades, measures: Sequence[Measure]) -> dict[str, float]:
+    """Compute the means over all judged topics with `ir_measures`."""
     asked = {str(m): ir_measures.parse_measure(str(m).replace(m.family, IR_MEASURES[m.family])) for m in measures}
     found = ir_measures.calc_aggregate(list(asked.values()), qrels, scores)
     return {own: float(found[measure]) for own, measure in asked.items()}
 
 
-def shuffled(scores: Scores, seed: int) -> Run:
+def shuffle(scores: Scores, seed: int) -> Run:
     hits = {topic: list(own.items()) for topic, own in scores.items()}
     for own in hits.values():
         random.Random(seed).shuffle(own)
-    return run_of("tag", hits)
+    return make_run("tag", hits)
 
 
-def ending(qrels: Grades) -> Grades:
-    """Judgments on which trec_eval's loops end: where all are below 0, they run over memory that it never wrote.
+def raise_negative_grades(qrels: Grades) -> Grades:
+    """Raise grades to 0 if all of a topic are below 0, because trec_eval then reads memory that it never wrote.
 
-    0 counts the same: judged, and not relevant.
+    A grade of 0 counts the same: judged, and not relevant.
     """
     return {topic: own if max(own.values()) >= 0 else dict.fromkeys(own, 0) for topic, own in qrels.items()}
 
 
-def agrees(scores: Scores, qrels: Grades, level: int, ties: bool) -> None:
-    measures = relevant_from(MEASURES, level)
-    evaluation = evaluate("run", shuffled(scores, 0), qrels_of(qrels), measures)
+def assert_measures_agree(scores: Scores, qrels: Grades, level: int, ties: bool) -> None:
+    measures = set_relevant_grade(MEASURES, level)
+    evaluation = evaluate("run", shuffle(scores, 0), make_qrels(qrels), measures)
     means = {str(measure): evaluation.mean(str(measure)) for measure in measures}
-    qrels = ending(qrels)
-    expected = by_trec_eval(scores, qrels, measures, level)
+    qrels = raise_negative_grades(qrels)
+    expected = measure_by_trec_eval(scores, qrels, measures, level)
     assert expected == pytest.approx({name: means[name] for name in expected}, abs=1e-6)
-    # ir_measures counts what is judged in another order of ties than trec_eval's
+    # For judged@k, ir_measures orders ties differently from trec_eval
     measures = tuple(m for m in measures if not ties or m.family != "judged")
-    assert by_ir_measures(scores, qrels, measures) == pytest.approx({str(m): means[str(m)] for m in measures}, abs=1e-6)
+    assert measure_by_ir_measures(scores, qrels, measures) == pytest.approx(
+        {str(m): means[str(m)] for m in measures}, abs=1e-6
+    )
 
 
 @settings(max_examples=60)
@@ -89,9 +92,9 @@ def agrees(scores: Scores, qrels: Grades, level: int, ties: bool) -> None:
 def test_measures_equal_those_of_trec_eval_and_ir_measures(qrels: Grades, scores: Scores, level: int) -> None:
     best = max(grade for own in qrels.values() for grade in own.values())
     if best >= level:
-        agrees(scores, qrels, level, ties=True)
+        assert_measures_agree(scores, qrels, level, ties=True)
         return
-    found = evaluate("run", shuffled(scores, 0), qrels_of(qrels), measures := relevant_from(MEASURES, level))
+    found = evaluate("run", shuffle(scores, 0), make_qrels(qrels), measures := set_relevant_grade(MEASURES, level))
     without = {str(m) for m in measures if m.family != "judged" and m.relevant_from > best}
     assert {name for name in found.values if np.isnan(found.mean(name))} == without
     assert any(f"no judged topic has a document of grade {level} or more" in caution for caution in found.cautions)
@@ -100,24 +103,26 @@ def test_measures_equal_those_of_trec_eval_and_ir_measures(qrels: Grades, scores
 @pytest.mark.parametrize(
     ("qrels", "scores"),
     [
-        pytest.param({"1": {"a": 1}, "2": {"b": 0}}, {"1": {"a": 1.0}, "2": {"b": 1.0}}, id="nothing relevant"),
+        pytest.param({"1": {"a": 1}, "2": {"b": 0}}, {"1": {"a": 1.0}, "2": {"b": 1.0}}, id="no relevant document"),
         pytest.param({"1": {"a": 1, "b": -2}}, {"1": {"b": 2.0, "a": 1.0}}, id="a negative grade"),
-        pytest.param({"1": {"a": 1}, "2": {"b": 1}}, {"1": {"a": 1.0}, "3": {"b": 1.0}}, id="topics missing"),
+        pytest.param({"1": {"a": 1}, "2": {"b": 1}}, {"1": {"a": 1.0}, "3": {"b": 1.0}}, id="missing topics"),
         pytest.param({"1": {"a": 1}}, {"1": {"a": 0.5, "b": 0.5, "c": 0.5}}, id="ties"),
         pytest.param({"1": {"a": 1}}, {"1": {"a": 0.0327868852, "b": 0.03278688521}}, id="ties in float32"),
-        pytest.param({"1": {"a": 1}}, {"1": {"a": 1e30, "b": -1e30, "c": 1e-30}}, id="large and small"),
+        pytest.param(
+            {"1": {"a": 1}}, {"1": {"a": 1e30, "b": -1e30, "c": 1e-30}}, id="very large and very small scores"
+        ),
         pytest.param({"1": {"a": 300, "b": 1}}, {"1": {"b": 2.0, "a": 1.0}}, id="a large grade"),
-        pytest.param({"1": {"é": 1, "z": 1}}, {"1": {"é": 1.0, "z": 1.0, "x": 1.0}}, id="ties of letters"),
+        pytest.param({"1": {"é": 1, "z": 1}}, {"1": {"é": 1.0, "z": 1.0, "x": 1.0}}, id="ties of ids beyond ASCII"),
     ],
 )
-def test_edge_cases(qrels: Grades, scores: Scores) -> None:
-    agrees(scores, qrels, 1, ties=True)
+def test_measures_agree_on_edge_cases(qrels: Grades, scores: Scores) -> None:
+    assert_measures_agree(scores, qrels, 1, ties=True)
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not here")
+@pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not on this machine")
 @pytest.mark.parametrize("path", sorted(SHARED.glob("*/qrels*")), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_measures_on_real_judgments(path: Path) -> None:
-    """A run as good as a middling system: the judged documents with noise on their grades, and as many others."""
+def test_measures_agree_on_real_judgments(path: Path) -> None:
+    """The run is that of a mediocre system: judged documents by noisy grades, and other documents."""
     rng = random.Random(path.name)
     qrels = grades(read_qrels(path))
     scores: dict[str, dict[str, float]] = {}
@@ -127,7 +132,7 @@ def test_measures_on_real_judgments(path: Path) -> None:
             scores[topic] = {**found, **{f"other-{i}": rng.gauss(0, 1) for i in range(rng.randrange(300))}}
     for level in (1, 2):
         if any(grade >= level for own in qrels.values() for grade in own.values()):
-            agrees(scores, qrels, level, ties=False)
+            assert_measures_agree(scores, qrels, level, ties=False)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +157,7 @@ def test_measures_on_real_judgments(path: Path) -> None:
         ("AP(rel=2)@100", Measure("AP", 100, 2)),
     ],
 )
-def test_a_measure_has_the_name_that_the_field_gives_it(name: str, expected: Measure) -> None:
+def test_a_measure_is_parsed_from_its_usual_names(name: str, expected: Measure) -> None:
     assert parse_measure(name) == expected
     assert parse_measure(str(expected)) == expected
 
@@ -168,7 +173,7 @@ def test_a_measure_has_the_name_that_the_field_gives_it(name: str, expected: Mea
         ("Precison", "P@10"),
     ],
 )
-def test_a_wrong_name_is_answered_with_the_nearest_right_one(name: str, nearest: str) -> None:
+def test_an_error_about_an_unknown_measure_suggests_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_measure(name)
     assert str(caught.value).endswith(f"; {nearest} is the nearest")
@@ -176,33 +181,33 @@ def test_a_wrong_name_is_answered_with_the_nearest_right_one(name: str, nearest:
 
 
 @pytest.mark.parametrize("name", "nDCG@ R P judged F1 nDCG@0 nDCG(rel=2)@10 R(rel=0)@5 R@1.5 R@-1 MAP@ten".split())
-def test_what_is_no_measure_is_refused(name: str) -> None:
+def test_an_impossible_measure_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="measure '"):
         parse_measure(name)
 
 
-def test_relevant_from_reaches_the_binary_measures_alone() -> None:
-    wanted = relevant_from(tuple(map(parse_measure, ["nDCG@10", "R@5", "R(rel=3)@5", "MAP", "judged@10"])), 2)
+def test_relevant_from_changes_only_binary_measures() -> None:
+    wanted = set_relevant_grade(tuple(map(parse_measure, ["nDCG@10", "R@5", "R(rel=3)@5", "MAP", "judged@10"])), 2)
     assert " ".join(map(str, wanted)) == "nDCG@10 R(rel=2)@5 R(rel=3)@5 MAP(rel=2) judged@10"
 
 
-def write(path: Path, *rows: str) -> Path:
+def write_rows(path: Path, *rows: str) -> Path:
     path.write_text("".join(f"{row}\n" for row in rows))
     return path
 
 
 def test_two_runs_are_compared_topic_by_topic(tmp_path: Path) -> None:
-    qrels = write(tmp_path / "qrels", *(f"{t} 0 d{t} 1" for t in range(8)))
-    good = write(tmp_path / "good", *(f"{t} Q0 d{t} 1 0.9 good" for t in range(8)))
-    poor = write(tmp_path / "poor", *(f"{t} Q0 {'d' if t < 2 else 'x'}{t} 1 0.9 poor" for t in range(8)))
+    qrels = write_rows(tmp_path / "qrels", *(f"{t} 0 d{t} 1" for t in range(8)))
+    good = write_rows(tmp_path / "good", *(f"{t} Q0 d{t} 1 0.9 good" for t in range(8)))
+    poor = write_rows(tmp_path / "poor", *(f"{t} Q0 {'d' if t < 2 else 'x'}{t} 1 0.9 poor" for t in range(8)))
     first, second, third = evaluate_files([good, poor, good], qrels)
     assert (first.mean("MRR"), second.mean("MRR")) == (1.0, 0.25)
     differences = [a - b for a, b in zip(first.values["MRR"], second.values["MRR"], strict=True)]
     t = statistics.mean(differences) / (statistics.stdev(differences) / 8**0.5)
     assert t == pytest.approx(4.58, abs=0.01)
-    assert paired_test(first, second)["MRR"] == pytest.approx(0.00253, abs=1e-5)  # t of 4.58 with 7 degrees
-    assert set(paired_test(first, third).values()) == {1.0}
-    report = as_json([first, second])
+    assert run_paired_test(first, second)["MRR"] == pytest.approx(0.00253, abs=1e-5)  # t of 4.58 with 7 degrees
+    assert set(run_paired_test(first, third).values()) == {1.0}
+    report = build_report([first, second])
     assert report["runs"][1]["topics"]["2"]["MRR"] == 0.0
     assert report["paired_t_test"][0]["p"]["MRR"] == pytest.approx(0.00253, abs=1e-5)
 
@@ -212,44 +217,44 @@ def test_two_runs_are_compared_topic_by_topic(tmp_path: Path) -> None:
     [
         pytest.param(
             ["007 Q0 a 1 0.5 t"],
-            "none of its topics is judged in .*: its topics are such as '007', those of the judgments '7'",
+            "none of its topics is judged in .*: its topics look like '007', those of the judgments like '7'",
             id="other topics",
         ),
         pytest.param([], "holds no row", id="no row"),
     ],
 )
 def test_a_run_without_a_judged_topic_is_refused(tmp_path: Path, rows: list[str], message: str) -> None:
-    qrels = write(tmp_path / "qrels", "7 0 a 1")
+    qrels = write_rows(tmp_path / "qrels", "7 0 a 1")
     with pytest.raises(UserError, match=message):
-        evaluate_files([write(tmp_path / "run", *rows)], qrels)
+        evaluate_files([write_rows(tmp_path / "run", *rows)], qrels)
 
 
-def test_measures_without_a_relevant_document_are_refused_if_there_is_no_other(tmp_path: Path) -> None:
-    qrels, run = write(tmp_path / "qrels", "1 0 a 0"), write(tmp_path / "run", "1 Q0 a 1 1 t")
+def test_evaluation_is_refused_if_no_measure_has_a_relevant_document(tmp_path: Path) -> None:
+    qrels, run = write_rows(tmp_path / "qrels", "1 0 a 0"), write_rows(tmp_path / "run", "1 Q0 a 1 1 t")
     with pytest.raises(UserError, match=r"no judged topic has a relevant document .of grade 1 or more."):
         evaluate_files([run], qrels, [parse_measure("MAP"), parse_measure("R(rel=2)@10")])
 
 
-def ranked(topic: str, *docs: str) -> list[str]:
+def rows_of(topic: str, *docs: str) -> list[str]:
     return [f"{topic} Q0 {doc} {i + 1} {-i} t" for i, doc in enumerate(docs)]
 
 
 @pytest.mark.parametrize(
     ("qrels", "runs", "expected"),
     [
-        pytest.param(["1 0 a 1", "1 0 b 0"], [ranked("1", "a", "x")], [], id="nothing to say"),
+        pytest.param(["1 0 a 1", "1 0 b 0"], [rows_of("1", "a", "x")], [], id="no caution"),
         pytest.param(
             ["1 0 a 1", "2 0 a 0"],
-            [ranked("1", "a")],
+            [rows_of("1", "a")],
             [
                 "judged topics without a document of grade 1 or more, which count 0: 1 of 2",
                 "A: judged topics without a row, which count 0: 1 of 2, such as 2",
             ],
-            id="missing",
+            id="topics without rows and without relevant documents",
         ),
         pytest.param(
             ["1 0 a 1", "7 0 a 1"],
-            [[*ranked("1", "a"), *ranked("007", "a")]],
+            [[*rows_of("1", "a"), *rows_of("007", "a")]],
             [
                 "A: judged topics without a row, which count 0: 1 of 2, such as 7",
                 "A: topics without a judgment, which are left out: 1 of 2, such as 007",
@@ -259,38 +264,38 @@ def ranked(topic: str, *docs: str) -> list[str]:
         ),
         pytest.param(
             ["1 0 a 0"],
-            [ranked("1", "a")],
+            [rows_of("1", "a")],
             ["MRR, MAP: not measured, as no judged topic has a document of grade 1 or more"],
             id="all judgments zero",
         ),
         pytest.param(
             ["1 0 a 1", "1 0 b 0"],
-            [ranked("1", "b")],
+            [rows_of("1", "b")],
             ["A: every measure of relevance is 0 for every topic"],
             id="all measures zero",
         ),
         pytest.param(
             ["1 0 d1#0_1 1", "1 0 d1#1_2 1"],
-            [ranked("1", "d1", "d2")],
+            [rows_of("1", "d1", "d2")],
             [
-                "A: no row is judged; its ids are such as 'd1', those of the judgments 'd1#1_2'",
+                "A: no row is judged; its ids look like 'd1', those of the judgments like 'd1#1_2'",
                 "A: its rows are documents, the judgments segments: 1 of the first 2 rows are of a judged document",
             ],
             id="documents against segments",
         ),
         pytest.param(
             ["1 0 d1 1"],
-            [ranked("1", "d1#0_1", "d1#5_5", "d2#0_1")],
+            [rows_of("1", "d1#0_1", "d1#5_5", "d2#0_1")],
             [
-                "A: no row is judged; its ids are such as 'd1#0_1', those of the judgments 'd1'",
+                "A: no row is judged; its ids look like 'd1#0_1', those of the judgments like 'd1'",
                 "A: its rows are segments, the judgments documents: 2 of the first 3 rows are of a judged document",
             ],
             id="segments against documents",
         ),
         pytest.param(
             ["1 0 MED-1 1"],
-            [ranked("1", "1")],
-            ["A: no row is judged; its ids are such as '1', those of the judgments 'MED-1'"],
+            [rows_of("1", "1")],
+            ["A: no row is judged; its ids look like '1', those of the judgments like 'MED-1'"],
             id="other documents",
         ),
         pytest.param(
@@ -308,70 +313,70 @@ def ranked(topic: str, *docs: str) -> list[str]:
         pytest.param(
             ["1 0 a 1", "2 0 a 1"],
             [["1 Q0 a 1 1 t", "1 Q0 b 2 1 t", "2 Q0 a 1 2 t", "2 Q0 b 2 2 t"]],
-            ["A: all scores of a topic are equal, so its rows are ranked by document id, not as they stand"],
-            id="scores that say nothing",
+            ["A: all scores of a topic are equal, so document ids order its rows, not their places in the file"],
+            id="equal scores",
         ),
         pytest.param(
             ["1 0 a 1", "2 0 a 1"],
-            [[*ranked("1", "a"), *ranked("2", "b", "a")]] * 2,
+            [[*rows_of("1", "a"), *rows_of("2", "b", "a")]] * 2,
             ["A and B: the same numbers for every topic"],
             id="the same run twice",
         ),
         pytest.param(
             ["1 0 a 1"],
-            [ranked("1", "a", "b"), ranked("1", "b", "a")],
-            ["A and B: no paired test, as one topic is judged"],
+            [rows_of("1", "a", "b"), rows_of("1", "b", "a")],
+            ["A and B: no paired test, because only one topic is judged"],
             id="one topic",
         ),
         pytest.param(
             ["1 0 a 1", "2 0 a 1"],
-            [[*ranked("1", "a", "b"), *ranked("2", "a", "b")], [*ranked("1", "b", "a"), *ranked("2", "b", "a")]],
-            ["A and B: no paired test of MRR, MAP, as all topics differ by the same amount"],
+            [[*rows_of("1", "a", "b"), *rows_of("2", "a", "b")], [*rows_of("1", "b", "a"), *rows_of("2", "b", "a")]],
+            ["A and B: no paired test of MRR, MAP, because all topics differ by the same amount"],
             id="a constant difference",
         ),
         pytest.param(
             ["1 0 a 1", "2 0 a 1"],
             [
-                [*ranked("1", "a", "b", "c"), *ranked("2", "b", "a", "c")],
-                [*ranked("1", *"adefghijkl"), *ranked("2", *"adefghijkl")],
+                [*rows_of("1", "a", "b", "c"), *rows_of("2", "b", "a", "c")],
+                [*rows_of("1", *"adefghijkl"), *rows_of("2", *"adefghijkl")],
             ],
-            ["rankings of unequal depth: A has 3 rows a topic, B 10; not comparable by MRR, MAP"],
+            ["rankings of unequal depth: A has 3 rows for each topic, B 10; not comparable by MRR, MAP"],
             id="unequal depth",
         ),
     ],
 )
-def test_what_makes_numbers_mean_less_is_said(
+def test_misleading_numbers_get_a_caution(
     tmp_path: Path, qrels: list[str], runs: list[list[str]], expected: list[str]
 ) -> None:
-    judgments = write(tmp_path / "qrels", *qrels)
-    paths = [write(tmp_path / name, *rows) for name, rows in zip("AB", runs, strict=False)]
+    judgments = write_rows(tmp_path / "qrels", *qrels)
+    paths = [write_rows(tmp_path / name, *rows) for name, rows in zip("AB", runs, strict=False)]
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # SciPy's, for one
+        warnings.simplefilter("error")  # also warnings of SciPy
         measures = [parse_measure(name) for name in ("MRR", "MAP", "judged@3")]
-        found = as_json(evaluate_files(paths, judgments, measures))["warnings"]
+        found = build_report(evaluate_files(paths, judgments, measures))["warnings"]
     assert [caution.replace(f"{tmp_path}/", "") for caution in found] == expected
 
 
-def test_the_p_value_is_that_of_scipy_and_none_where_there_is_none() -> None:
+def test_the_p_value_equals_that_of_scipy() -> None:
     from scipy.stats import ttest_rel
 
     rng = np.random.default_rng(0)
     for topics in (2, 3, 50):
         one, other = rng.random(topics), rng.random(topics)
         first, second = (Evaluation("", tuple(map(str, range(topics))), {"m": values}) for values in (one, other))
-        assert paired_test(first, second)["m"] == pytest.approx(float(ttest_rel(one, other).pvalue))
-    assert [p_text(p) for p in (0.0, 0.00099, 0.001, 0.0494, 1.0, math.nan)] == [
+        assert run_paired_test(first, second)["m"] == pytest.approx(float(ttest_rel(one, other).pvalue))
+    assert [format_p_value(p) for p in (0.0, 0.00099, 0.001, 0.0494, 1.0, math.nan)] == [
         "< .001", "< .001", "0.001", "0.049", "1.000", "-",
     ]  # fmt: skip
 
 
-def test_one_deep_topic_among_many_takes_no_more_room_than_its_rows(tmp_path: Path) -> None:
-    """As wide as the deepest for every topic, the arrays would take 24 GB; the tables of names 200 GB of writes."""
+def test_one_deep_topic_among_many_takes_only_the_memory_of_its_rows(tmp_path: Path) -> None:
+    """If all arrays had the width of the deepest topic, they would take 24 GB, and the hash tables 200 GB of writes."""
     topics, depth = 20_000, 100_000
-    qrels = write(tmp_path / "qrels", *(f"{t} 0 d{t} 1" for t in range(topics)), f"0 0 d{depth - 1} 1")
-    deep, others = ranked("0", *(f"d{i}" for i in range(depth))), (f"{t} Q0 d{t} 1 1 t" for t in range(1, topics))
-    run = write(tmp_path / "run", *deep, *others)
-    evaluate_files([run], qrels)  # compiled before memory is counted
+    qrels = write_rows(tmp_path / "qrels", *(f"{t} 0 d{t} 1" for t in range(topics)), f"0 0 d{depth - 1} 1")
+    deep, others = rows_of("0", *(f"d{i}" for i in range(depth))), (f"{t} Q0 d{t} 1 1 t" for t in range(1, topics))
+    run = write_rows(tmp_path / "run", *deep, *others)
+    evaluate_files([run], qrels)  # compiles the loops before memory is counted
     tracemalloc.start()
     (found,) = evaluate_files([run], qrels)
     _, peak = tracemalloc.get_traced_memory()
@@ -381,9 +386,9 @@ def test_one_deep_topic_among_many_takes_no_more_room_than_its_rows(tmp_path: Pa
     assert found.values["MAP"][0] == pytest.approx((1 + 2 / depth) / 2)
 
 
-def test_the_command_prints_the_measures_that_were_asked_for(tmp_path: Path) -> None:
-    qrels = write(tmp_path / "qrels", "1 0 a 1", "1 0 b 2", "2 0 a 2")
-    run = write(tmp_path / "run", "1 Q0 a 1 2 t", "1 Q0 b 2 1 t", "1 Q0 c 3 0 t", "2 Q0 b 1 1 t")
+def test_the_command_prints_the_requested_measures(tmp_path: Path) -> None:
+    qrels = write_rows(tmp_path / "qrels", "1 0 a 1", "1 0 b 2", "2 0 a 2")
+    run = write_rows(tmp_path / "run", "1 Q0 a 1 2 t", "1 Q0 b 2 1 t", "1 Q0 c 3 0 t", "2 Q0 b 1 1 t")
     asked = ["-m", "MRR", "-m", "judged@10", "-m", "nDCG@20", "--relevant-from", "2"]
     done = keystone("evaluate", run, "--qrels", qrels, "--quiet", *asked)
     assert done.stdout.splitlines()[0].split() == ["run", "MRR(rel=2)", "judged@10", "nDCG@20"]
@@ -393,15 +398,15 @@ def test_the_command_prints_the_measures_that_were_asked_for(tmp_path: Path) -> 
     assert refused.stderr.startswith("error: measure 'F1@10': unknown; expected one of nDCG, R, P, MAP,")
 
 
-def test_the_command_says_how_much_is_judged_and_warns(tmp_path: Path) -> None:
-    qrels = write(tmp_path / "qrels", "1 0 a 1", "2 0 a 1")
-    run = write(tmp_path / "run", *ranked("1", "a", "b", "c"))
+def test_the_command_prints_the_judged_share_and_warnings(tmp_path: Path) -> None:
+    qrels = write_rows(tmp_path / "qrels", "1 0 a 1", "2 0 a 1")
+    run = write_rows(tmp_path / "run", *rows_of("1", "a", "b", "c"))
     report_path = tmp_path / "out.json"
     done = keystone("evaluate", run, "--qrels", qrels, "-m", "MAP", "-m", "R(rel=2)@10", "--json", report_path)
     assert done.stdout.split()[-3:] == [str(run), "0.5000", "-"]
-    told = done.stderr.splitlines()
-    assert f"{run}: 1 of 2 judged topics answered, 1 of 3 rows judged, 33.3%" in told
-    warned = [line.removeprefix("warning: ") for line in told if line.startswith("warning: ")]
+    lines = done.stderr.splitlines()
+    assert f"{run}: 1 of 2 judged topics answered, 1 of 3 rows judged, 33.3%" in lines
+    warned = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
     assert len(warned) == 2
     report = json.loads(report_path.read_text())
     assert report["warnings"] == warned
@@ -412,4 +417,4 @@ def test_the_command_says_how_much_is_judged_and_warns(tmp_path: Path) -> None:
 
 
 def test_the_default_measures() -> None:
-    assert " ".join(map(str, DEFAULT)) == "nDCG@10 nDCG@30 nDCG@100 R@100 MAP MRR judged@10"
+    assert " ".join(map(str, DEFAULT_MEASURES)) == "nDCG@10 nDCG@30 nDCG@100 R@100 MAP MRR judged@10"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.tracks.answer_files import read_rag
+from runs.tracks.answer_files import read_answer_file
 from runs.tracks.rules import TRACKS
 from runs.tracks.validate import validate
 from runs.trec.run_files import read_run
@@ -105,10 +105,10 @@ def test_every_track_gets_valid_files(folder: Path, name: str) -> None:
     run, topics = folder / "tracks" / name, read_topics(folder / "topics.jsonl")
     for file in (track.retrieval_file, track.answer_file):
         assert {v.kind for v in validate(run / file, track, topics)} <= TRIAL_WARNINGS
-    ranked = read_run(run / track.retrieval_file).hits()["1"]
+    ranked = read_run(run / track.retrieval_file).list_hits()["1"]
     assert len(ranked) == 6
     assert all((doc_id in CORPUS) != track.segments for doc_id, _ in ranked)
-    for submitted in read_rag(run / track.answer_file, track):
+    for submitted in read_answer_file(run / track.answer_file, track):
         assert submitted.answer.sentences
         assert all((reference in CORPUS) != track.segments for reference in submitted.references)
 

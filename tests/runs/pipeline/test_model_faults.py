@@ -15,7 +15,7 @@ import pytest
 from indexing.index import Index
 from runs.config.read import read_config
 from runs.pipeline.stages import run
-from runs.tracks.validate import track_of, validate
+from runs.tracks.validate import detect_track, validate
 from runs.trec.topics import read_topics
 from tests.support.command_line import keystone
 from tests.support.model_runs import command, content, submitted
@@ -69,7 +69,7 @@ def test_of_105_narratives_each_is_answered_though_30_percent_of_replies_are_fau
         paid = Counter(map(orjson.dumps, server.answered))
     assert set(paid.values()) == {1}
     for path in submitted(directory):
-        assert {v.kind for v in validate(path, track_of(path), read_topics(topics))} <= TRIAL_WARNINGS
+        assert {v.kind for v in validate(path, detect_track(path), read_topics(topics))} <= TRIAL_WARNINGS
     answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
     assert len(answers) == 105
     assert all(answer["sentences"] for answer in answers)

@@ -21,7 +21,7 @@ from runs.config.read import PRESETS, read_config
 from runs.pipeline.model import USAGE
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
-from runs.tracks.validate import track_of, validate
+from runs.tracks.validate import detect_track, validate
 from runs.trec.run_files import read_qrels, read_run
 from runs.trec.topics import read_topics
 from tests.support import programs
@@ -59,7 +59,7 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
     topics = read_topics(tmp_path / "topics.jsonl")
     assert submitted(directory)
     for path in submitted(directory):
-        assert {violation.kind for violation in validate(path, track_of(path), topics)} <= TRIAL_WARNINGS
+        assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
     replies = tmp_path / "replies.jsonl"
     made = record(tmp_path / "out" / REPLIES, replies) if (tmp_path / "out" / REPLIES).exists() else 0
     if made:
@@ -96,7 +96,7 @@ def test_a_model_that_gives_nothing_is_told_in_the_manifest_and_the_run_is_valid
         assert b" " not in (directory / "grades.qrels").read_bytes(), "a failed grade is absent"
     topics = read_topics(tmp_path / "topics.jsonl")
     for path in submitted(directory):
-        assert {violation.kind for violation in validate(path, track_of(path), topics)} <= TRIAL_WARNINGS
+        assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
 
 
 @pytest.mark.parametrize("select", ["parasol", "coverage"])
@@ -122,13 +122,13 @@ def test_grades_are_qrels_for_queries_and_narratives(index: Index, tmp_path: Pat
     qrels = read_qrels(directory / "grades.qrels")
     grades = orjson.loads((directory / "grades.jsonl").read_bytes().splitlines()[0])
     rows = [dict(zip(grades["documents"], map(int, row), strict=True)) for row in grades["grades"]]
-    found = qrels_of(directory / "grades.qrels")
+    found = make_qrels(directory / "grades.qrels")
     assert [found[query] for query in grades["queries"]] == rows
     assert found["1"] == {doc_id: max(row[doc_id] for row in rows) for doc_id in grades["documents"]}
     assert set(qrels.query_ids) == set(found)
 
 
-def qrels_of(path: Path) -> dict[str, dict[str, int]]:
+def make_qrels(path: Path) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for line in path.read_text().splitlines():
         query, graded_by, doc_id, grade = line.split(" ")
@@ -200,7 +200,7 @@ def test_a_narrative_that_finds_nothing_has_an_empty_answer(
 def test_a_track_without_fixed_depth_gets_the_covering_set_alone(index: Index, tmp_path: Path, server: Server) -> None:
     directory = make("keystone", index, tmp_path, server, "track=rag26", "grading.cap=3")
     grades = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
-    ranked = read_run(directory / TRACKS["rag26"].retrieval_file).hits()
+    ranked = read_run(directory / TRACKS["rag26"].retrieval_file).list_hits()
     assert {topic: [doc_id for doc_id, _ in hits] for topic, hits in ranked.items()} == {
         record["topic_id"]: record["selected"] for record in grades
     }
@@ -283,7 +283,7 @@ def test_long_candidates_are_summarised_before_they_are_embedded(tmp_path: Path,
     (summary,) = map(orjson.loads, (directory / "summaries.jsonl").read_bytes().splitlines())
     assert (summary["doc_id"], summary["fallbacks"]) == ("bees", [])
     assert tokens(summary["summary"]) <= 8_000
-    assert {doc_id for hits in read_run(directory / "dense.trec").hits().values() for doc_id, _ in hits} == {
+    assert {doc_id for hits in read_run(directory / "dense.trec").list_hits().values() for doc_id, _ in hits} == {
         "bees",
         "volcano",
     }

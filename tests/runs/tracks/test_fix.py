@@ -1,4 +1,4 @@
-"""Repairs: what is changed is said, nothing that is kept changes its meaning, and what is repaired is valid."""
+"""Repairs: each change is reported, kept parts keep their meaning, and repaired files are valid."""
 
 import gzip
 import itertools
@@ -15,12 +15,21 @@ from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from retrieval.types import Topic
-from runs.tracks.answer_files import citable, named
-from runs.tracks.check_run import usable_score
+from runs.tracks.answer_files import map_citations, resolve_citation
+from runs.tracks.check_run import parse_score
 from runs.tracks.fix_answers import fix_record
 from runs.tracks.rules import TRACKS, Track
 from runs.tracks.validate import fix, validate
-from tests.support.answer_files import FILE, HOW, REPAIRABLE, WHY, changed, said, tight, valid
+from tests.support.answer_files import (
+    FILE,
+    HOW,
+    REPAIRABLE,
+    WHY,
+    make_line,
+    make_record,
+    make_sentences,
+    tighten_limits,
+)
 from tests.support.command_line import keystone
 
 A, B, C, D = (f"msmarco_v2.1_doc_00_1#{n}_7" for n in range(4))
@@ -29,27 +38,29 @@ Mend = Callable[..., tuple[list[str], list[str], list[str]]]
 
 @pytest.fixture
 def mended(tmp_path: Path) -> Mend:
-    """The repaired lines, what was repaired, and the messages of what is still wrong."""
+    """Return a function that repairs lines: to the new lines, the repairs, and messages of the violations left."""
 
     def mend(lines: list[str], track: Track, name: str = "x") -> tuple[list[str], list[str], list[str]]:
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
         repairs, left = fix(tmp_path / name, tmp_path / "out", track, [WHY])
         assert (tmp_path / name).read_text() == "".join(f"{line}\n" for line in lines)
-        told = [f"{repair.line}: {repair.message}" for repair in repairs]
-        return (tmp_path / "out").read_text().splitlines(), told, [v.message for v in left.violations]
+        messages = [f"{repair.line}: {repair.message}" for repair in repairs]
+        return (tmp_path / "out").read_text().splitlines(), messages, [v.message for v in left.violations]
 
     return mend
 
 
 def test_citations_follow_their_documents_when_references_are_merged(mended: Mend) -> None:
-    """The published tool leaves [3, 1], [2] here, of which 2 then means C, and 3 nothing."""
-    given_ = changed(references=[A, B, A, C], answer=[*said(citations=[3, 1]), *said(citations=[2])])
+    """The published tool leaves [3, 1], [2] here. Then 2 names C, and 3 names no reference."""
+    given_ = make_line(
+        references=[A, B, A, C], answer=[*make_sentences(citations=[3, 1]), *make_sentences(citations=[2])]
+    )
     (line,), repairs, wrong = mended([given_], TRACKS["rag25"])
     record = json.loads(line)
     assert record["references"] == [A, B, C]
     assert [sentence["citations"] for sentence in record["answer"]] == [[2, 1], [0]]
     assert repairs == [
-        "1: references: 1 repeated one merged",
+        "1: references: 1 repeated reference merged",
         "1: answer[0].citations: [3, 1] is now [2, 1]",
         "1: answer[1].citations: [2] is now [0]",
     ]
@@ -64,115 +75,119 @@ SHORT = replace(TRACKS["rag25"], references=2, length=replace(TRACKS["rag25"].le
     [
         pytest.param(
             SHORT,
-            changed(references=[A, B, C], answer=said(citations=[2, 1])),
-            {"references": [B, C], "answer": said(citations=[1, 0])},
+            make_line(references=[A, B, C], answer=make_sentences(citations=[2, 1])),
+            {"references": [B, C], "answer": make_sentences(citations=[1, 0])},
             "references: 1 cut",
-            id="beyond the limit, what is not cited goes first",
+            id="beyond the limit, an uncited reference goes first",
         ),
         pytest.param(
             SHORT,
-            changed(references=[A, B, C], answer=said(citations=[2, 1, 0])),
-            {"references": [A, B], "answer": said(citations=[1, 0])},
+            make_line(references=[A, B, C], answer=make_sentences(citations=[2, 1, 0])),
+            {"references": [A, B], "answer": make_sentences(citations=[1, 0])},
             "references: 1 cut",
-            id="then the last, with its citations",
+            id="beyond the limit, the last reference goes with its citations",
         ),
         pytest.param(
             SHORT,
-            changed(references=[A], answer=said(citations=[A, B])),
-            {"references": [A, B], "answer": said(citations=[A, B])},
-            "references: 1 cited one added",
+            make_line(references=[A], answer=make_sentences(citations=[A, B])),
+            {"references": [A, B], "answer": make_sentences(citations=[A, B])},
+            "references: 1 cited reference added",
             id="an id that is cited and no reference",
         ),
         pytest.param(
             SHORT,
-            changed(answer=said(citations=[0, 9, 1, 0, -1])),
-            {"answer": said(citations=[0, 1])},
+            make_line(answer=make_sentences(citations=[0, 9, 1, 0, -1])),
+            {"answer": make_sentences(citations=[0, 1])},
             "[0, 9, 1, 0, -1] is now [0, 1]",
-            id="citations repeated and of nothing",
+            id="repeated citations and citations without reference",
         ),
         pytest.param(
             SHORT,
-            changed(answer=[*said(text="a b"), *said(text="c d"), *said(text="e f")]),
-            {"answer": [*said(text="a b"), *said(text="c d")]},
+            make_line(answer=[*make_sentences(text="a b"), *make_sentences(text="c d"), *make_sentences(text="e f")]),
+            {"answer": [*make_sentences(text="a b"), *make_sentences(text="c d")]},
             "the last 1 of 3 sentences cut",
             id="too many words",
         ),
         pytest.param(
-            SHORT, changed(answer=[*said(text=" "), *said()]), {"answer": said()}, "without text dropped", id="no text"
+            SHORT,
+            make_line(answer=[*make_sentences(text=" "), *make_sentences()]),
+            {"answer": make_sentences()},
+            "without text dropped",
+            id="no text",
         ),
         pytest.param(
             SHORT,
-            changed(answer=[{"text": "So."}]),
-            {"answer": said(text="So.", citations=[])},
+            make_line(answer=[{"text": "So."}]),
+            {"answer": make_sentences(text="So.", citations=[])},
             "missing, now an empty list",
             id="no list of citations",
         ),
         pytest.param(
             SHORT,
-            changed(metadata__narrative=None),
-            {"metadata": valid("rag25")["metadata"]},
+            make_line(metadata__narrative=None),
+            {"metadata": make_record("rag25")["metadata"]},
             "filled in from the topics file",
             id="no narrative",
         ),
         pytest.param(
             SHORT,
-            changed(metadata__narrative=" WHY?\n"),
-            {"metadata": valid("rag25")["metadata"]},
+            make_line(metadata__narrative=" WHY?\n"),
+            {"metadata": make_record("rag25")["metadata"]},
             "made exact from the topics file",
             id="the narrative in other letters",
         ),
         pytest.param(
             SHORT,
-            changed(metadata__narrative_id=1),
-            {"metadata": valid("rag25")["metadata"]},
+            make_line(metadata__narrative_id=1),
+            {"metadata": make_record("rag25")["metadata"]},
             "narrative_id: a number is now text",
             id="an id as a number",
         ),
         pytest.param(
             TRACKS["rag24"],
-            changed("rag24", response_length=None),
+            make_line("rag24", response_length=None),
             {"response_length": 1},
             "response_length: None is now 1",
             id="no length",
         ),
         pytest.param(
             TRACKS["rag24"],
-            changed("rag24", references=[A, B], answer=said(citations=[B, A])),
-            {"answer": said(citations=[1, 0])},
+            make_line("rag24", references=[A, B], answer=make_sentences(citations=[B, A])),
+            {"answer": make_sentences(citations=[1, 0])},
             "is now [1, 0]",
             id="ids where the track has positions",
         ),
         pytest.param(
             TRACKS["rag24"],
-            changed("rag24", references=[A, B], answer=said(citations={A: 0.5, B: 1})),
-            {"answer": said(citations=[1, 0])},
+            make_line("rag24", references=[A, B], answer=make_sentences(citations={A: 0.5, B: 1})),
+            {"answer": make_sentences(citations=[1, 0])},
             "is now [1, 0]",
             id="scores where the track has a list",
         ),
         pytest.param(
             TRACKS["rag26"],
-            changed("rag26", references=["a", "b", "c", "d"], answer=said(citations=[3, "a", 1, 2])),
-            {"answer": said(citations=[3, "a", 1])},
+            make_line("rag26", references=["a", "b", "c", "d"], answer=make_sentences(citations=[3, "a", 1, 2])),
+            {"answer": make_sentences(citations=[3, "a", 1])},
             "is now [3, 'a', 1]",
             id="too many citations",
         ),
         pytest.param(
             TRACKS["biogen"],
-            changed("biogen", references=[11, 12, 13], responses=said(citations=[13, 11])),
-            {"references": ["11", "13"], "responses": said(citations=["13", "11"])},
+            make_line("biogen", references=[11, 12, 13], responses=make_sentences(citations=[13, 11])),
+            {"references": ["11", "13"], "responses": make_sentences(citations=["13", "11"])},
             "references: numbers are now text",
             id="ids as numbers, and one that is not cited",
         ),
         pytest.param(
             TRACKS["responses"],
-            changed("responses", references=["a", "b", "a"], responses=said(citations={"b": 1, "z": 2.5})),
-            {"references": ["a", "b", "z"], "responses": said(citations={"b": 1, "z": 2.5})},
-            "references: 1 cited one added, first 'z'",
+            make_line("responses", references=["a", "b", "a"], responses=make_sentences(citations={"b": 1, "z": 2.5})),
+            {"references": ["a", "b", "z"], "responses": make_sentences(citations={"b": 1, "z": 2.5})},
+            "references: 1 cited reference added, first 'z'",
             id="scores are kept",
         ),
     ],
 )
-def test_what_can_be_repaired_is_repaired(
+def test_a_repairable_violation_is_repaired(
     mended: Mend, track: Track, line: str, expected: dict[str, Any], repair: str
 ) -> None:
     (found,), repairs, wrong = mended([line], track)
@@ -185,24 +200,28 @@ def test_what_can_be_repaired_is_repaired(
     ("line", "wrong"),
     [
         pytest.param("{", "not JSON", id="not JSON"),
-        pytest.param(changed(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="unknown topic"),
-        pytest.param(changed(metadata__narrative="How?"), "differs from the topics file", id="another narrative"),
-        pytest.param(changed(metadata__team_id=None), "team_id: missing", id="no team"),
-        pytest.param(changed(metadata__type="magic"), "metadata.type: expected", id="a type"),
-        pytest.param(changed(references=[None, A]), "references[0]: expected an id", id="a broken reference"),
-        pytest.param(changed(references=[A], answer=said(citations=[0, 1.5])), "found 1.5", id="a broken citation"),
-        pytest.param(changed(answer=said(text="w " * 401)), "at most 400 words", id="one sentence that is too long"),
+        pytest.param(make_line(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="unknown topic"),
+        pytest.param(make_line(metadata__narrative="How?"), "differs from the topics file", id="another narrative"),
+        pytest.param(make_line(metadata__team_id=None), "team_id: missing", id="no team"),
+        pytest.param(make_line(metadata__type="magic"), "metadata.type: expected", id="an unknown type"),
+        pytest.param(make_line(references=[None, A]), "references[0]: expected an id", id="a broken reference"),
+        pytest.param(
+            make_line(references=[A], answer=make_sentences(citations=[0, 1.5])), "found 1.5", id="a broken citation"
+        ),
+        pytest.param(
+            make_line(answer=make_sentences(text="w " * 401)), "at most 400 words", id="one sentence that is too long"
+        ),
     ],
 )
-def test_what_cannot_be_repaired_stays_as_it_is(mended: Mend, line: str, wrong: str) -> None:
+def test_a_violation_that_cannot_be_repaired_stays_as_it_is(mended: Mend, line: str, wrong: str) -> None:
     found, repairs, left = mended([line], TRACKS["rag25"], "x.jsonl")
     assert (found, repairs) == ([line], [])
     assert any(wrong in message for message in left), left
 
 
-def test_of_a_whole_answer_file(mended: Mend) -> None:
-    other = changed(metadata__run_id="s", metadata__narrative_id="2", metadata__narrative="How?")
-    lines = [changed(), "", changed(references=[A, B], answer=said(citations=[B, A])), changed(), other]
+def test_the_repairs_of_a_whole_answer_file(mended: Mend) -> None:
+    other = make_line(metadata__run_id="s", metadata__narrative_id="2", metadata__narrative="How?")
+    lines = [make_line(), "", make_line(references=[A, B], answer=make_sentences(citations=[B, A])), make_line(), other]
     found, repairs, left = mended(lines, TRACKS["rag25"])
     assert [json.loads(line)["answer"][0]["citations"] for line in found] == [[0, 1], [1, 0], [0, 1]]
     assert repairs == [
@@ -230,7 +249,7 @@ def test_of_a_whole_answer_file(mended: Mend) -> None:
             ["1 Q0 b 2 0.4 t", "1 Q0 a 1 0.5 t"],
             ["1 Q0 a 1 0.5 t", "1 Q0 b 2 0.4 t"],
             ["1: topic '1': rows put in the order of their scores"],
-            id="lines in another order than ranks and scores",
+            id="lines in another order than their ranks and scores",
         ),
         pytest.param(
             ["1 Q0 b 2 1 t", "1 Q0 a 1 1 t"],
@@ -239,13 +258,13 @@ def test_of_a_whole_answer_file(mended: Mend) -> None:
                 "1: topic '1': rows put in the order of their scores",
                 "1: topic '1': score rewritten on 1 of its rows",
             ],
-            id="equal scores, which the ranks tell apart",
+            id="equal scores with different ranks",
         ),
         pytest.param(
             ["1 Q0 a 1 0.5 t", "2 Q0 a 1 7 t", "1 Q0 b 2 0.4 t"],
             ["1 Q0 a 1 0.5 t", "1 Q0 b 2 0.4 t", "2 Q0 a 1 7 t"],
             ["1: topic '1': its 2 rows put together"],
-            id="rows apart",
+            id="rows of a topic that stand apart",
         ),
         pytest.param(
             ["1 Q0 a 1 0.5 t", "1 Q0 b 2 0.4 t", "1 Q0 a 3 0.3 t", "1 Q0 c 4 0.2 t"],
@@ -275,11 +294,14 @@ def test_of_a_whole_answer_file(mended: Mend) -> None:
             ["1 Q0 a 1 3.4028235e38 t", "1 Q0 b 2 3.4028235e38 t", "1 Q0 c\xa0d 3 1 t"],
             ["1 Q0 a 1 3.4028235e38 t", "1 Q0 b 2 3.40282326e+38 t", "1 Q0 c\xa0d 3 1 t"],
             ["2: topic '1': score rewritten on 1 of its rows"],
-            id="the largest float32, an id with a space of another kind",
+            id="the largest float32, an id with a no-break space",
         ),
-        pytest.param(["1\tQ0\ta\t1\t5e-1\tt"], ["1\tQ0\ta\t1\t5e-1\tt"], [], id="a good row as it is written"),
+        pytest.param(["1\tQ0\ta\t1\t5e-1\tt"], ["1\tQ0\ta\t1\t5e-1\tt"], [], id="a valid row"),
         pytest.param(
-            ["1 Q0 a 1 0.4 t", "1 Q0 b 2 0.5 t"], ["1 Q0 a 1 0.4 t", "1 Q0 b 2 0.5 t"], [], id="ranks against scores"
+            ["1 Q0 a 1 0.4 t", "1 Q0 b 2 0.5 t"],
+            ["1 Q0 a 1 0.4 t", "1 Q0 b 2 0.5 t"],
+            [],
+            id="ranks that contradict scores",
         ),
         pytest.param(
             ["1 Q0 a 0 nan t", "1 Q0", "1 Q0 b 1 1 u"],
@@ -289,7 +311,7 @@ def test_of_a_whole_answer_file(mended: Mend) -> None:
         ),
     ],
 )
-def test_of_a_run(mended: Mend, lines: list[str], expected: list[str], repairs: list[str]) -> None:
+def test_the_repairs_of_a_run(mended: Mend, lines: list[str], expected: list[str], repairs: list[str]) -> None:
     assert mended(lines, replace(TRACKS["rag25"], rows=3))[:2] == (expected, repairs)
 
 
@@ -305,7 +327,7 @@ SENTENCE = st.fixed_dictionaries(
 
 
 @given(
-    st.sampled_from(list(TRACKS.values())).map(tight),
+    st.sampled_from(list(TRACKS.values())).map(tighten_limits),
     st.lists(IDS, max_size=7),
     st.lists(SENTENCE, min_size=1, max_size=6),
 )
@@ -313,15 +335,15 @@ def test_a_repaired_answer_has_the_text_and_the_documents_it_had(
     track: Track, references: list[str], answer: list[dict[str, Any]]
 ) -> None:
     given_ = orjson.loads(orjson.dumps(answer))
-    record = valid(track.name) | {"references": references, track.sentences: answer}
+    record = make_record(track.name) | {"references": references, track.sentences: answer}
     fix_record(record, track, {"1": "Why?"})
-    names_before, names = citable(references), citable(record["references"])
-    told = [sentence for sentence in given_ if sentence["text"].strip()]
-    for before, after in zip(told, record[track.sentences], strict=False):
+    names_before, names = map_citations(references), map_citations(record["references"])
+    filled = [sentence for sentence in given_ if sentence["text"].strip()]
+    for before, after in zip(filled, record[track.sentences], strict=False):
         assert after["text"] == before["text"]
-        cited = [named(citation, names) for citation in after["citations"]]
+        cited = [resolve_citation(citation, names) for citation in after["citations"]]
         was = [
-            citation if isinstance(citation, str) else named(citation, names_before)
+            citation if isinstance(citation, str) else resolve_citation(citation, names_before)
             for citation in before.get("citations", [])
         ]
         assert None not in cited
@@ -329,18 +351,18 @@ def test_a_repaired_answer_has_the_text_and_the_documents_it_had(
         if not isinstance(after["citations"], dict) and not isinstance(before.get("citations"), dict):
             kept = [name for name in dict.fromkeys(was) if name in cited]
             assert cited == kept
-    assert not fix_record(record, track, {"1": "Why?"}), "a second time there is something left to do"
+    assert not fix_record(record, track, {"1": "Why?"}), "a second repair found something to do"
 
 
 @given(
-    st.sampled_from(list(TRACKS.values())).map(tight),
+    st.sampled_from(list(TRACKS.values())).map(tighten_limits),
     st.lists(st.tuples(st.lists(IDS, max_size=7), st.lists(SENTENCE, max_size=6)), max_size=3),
 )
-def test_what_is_repaired_is_valid(
+def test_a_repaired_file_is_valid(
     tmp_path_factory: pytest.TempPathFactory, track: Track, parts: list[tuple[list[str], list[dict[str, Any]]]]
 ) -> None:
     folder = tmp_path_factory.mktemp("fix")
-    records = [valid(track.name) | {"references": r, track.sentences: a} for r, a in parts]
+    records = [make_record(track.name) | {"references": r, track.sentences: a} for r, a in parts]
     (folder / "x.jsonl").write_bytes(b"\n".join(map(orjson.dumps, records)))
     _, left = fix(folder / "x.jsonl", folder / "out", track, [WHY])
     assert not {violation.kind for violation in left.violations} & REPAIRABLE
@@ -361,7 +383,7 @@ ROWS = st.lists(
 
 def is_clear(rows: list[list[str]]) -> bool:
     """Whether all scores are usable, and ranks that all differ say the same as the scores."""
-    told = [(int(fields[3]), usable_score(fields[4])) for fields in rows]
+    told = [(int(fields[3]), parse_score(fields[4])) for fields in rows]
     if any(score is None for _, score in told):
         return False
     ranks = {rank for rank, _ in told}
@@ -403,15 +425,15 @@ def test_any_bytes_are_repaired_or_kept(
     assert (folder / f"again-{name}").read_bytes() == (folder / f"out-{name}").read_bytes()
 
 
-def test_the_command_says_what_it_did_and_judges_the_result(tmp_path: Path) -> None:
+def test_the_command_reports_repairs_and_judges_the_result(tmp_path: Path) -> None:
     (tmp_path / "topics.jsonl").write_text('{"id": 1, "title": "Why?"}\n')
-    (tmp_path / "x.jsonl").write_text(changed(references=[A, B, A]) + "\n")
+    (tmp_path / "x.jsonl").write_text(make_line(references=[A, B, A]) + "\n")
     arguments = ["validate", "x.jsonl", "--topics", "topics.jsonl", "--fix"]
     shown = keystone(*arguments, "out.jsonl.gz", cwd=tmp_path)
     assert (shown.returncode, shown.stdout.splitlines()) == (
         0,
         [
-            "x.jsonl:1: repaired: references: 1 repeated one merged",
+            "x.jsonl:1: repaired: references: 1 repeated reference merged",
             "out.jsonl.gz: 1 of 1 topic, 1 sentence, 0 without citation",
             "out.jsonl.gz: valid for rag25: 0 errors, 0 warnings",
         ],

@@ -1,4 +1,4 @@
-"""Submission files of every track: golden lines, both forms of citations read, nothing written that is invalid."""
+"""Answer files of all tracks: exact bytes of written files, all forms of citations read, only valid files written."""
 
 import json
 from dataclasses import replace
@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from generation.types import Answer, Sentence
 from indexing.errors import UserError
 from retrieval.types import Topic
-from runs.tracks.answer_files import Author, Submitted, rag_record, read_rag, write_rag
-from runs.tracks.rules import TRACKS, Track, with_limits
+from runs.tracks.answer_files import Author, SubmittedAnswer, make_answer_record, read_answer_file, write_answer_file
+from runs.tracks.rules import TRACKS, Track, set_topic_limits
 from runs.tracks.validate import validate
-from runs.trec.run_files import run_of, write_run
+from runs.trec.run_files import write_run
 from runs.trec.topics import read_topics
-from tests.support.answer_files import tight
+from runs.trec.types import make_run
+from tests.support.answer_files import tighten_limits
 from tests.support.places import SHARED
 
 MATERIAL = SHARED / "trec-rag-material"
@@ -33,17 +34,18 @@ TOPIC_IDS = st.lists(st.text(st.sampled_from("0a7-{}[]"), min_size=1, max_size=3
 TOPICS = TOPIC_IDS.flatmap(lambda ids: st.tuples(*(st.builds(Topic, st.just(i), TEXT.filter(str.strip)) for i in ids)))
 
 
-@given(st.sampled_from(list(TRACKS.values())).map(tight), TOPICS, st.data())
-def test_a_written_answer_file_is_valid_and_read_as_it_was_meant(
+@given(st.sampled_from(list(TRACKS.values())).map(tighten_limits), TOPICS, st.data())
+def test_a_written_answer_file_is_valid_and_read_with_its_texts_and_citations(
     tmp_path_factory: pytest.TempPathFactory, track: Track, topics: tuple[Topic, ...], data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("rag") / "rag.jsonl"
     answers = {t.id: Answer(t.id, data.draw(SENTENCES)) for t in topics if data.draw(st.booleans())}
-    write_rag(path, topics, answers, track, AUTHOR)
+    write_answer_file(path, topics, answers, track, AUTHOR)
     errors = {violation.kind for violation in validate(path, track, topics) if violation.severity == "error"}
-    empty = not any(sentence.text.strip() for answer in answers.values() for sentence in answer.sentences)
+    texts_of = ([s.text for s in answer.sentences if s.text.strip()] for answer in answers.values())
+    empty = all(not texts or track.length.measure(texts)[0] > (track.length.limit or 0) for texts in texts_of)
     assert errors == ({"no sentence"} if empty else set())
-    for topic, found in zip(topics, read_rag(path, track), strict=True):
+    for topic, found in zip(topics, read_answer_file(path, track), strict=True):
         given_ = answers.get(topic.id, Answer(topic.id, ())).sentences
         texts = [sentence for sentence in given_ if sentence.text.strip()][: len(found.answer.sentences)]
         assert [s.text for s in found.answer.sentences] == [s.text for s in texts]
@@ -57,11 +59,11 @@ def test_a_written_run_is_valid(
     path = tmp_path_factory.mktemp("run") / "run.tsv"
     scores = st.lists(st.floats(-1e30, FLOAT32), max_size=SMALL.rows).map(lambda found: sorted(found, reverse=True))
     hits = {t.id: [(f"msmarco_v2.1_doc_0_{n}#0_0", s) for n, s in enumerate(data.draw(scores))] for t in topics}
-    write_run(path, run_of("run", hits))
+    write_run(path, make_run("run", hits))
     assert [v for v in validate(path, SMALL, topics) if v.line] == []
 
 
-def test_what_is_cut_is_cut_at_whole_sentences_and_whole_references() -> None:
+def test_whole_sentences_and_whole_references_are_cut() -> None:
     said = (
         Sentence("One two three.", ("a", "b")),
         Sentence(" ", ("c",)),
@@ -69,7 +71,7 @@ def test_what_is_cut_is_cut_at_whole_sentences_and_whole_references() -> None:
         Sentence("Six seven eight nine.", ("a",)),
         Sentence("Ten.", ("a",)),
     )
-    record = rag_record(Topic("1", "Why?"), Answer("1", said), SMALL, AUTHOR)
+    record = make_answer_record(Topic("1", "Why?"), Answer("1", said), SMALL, AUTHOR)
     assert record["answer"] == [
         {"text": "One two three.", "citations": [0, 1]},
         {"text": "Four five.", "citations": [2, 0]},
@@ -95,12 +97,12 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("name", TRACKS)
-def test_an_answer_file_golden(tmp_path: Path, name: str) -> None:
+def test_an_answer_file_is_written_byte_for_byte(tmp_path: Path, name: str) -> None:
     sentences = (Sentence("Bees dance.", ("d1", "d0")), Sentence("Why?", ()))
     path, track = tmp_path / "rag.jsonl", TRACKS[name]
-    write_rag(path, [Topic("14", "Ünd?")], {"14": Answer("14", sentences)}, track, AUTHOR)
+    write_answer_file(path, [Topic("14", "Ünd?")], {"14": Answer("14", sentences)}, track, AUTHOR)
     assert path.read_text() == GOLDEN[name]
-    assert read_rag(path, track) == [Submitted("run-1", ("d1", "d0"), Answer("14", sentences))]
+    assert read_answer_file(path, track) == [SubmittedAnswer("run-1", ("d1", "d0"), Answer("14", sentences))]
 
 
 @pytest.mark.parametrize("track", TRACKS.values(), ids=lambda track: track.name)
@@ -116,11 +118,11 @@ def test_an_answer_file_golden(tmp_path: Path, name: str) -> None:
 )
 def test_every_form_of_citations_is_read_for_every_track(tmp_path: Path, track: Track, citations: Any) -> None:
     path = tmp_path / "rag.jsonl"
-    record = rag_record(Topic("1", "Why?"), Answer("1", ()), track, AUTHOR)
+    record = make_answer_record(Topic("1", "Why?"), Answer("1", ()), track, AUTHOR)
     path.write_text(
         json.dumps(record | {"references": ["a", "b"], track.sentences: [{"text": "So.", "citations": citations}]})
     )
-    assert read_rag(path, track)[0].answer.sentences == (Sentence("So.", ("b", "a")),)
+    assert read_answer_file(path, track)[0].answer.sentences == (Sentence("So.", ("b", "a")),)
 
 
 @pytest.mark.parametrize(
@@ -132,58 +134,58 @@ def test_every_form_of_citations_is_read_for_every_track(tmp_path: Path, track: 
         ({"answer": ["So."]}, "answer: expected a list of objects"),
         ({"answer": [{"text": 1, "citations": []}]}, r"answer\[0\].text: expected text"),
         ({"answer": [{"text": "So."}]}, r"answer\[0\].citations: expected a list"),
-        ({"answer": [{"text": "So.", "citations": [2]}]}, "one of them is not in references"),
-        ({"answer": [{"text": "So.", "citations": [-1]}]}, "one of them is not in references"),
-        ({"answer": [{"text": "So.", "citations": [True]}]}, "one of them is not in references"),
-        ({"answer": [{"text": "So.", "citations": [0.0]}]}, "one of them is not in references"),
+        ({"answer": [{"text": "So.", "citations": [2]}]}, "names no reference"),
+        ({"answer": [{"text": "So.", "citations": [-1]}]}, "names no reference"),
+        ({"answer": [{"text": "So.", "citations": [True]}]}, "names no reference"),
+        ({"answer": [{"text": "So.", "citations": [0.0]}]}, "names no reference"),
         ({"metadata": {"narrative_id": "1"}}, "run_id: expected an id"),
     ],
 )
-def test_what_cannot_be_read_names_its_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    record = rag_record(Topic("1", "Why?"), Answer("1", ()), RAG25, AUTHOR) | {"references": ["a", "b"]}
+def test_an_error_names_the_line_of_an_unreadable_answer(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    record = make_answer_record(Topic("1", "Why?"), Answer("1", ()), RAG25, AUTHOR) | {"references": ["a", "b"]}
     (tmp_path / "rag.jsonl").write_text(f"{json.dumps(record)}\n{json.dumps(record | changes)}\n")
     with pytest.raises(UserError, match=rf"rag\.jsonl:2: .*{message}"):
-        read_rag(tmp_path / "rag.jsonl", RAG25)
+        read_answer_file(tmp_path / "rag.jsonl", RAG25)
 
 
 @pytest.mark.parametrize(
     ("name", "texts", "size"),
     [
-        pytest.param("rag25", ["two\u00a0words and\u2003more "], 4, id="white space of every kind"),
-        pytest.param("rag24", ["a\ufdfab"], 4, id="one letter whose compatible form is four words"),
-        pytest.param("rag26", ["a\ufdfab"], 1, id="a track that counts the text as it is"),
-        pytest.param("ragtime", ["ab", "\ufb01"], 5, id="characters, of a text joined by spaces, a ligature as two"),
+        pytest.param("rag25", ["two\u00a0words and\u2003more "], 4, id="several kinds of white space"),
+        pytest.param("rag24", ["a\ufdfab"], 4, id="one letter whose NFKC form is four words"),
+        pytest.param("rag26", ["a\ufdfab"], 1, id="a track that counts words without NFKC"),
+        pytest.param("ragtime", ["ab", "\ufb01"], 5, id="characters of sentences joined by spaces, in NFKC"),
     ],
 )
-def test_length_is_counted_as_the_track_counts_it(name: str, texts: list[str], size: int) -> None:
-    assert sum(TRACKS[name].length.sizes(texts)) == size
+def test_length_is_counted_by_the_rule_of_the_track(name: str, texts: list[str], size: int) -> None:
+    assert sum(TRACKS[name].length.measure(texts)) == size
 
 
 def test_limits_of_topics_come_from_their_file(tmp_path: Path) -> None:
     path = tmp_path / "topics.jsonl"
     path.write_text('{"topic_id": 7, "title": "x", "limit": 2000}\n{"topic_id": "8", "title": "y"}\n')
-    track = with_limits(TRACKS["ragtime"], read_topics(path))
+    track = set_topic_limits(TRACKS["ragtime"], read_topics(path))
     assert [track.limit(topic) for topic in ("7", "8")] == [2000, None]
-    assert with_limits(RAG25, read_topics(path)) is RAG25
+    assert set_topic_limits(RAG25, read_topics(path)) is RAG25
     (tmp_path / "topics.tsv").write_text("7\tx\n")
-    assert with_limits(TRACKS["ragtime"], read_topics(tmp_path / "topics.tsv")) is TRACKS["ragtime"]
+    assert set_topic_limits(TRACKS["ragtime"], read_topics(tmp_path / "topics.tsv")) is TRACKS["ragtime"]
     path.write_text('{"topic_id": 7, "title": "x", "limit": "long"}\n')
-    with pytest.raises(UserError, match=r"topics\.jsonl:1: limit: expected a number above 0, found 'long'"):
-        with_limits(track, read_topics(path))
+    with pytest.raises(UserError, match=r"topics\.jsonl:1: limit: expected a whole number above 0, found 'long'"):
+        set_topic_limits(track, read_topics(path))
 
 
-def test_writing_fails_whole(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "run.tsv"
-    write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", 0.5)]}))
+    write_run(path, make_run("t", {"1": [("a", 1.0)], "2": [("b", 0.5)]}))
     before = path.read_bytes()
     with pytest.raises(ValueError, match="not finite"):
-        write_run(path, run_of("t", {"1": [("a", 1.0)], "2": [("b", float("nan"))]}))
+        write_run(path, make_run("t", {"1": [("a", 1.0)], "2": [("b", float("nan"))]}))
     assert (path.read_bytes(), list(tmp_path.iterdir())) == (before, [path])
 
 
 @pytest.mark.skipif(not MATERIAL.exists(), reason="the answers of the TREC RAG track are not on this machine")
 def test_the_301_answers_of_a_team_are_read() -> None:
-    found = read_rag(MATERIAL / "answers.rag24.ragnarok-gpt-4o.jsonl.gz", TRACKS["rag24"])
+    found = read_answer_file(MATERIAL / "answers.rag24.ragnarok-gpt-4o.jsonl.gz", TRACKS["rag24"])
     assert (len(found), len({submitted.answer.topic_id for submitted in found})) == (301, 301)
     assert sum(len(submitted.answer.sentences) for submitted in found) == 3975
     assert sum(len(s.citations) for submitted in found for s in submitted.answer.sentences) == 4108

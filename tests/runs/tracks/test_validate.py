@@ -1,4 +1,4 @@
-"""Judging submission files: each fault is named with its line, whoever wrote the file and whatever bytes it holds."""
+"""Judging of submission files: each violation is reported with its line, for any bytes."""
 
 import json
 import re
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from retrieval.types import Topic
-from runs.tracks.check_answers import difference
+from runs.tracks.check_answers import describe_difference
 from runs.tracks.rules import TRACKS, Track
-from runs.tracks.validate import counted, track_of, validate
+from runs.tracks.validate import detect_track, summarise_violations, validate
 from runs.tracks.violations import Violation
-from tests.support.answer_files import FILE, HOW, WHY, A, B, changed, said, valid
+from tests.support.answer_files import FILE, HOW, WHY, A, B, make_line, make_record, make_sentences
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
 from tests.support.small_corpus import NARRATIVES
@@ -26,59 +26,114 @@ ANSWER_FAULTS = [
     pytest.param("rag25", "{", "not JSON", id="not JSON"),
     pytest.param("rag25", "[" * 3000, "not JSON", id="nested too deep"),
     pytest.param("rag25", "[1]", "expected an object, found [1]", id="not an object"),
-    pytest.param("rag25", changed(metadata=7), "metadata: expected an object, found 7", id="no metadata"),
-    pytest.param("rag25", changed(metadata__team_id=""), "metadata.team_id: expected text, found ''", id="no team"),
-    pytest.param("rag25", changed(metadata__team_id=None), "metadata.team_id: missing", id="team missing"),
-    pytest.param("rag25", changed(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="topic"),
+    pytest.param("rag25", make_line(metadata=7), "metadata: expected an object, found 7", id="a number as metadata"),
     pytest.param(
-        "rag25", changed(metadata__narrative_id=1), "narrative_id: expected text, found the number 1", id="a number"
+        "rag25", make_line(metadata__team_id=""), "metadata.team_id: expected text, found ''", id="an empty team"
     ),
-    pytest.param("rag25", changed(metadata__narrative="why?"), "differs from the topics file", id="narrative"),
-    pytest.param("rag25", changed(metadata__type="magic"), "one of automatic, manual, found 'magic'", id="type"),
-    pytest.param("rag25", changed(metadata__run_id="s"), "run_id: expected 'r' on every line, found 's'", id="runs"),
-    pytest.param("rag25", changed(), "topic '1' is already answered on line 1", id="a topic twice"),
-    pytest.param("rag25", changed(references="a"), "references: expected a list of ids, found 'a'", id="references"),
-    pytest.param("rag25", changed(references=[A, 7]), "references[1]: expected text, found the number 7", id="number"),
-    pytest.param("rag25", changed(references=[A, "b c"]), "references[1]: expected an id, found 'b c'", id="space"),
-    pytest.param("rag25", changed(references=["a", "a"]), "listed more than once", id="a reference twice"),
-    pytest.param("rag25", changed(references=[*map(str, range(101))]), "expected at most 100, found 101", id="101"),
-    pytest.param("rag24", changed("rag24", references=[*map(str, range(21))]), "at most 20, found 21", id="21"),
-    pytest.param("rag25", changed(answer={}), "answer: expected a list, found {}", id="answer not a list"),
-    pytest.param("rag25", changed(answer=["x"]), "answer[0]: expected an object, found 'x'", id="a bare sentence"),
-    pytest.param("rag25", changed(answer=said(text=" ")), "answer[0].text: expected text, found ' '", id="no text"),
-    pytest.param("rag25", changed(answer=said(text="w " * 401)), "at most 400 words, found 401", id="too many words"),
-    pytest.param("rag26", changed("rag26", answer=said(text="w " * 1025)), "at most 1024 words", id="1025 words"),
-    pytest.param("biogen", changed("biogen", responses=said(text="w " * 251)), "at most 250 words", id="251 words"),
-    pytest.param("rag25", changed(answer=said(citations=None)), "citations: expected a list", id="no citations"),
-    pytest.param("rag25", changed(answer=said(citations=[2])), "citations: 2 names no reference", id="outside"),
-    pytest.param("rag25", changed(answer=said(citations=[-1])), "citations: -1 names no reference", id="negative"),
-    pytest.param("rag25", changed(answer=said(citations=[True])), "a position or an id, found True", id="a boolean"),
-    pytest.param("rag25", changed(answer=said(citations=[0.0])), "a position or an id, found 0.0", id="a fraction"),
-    pytest.param("rag25", changed(answer=said(citations=["c"])), "'c' names no reference", id="an unknown segment"),
-    pytest.param("rag25", changed(answer=said(citations={A: 1})), "expected a list, found an object", id="an object"),
-    pytest.param("rag25", changed(answer=said(citations=[A])), "expected positions as on line 1, found ids", id="mix"),
-    pytest.param("rag24", changed("rag24", answer=said(citations=[A])), "expected positions, found 'msm", id="ids"),
-    pytest.param("rag26", changed("rag26", answer=said(citations=[0, 1, 0, 1])), "at most 3, found 4", id="4 of them"),
-    pytest.param("rag26", changed("rag26", metadata__run_desc=None), "metadata.run_desc: missing", id="run_desc"),
-    pytest.param("rag26", changed("rag26", metadata__narrative=None), "metadata.narrative: missing", id="narrative"),
-    pytest.param("rag24", changed("rag24", topic="why?"), "topic: differs from the topics file", id="topic's text"),
-    pytest.param("rag24", changed("rag24", response_length=None), "response_length: expected a number", id="length"),
+    pytest.param("rag25", make_line(metadata__team_id=None), "metadata.team_id: missing", id="no team"),
+    pytest.param("rag25", make_line(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="topic"),
     pytest.param(
-        "biogen", changed("biogen", responses=said(citations=[A])), "found 1 that no sentence cites", id="uncited"
+        "rag25", make_line(metadata__narrative_id=1), "narrative_id: expected text, found the number 1", id="a number"
     ),
-    pytest.param("responses", changed("responses", responses=said()), "ids or scores, found 0", id="a position"),
+    pytest.param("rag25", make_line(metadata__narrative="why?"), "differs from the topics file", id="narrative"),
+    pytest.param("rag25", make_line(metadata__type="magic"), "one of automatic, manual, found 'magic'", id="type"),
+    pytest.param("rag25", make_line(metadata__run_id="s"), "run_id: expected 'r' on every line, found 's'", id="runs"),
+    pytest.param("rag25", make_line(), "topic '1' is already answered on line 1", id="a topic twice"),
+    pytest.param("rag25", make_line(references="a"), "references: expected a list of ids, found 'a'", id="references"),
     pytest.param(
-        "responses", changed("responses", responses=said(citations={A: "high"})), "a number as score", id="a score"
+        "rag25", make_line(references=[A, 7]), "references[1]: expected text, found the number 7", id="number"
+    ),
+    pytest.param("rag25", make_line(references=[A, "b c"]), "references[1]: expected an id, found 'b c'", id="space"),
+    pytest.param("rag25", make_line(references=["a", "a"]), "listed more than once", id="a reference twice"),
+    pytest.param(
+        "rag25", make_line(references=[*map(str, range(101))]), "expected at most 100, found 101", id="101 references"
+    ),
+    pytest.param(
+        "rag24", make_line("rag24", references=[*map(str, range(21))]), "at most 20, found 21", id="21 references"
+    ),
+    pytest.param("rag25", make_line(answer={}), "answer: expected a list, found {}", id="answer not a list"),
+    pytest.param(
+        "rag25", make_line(answer=["x"]), "answer[0]: expected an object, found 'x'", id="text instead of a sentence"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(text=" ")), "answer[0].text: expected text, found ' '", id="no text"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(text="w " * 401)), "at most 400 words, found 401", id="too many words"
+    ),
+    pytest.param(
+        "rag26", make_line("rag26", answer=make_sentences(text="w " * 1025)), "at most 1024 words", id="1025 words"
+    ),
+    pytest.param(
+        "biogen", make_line("biogen", responses=make_sentences(text="w " * 251)), "at most 250 words", id="251 words"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=None)), "citations: expected a list", id="no citations"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=[2])), "citations: 2 names no reference", id="outside"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=[-1])), "citations: -1 names no reference", id="negative"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=[True])), "a position or an id, found True", id="a boolean"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=[0.0])), "a position or an id, found 0.0", id="a fraction"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations=["c"])), "'c' names no reference", id="an unknown segment"
+    ),
+    pytest.param(
+        "rag25", make_line(answer=make_sentences(citations={A: 1})), "expected a list, found an object", id="an object"
+    ),
+    pytest.param(
+        "rag25",
+        make_line(answer=make_sentences(citations=[A])),
+        "expected positions as on line 1, found ids",
+        id="ids after positions",
+    ),
+    pytest.param(
+        "rag24",
+        make_line("rag24", answer=make_sentences(citations=[A])),
+        "expected positions, found 'msm",
+        id="ids where only positions are allowed",
+    ),
+    pytest.param(
+        "rag26",
+        make_line("rag26", answer=make_sentences(citations=[0, 1, 0, 1])),
+        "at most 3, found 4",
+        id="four citations",
+    ),
+    pytest.param("rag26", make_line("rag26", metadata__run_desc=None), "metadata.run_desc: missing", id="run_desc"),
+    pytest.param("rag26", make_line("rag26", metadata__narrative=None), "metadata.narrative: missing", id="narrative"),
+    pytest.param("rag24", make_line("rag24", topic="why?"), "topic: differs from the topics file", id="topic's text"),
+    pytest.param("rag24", make_line("rag24", response_length=None), "response_length: expected a number", id="length"),
+    pytest.param(
+        "biogen",
+        make_line("biogen", responses=make_sentences(citations=[A])),
+        "found 1 that no sentence cites",
+        id="uncited",
+    ),
+    pytest.param(
+        "responses", make_line("responses", responses=make_sentences()), "ids or scores, found 0", id="a position"
+    ),
+    pytest.param(
+        "responses",
+        make_line("responses", responses=make_sentences(citations={A: "high"})),
+        "a number as score",
+        id="a score",
     ),
 ]
 
 
 @pytest.mark.parametrize(("track", "line", "message"), ANSWER_FAULTS)
-def test_each_fault_of_an_answer_file_is_named_with_its_line(
+def test_a_violation_of_an_answer_file_is_reported_with_its_line(
     tmp_path: Path, track: str, line: str, message: str
 ) -> None:
     path = tmp_path / "rag.jsonl"
-    path.write_text(f"{json.dumps(valid(track))}\n{line}\n")
+    path.write_text(f"{json.dumps(make_record(track))}\n{line}\n")
     found = validate(path, TRACKS[track], [WHY])
     assert any(v.line == 2 and v.severity == "error" and message in v.message for v in found), found
 
@@ -86,20 +141,32 @@ def test_each_fault_of_an_answer_file_is_named_with_its_line(
 @pytest.mark.parametrize(
     ("track", "line"),
     [
-        pytest.param("rag25", changed(answer=said(citations=[0, 1])), id="positions"),
-        pytest.param("rag25", changed(answer=said(citations=[A, B])), id="ids"),
-        pytest.param("rag25", changed(answer=said(citations=[])), id="no citation"),
-        pytest.param("rag26", changed("rag26", answer=said(citations=[0, "shard_00001_2"])), id="both forms"),
-        pytest.param("rag26", changed("rag26", metadata__prompt={"x": [1]}, more=1), id="keys of one's own"),
+        pytest.param("rag25", make_line(answer=make_sentences(citations=[0, 1])), id="positions"),
+        pytest.param("rag25", make_line(answer=make_sentences(citations=[A, B])), id="ids"),
+        pytest.param("rag25", make_line(answer=make_sentences(citations=[])), id="no citation"),
         pytest.param(
-            "rag26", changed("rag26", answer=said(text="\ufdfa " * 1000, citations=[])), id="words as they are"
+            "rag26", make_line("rag26", answer=make_sentences(citations=[0, "shard_00001_2"])), id="both forms"
         ),
-        pytest.param("responses", changed("responses", responses=said(citations={A: 0.5, B: 1})), id="scores"),
-        pytest.param("responses", changed("responses", responses=said(text="w " * 9999, citations=[A])), id="no limit"),
-        *(pytest.param(name, json.dumps(valid(name)), id=name) for name in TRACKS),
+        pytest.param(
+            "rag26", make_line("rag26", metadata__prompt={"x": [1]}, more=1), id="keys that the track does not know"
+        ),
+        pytest.param(
+            "rag26",
+            make_line("rag26", answer=make_sentences(text="\ufdfa " * 1000, citations=[])),
+            id="words counted without NFKC",
+        ),
+        pytest.param(
+            "responses", make_line("responses", responses=make_sentences(citations={A: 0.5, B: 1})), id="scores"
+        ),
+        pytest.param(
+            "responses",
+            make_line("responses", responses=make_sentences(text="w " * 9999, citations=[A])),
+            id="no limit",
+        ),
+        *(pytest.param(name, json.dumps(make_record(name)), id=name) for name in TRACKS),
     ],
 )
-def test_what_a_track_allows_is_no_violation(tmp_path: Path, track: str, line: str) -> None:
+def test_an_answer_that_a_track_allows_has_no_violation(tmp_path: Path, track: str, line: str) -> None:
     path = tmp_path / "rag.jsonl"
     path.write_text(line)
     assert validate(path, TRACKS[track], [WHY]) == []
@@ -108,24 +175,28 @@ def test_what_a_track_allows_is_no_violation(tmp_path: Path, track: str, line: s
 @pytest.mark.parametrize(
     ("track", "line", "message"),
     [
-        ("rag25", changed(metadata__type=None), "metadata.type: missing"),
-        ("rag25", changed(metadata__narrative=None), "metadata.narrative: missing"),
-        ("rag25", changed(answer=[]), "answer: empty"),
-        ("rag25", changed(answer=said(citations=[0, 0])), "0 names what is cited already"),
-        ("rag24", changed("rag24", response_length=9), "response_length: expected 1, found 9"),
+        ("rag25", make_line(metadata__type=None), "metadata.type: missing"),
+        ("rag25", make_line(metadata__narrative=None), "metadata.narrative: missing"),
+        ("rag25", make_line(answer=[]), "answer: empty"),
+        (
+            "rag25",
+            make_line(answer=make_sentences(citations=[0, 0])),
+            "0 names a reference that the sentence cites already",
+        ),
+        ("rag24", make_line("rag24", response_length=9), "response_length: expected 1, found 9"),
         ("rag25", " ", "blank line"),
     ],
 )
-def test_what_organisers_take_is_a_warning(tmp_path: Path, track: str, line: str, message: str) -> None:
+def test_a_violation_that_organisers_accept_is_a_warning(tmp_path: Path, track: str, line: str, message: str) -> None:
     path = tmp_path / "rag.jsonl"
-    path.write_text(f"{json.dumps(valid(track, HOW))}\n{line}")
+    path.write_text(f"{json.dumps(make_record(track, HOW))}\n{line}")
     found = [v for v in validate(path, TRACKS[track], [WHY, HOW]) if v.line]
     assert [(v.line, v.severity, message in v.message) for v in found] == [(2, "warning", True)]
 
 
 def test_a_missing_answer_is_an_error_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "rag.jsonl"
-    path.write_text(json.dumps(valid("rag25")))
+    path.write_text(json.dumps(make_record("rag25")))
     assert validate(path, TRACKS["rag25"], [WHY, HOW]) == [
         Violation(0, "error", "missing topic", "topic '2': no answer")
     ]
@@ -148,8 +219,8 @@ def test_a_missing_answer_is_an_error_of_the_file(tmp_path: Path) -> None:
         (["1 Q0 a 1 0.5 t", "2 Q0 a 1 0.5 t", "1 Q0 b 2 0.4 t"], 3, "warning", "do not stand together"),
         (["1 Q0 a 0 0.5 t"], 1, "error", "rank: expected 1, found '0'"),
         (["1 Q0 a 1 0.5 t", "1 Q0 b 3 0.4 t"], 2, "error", "rank: expected 2, found '3'"),
-        (["1 Q0 a 1 0.5 t", "1 Q0 b 2 0.6 t"], 2, "error", "score 0.6 is above the one of line 1"),
-        (["1 Q0 a 1 0.5 t", "1 Q0 b 2 0.5 t"], 2, "warning", "equals the one of line 1 in float32"),
+        (["1 Q0 a 1 0.5 t", "1 Q0 b 2 0.6 t"], 2, "error", "score 0.6 is above that of line 1"),
+        (["1 Q0 a 1 0.5 t", "1 Q0 b 2 0.5 t"], 2, "warning", "equals that of line 1 in float32"),
         (["1 Q0 a 1 x t"], 1, "error", "expected a number that float32 can hold, found 'x'"),
         (["1 Q0 a 1 nan t"], 1, "error", "found 'nan'"),
         (["1 Q0 a 1 1_0 t"], 1, "error", "found '1_0'"),
@@ -160,7 +231,7 @@ def test_a_missing_answer_is_an_error_of_the_file(tmp_path: Path) -> None:
         ([f"1 Q0 d{n} {n} {1 / n} t" for n in range(1, 102)], 101, "error", "topic '1': more than 100 rows"),
     ],
 )
-def test_each_fault_of_a_run_is_named_with_its_line(
+def test_a_violation_of_a_run_is_reported_with_its_line(
     tmp_path: Path, lines: list[str], line: int, severity: str, message: str
 ) -> None:
     path = tmp_path / "run.tsv"
@@ -169,7 +240,7 @@ def test_each_fault_of_a_run_is_named_with_its_line(
     assert any(v.line == line and v.severity == severity and message in v.message for v in found), found
 
 
-def test_a_run_of_documents_has_any_depth(tmp_path: Path) -> None:
+def test_a_run_of_documents_may_have_any_depth(tmp_path: Path) -> None:
     path = tmp_path / "run.tsv"
     path.write_text(
         "".join(f"1 Q0 shard_00001_{n} {n} {-n}e-3 t\n" for n in range(1, 3001)) + "2\tQ0\tshard_00001_1\t1\t7\tt\n"
@@ -180,14 +251,16 @@ def test_a_run_of_documents_has_any_depth(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        pytest.param("run.tsv", "", "holds no row, expected some for 2 topics", id="a run"),
-        pytest.param("run.tsv", "\n# 1\n", "holds no row, expected some for 2 topics", id="a run without rows"),
-        pytest.param("rag.jsonl", "", "holds no answer, expected one for 2 topics", id="answers"),
-        pytest.param("rag.jsonl", "\n", "holds no answer, expected one for 2 topics", id="a blank line"),
-        pytest.param("rag.jsonl", changed(answer=[]), "holds no sentence in 1 answer", id="an answer of nothing"),
+        pytest.param("run.tsv", "", "holds no row, expected rows for 2 topics", id="a run"),
+        pytest.param("run.tsv", "\n# 1\n", "holds no row, expected rows for 2 topics", id="a run without rows"),
+        pytest.param("rag.jsonl", "", "holds no answer, expected answers to 2 topics", id="answers"),
+        pytest.param("rag.jsonl", "\n", "holds no answer, expected answers to 2 topics", id="a blank line"),
+        pytest.param(
+            "rag.jsonl", make_line(answer=[]), "holds no sentence in 1 answer", id="an answer without sentences"
+        ),
     ],
 )
-def test_a_file_that_holds_nothing_is_invalid(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_a_file_without_content_is_invalid(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
     found = validate(tmp_path / name, TRACKS["rag25"], [WHY, HOW])
     assert next(v.message for v in found if v.line == 0 and v.severity == "error") == message
@@ -196,18 +269,18 @@ def test_a_file_that_holds_nothing_is_invalid(tmp_path: Path, name: str, text: s
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(json.dumps([valid("rag25"), valid("rag25", HOW)]), id="on one line"),
-        pytest.param(json.dumps([valid("rag25"), valid("rag25", HOW)], indent=1), id="on many lines"),
-        pytest.param("\n  [\n" + json.dumps(valid("rag25")) + ",\n", id="cut off"),
+        pytest.param(json.dumps([make_record("rag25"), make_record("rag25", HOW)]), id="on one line"),
+        pytest.param(json.dumps([make_record("rag25"), make_record("rag25", HOW)], indent=1), id="on many lines"),
+        pytest.param("\n  [\n" + json.dumps(make_record("rag25")) + ",\n", id="truncated"),
     ],
 )
 @pytest.mark.parametrize("name", ["x.json", "x.jsonl", "x"])
-def test_a_json_array_is_told_from_a_run(tmp_path: Path, name: str, text: str) -> None:
+def test_a_json_array_is_distinguished_from_a_run(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     (found,) = validate(tmp_path / name, TRACKS["rag25"], [WHY, HOW])
     assert (found.severity, found.kind) == ("error", "JSON array")
-    with pytest.raises(UserError, match="a JSON array, expected a JSON object a line"):
-        track_of(tmp_path / name)
+    with pytest.raises(UserError, match="a JSON array, expected one JSON object on each line"):
+        detect_track(tmp_path / name)
 
 
 def test_a_run_whose_topics_begin_with_a_bracket_is_a_run(tmp_path: Path) -> None:
@@ -222,25 +295,28 @@ def test_a_run_whose_topics_begin_with_a_bracket_is_a_run(tmp_path: Path) -> Non
         pytest.param("How did it warm?", "at character 6: expected 'How does it warm?', found 'How did", id="a word"),
         pytest.param("How", "at character 4: expected 'How does it warm?', found 'How'", id="an end"),
         pytest.param("How does\xa0it warm?", r"at character 9: expected 'How does it warm?', found 'How does\xa0it",
-                     id="a space of another kind"),
+                     id="a no-break space"),
         pytest.param("How does ﬁt", "at character 10", id="another letter"),
     ],
 )  # fmt: skip
-def test_where_a_narrative_differs_is_shown(tmp_path: Path, found: str, message: str) -> None:
+def test_the_message_shows_the_first_difference_of_a_narrative(tmp_path: Path, found: str, message: str) -> None:
     narrative = "How does it warm?"
     path = tmp_path / "rag.jsonl"
-    path.write_text(changed(metadata__narrative=found))
+    path.write_text(make_line(metadata__narrative=found))
     (fault,) = validate(path, TRACKS["rag25"], [Topic("1", narrative)])
     assert f"metadata.narrative: differs from the topics file {message}" in fault.message
 
 
-def test_letters_that_only_look_alike_are_shown_by_their_numbers() -> None:
-    assert difference("caf\u0065\u0301", "caf\u00e9") == "at character 4: expected 'caf\\xe9', found 'cafe\\u0301'"
+def test_letters_that_look_alike_are_shown_as_escapes() -> None:
+    assert (
+        describe_difference("caf\u0065\u0301", "caf\u00e9")
+        == "at character 4: expected 'caf\\xe9', found 'cafe\\u0301'"
+    )
 
 
 @given(st.text(max_size=90), st.text(max_size=90))
-def test_a_difference_is_short_and_where_the_texts_begin_to_differ(one: str, other: str) -> None:
-    shown = difference(one, other)
+def test_a_difference_is_the_first_one_and_printable(one: str, other: str) -> None:
+    shown = describe_difference(one, other)
     place = int(re.match(r"at character (\d+)", shown)[1]) - 1  # type: ignore[index]
     assert one[:place] == other[:place]
     assert one == other or one[place : place + 1] != other[place : place + 1]
@@ -249,20 +325,23 @@ def test_a_difference_is_short_and_where_the_texts_begin_to_differ(one: str, oth
 
 def test_the_default_team_is_one_warning(tmp_path: Path) -> None:
     path = tmp_path / "rag.jsonl"
-    records = [valid("rag25"), valid("rag25", HOW)]
+    records = [make_record("rag25"), make_record("rag25", HOW)]
     for record in records:
         record["metadata"]["team_id"] = "keystone"
     path.write_text("\n".join(map(json.dumps, records)))
     assert validate(path, TRACKS["rag25"], [WHY, HOW]) == [
         Violation(
-            1, "warning", "default team", "team: 'keystone' is the default of Keystone on 2 lines, expected yours"
+            1,
+            "warning",
+            "default team",
+            "team: found 'keystone', the default of Keystone, on 2 lines; expected your team",
         )
     ]
 
 
 def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
     (tmp_path / "run.tsv").write_text(f"1 Q0 {A} 1 0.5 t\n1 Q0 b 2 0.4 t\n1 Q0 c 3 0.3 t\n")
-    (tmp_path / "rag.jsonl").write_text(changed(references=[A, "b", "c"]))
+    (tmp_path / "rag.jsonl").write_text(make_line(references=[A, "b", "c"]))
     for name, line in (("run.tsv", 2), ("rag.jsonl", 1)):
         (found,) = validate(tmp_path / name, TRACKS["rag25"], [WHY])
         assert (found.line, found.severity) == (line, "warning")
@@ -274,44 +353,44 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
     [
         pytest.param("r_output_trec_rag_2024.tsv", "", "rag24", id="the name of a run"),
         pytest.param("rag_output_trec_rag_2026.jsonl.gz", "", "rag26", id="the name of an answer file"),
-        pytest.param("rag_output_trec_rag_2026.jsonl.zst", "", "rag26", id="the name of a packed one"),
-        pytest.param("x.jsonl", json.dumps(valid("rag24")), "rag24", id="keys in the answer itself"),
-        pytest.param("x.jsonl", json.dumps(valid("rag25")), "rag25", id="the keys of 2025"),
-        pytest.param("x.jsonl", changed(metadata__type=None), "rag25", id="the ids of 2025"),
-        pytest.param("x.jsonl", f"broken\n\n{json.dumps(valid('rag26'))}", "rag26", id="the keys of 2026"),
-        pytest.param("x.jsonl", changed("rag26", metadata__run_desc=None), "rag26", id="the ids of 2026"),
-        pytest.param("x", json.dumps(valid("biogen")), "responses", id="the form of the neighbours"),
+        pytest.param("rag_output_trec_rag_2026.jsonl.zst", "", "rag26", id="the name of a compressed answer file"),
+        pytest.param("x.jsonl", json.dumps(make_record("rag24")), "rag24", id="keys in the answer itself"),
+        pytest.param("x.jsonl", json.dumps(make_record("rag25")), "rag25", id="the keys of 2025"),
+        pytest.param("x.jsonl", make_line(metadata__type=None), "rag25", id="the ids of 2025"),
+        pytest.param("x.jsonl", f"broken\n\n{json.dumps(make_record('rag26'))}", "rag26", id="the keys of 2026"),
+        pytest.param("x.jsonl", make_line("rag26", metadata__run_desc=None), "rag26", id="the ids of 2026"),
+        pytest.param("x", json.dumps(make_record("biogen")), "responses", id="the format that several tracks share"),
         pytest.param("x", "1 Q0 shard_00001_1 1 0.5 t", "rag26", id="a run of documents"),
         pytest.param("x", f"2024-7 Q0 {A} 1 0.5 t", "rag24", id="segments for topics of 2024"),
         pytest.param("x", f"14 Q0 {A} 1 0.5 t", "rag25", id="segments for other topics"),
         pytest.param("x", "rag2026-7 Q0 a 1 0.5 t", "rag26", id="topics of 2026 over any corpus"),
         pytest.param(
             "x.jsonl",
-            changed(metadata__narrative_id="rag2026-7", metadata__type=None, references=["a"]),
+            make_line(metadata__narrative_id="rag2026-7", metadata__type=None, references=["a"]),
             "rag26",
             id="answers to topics of 2026 over any corpus",
         ),
     ],
 )
-def test_the_track_is_told_by_the_form(tmp_path: Path, name: str, text: str, expected: str) -> None:
+def test_the_track_is_detected_by_name_keys_and_ids(tmp_path: Path, name: str, text: str, expected: str) -> None:
     (tmp_path / name).write_bytes(b"" if name.endswith(".gz") else text.encode())
-    assert track_of(tmp_path / name).name == expected
+    assert detect_track(tmp_path / name).name == expected
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"1 Q0 {A} 1 0.5 t\n2024-7 Q0 a 1 0.5 t", "tells no track: say --track"),
-        ("1 Q0 a 1 0.5 t", "tells no track: say --track"),
-        ("{}", "tells no track"),
+        (f"1 Q0 {A} 1 0.5 t\n2024-7 Q0 a 1 0.5 t", "fits no track; name the track with --track"),
+        ("1 Q0 a 1 0.5 t", "fits no track; name the track with --track"),
+        ("{}", "fits no track"),
         ("", "is empty, expected a run or answers"),
-        ("{\n}", "no line of it is a JSON object, expected one a line"),
+        ("{\n}", "holds no JSON object, expected one on each line"),
     ],
 )
-def test_a_form_that_fits_none_or_several_asks_for_the_track(tmp_path: Path, text: str, message: str) -> None:
+def test_a_format_that_fits_no_track_or_several_asks_for_the_track(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "x").write_text(text)
     with pytest.raises(UserError, match=message):
-        track_of(tmp_path / "x")
+        detect_track(tmp_path / "x")
 
 
 @given(FILE, st.sampled_from(["x.tsv", "x.jsonl", "x.jsonl.gz"]), st.sampled_from(list(TRACKS.values())))
@@ -321,15 +400,15 @@ def test_any_bytes_are_judged(tmp_path_factory: pytest.TempPathFactory, data: by
     try:
         found = validate(path, track, [WHY, HOW])
     except UserError:
-        assert name.endswith(".gz")  # what is no gzip file cannot be read at all
+        assert name.endswith(".gz")  # a file that is not gzip cannot be read at all
         return
     assert found
     assert all(v.message.isprintable() and len(v.message) < 300 and 0 <= v.line <= data.count(b"\n") + 1 for v in found)
 
 
-def test_a_summary_counts_kinds() -> None:
+def test_a_summary_counts_violations_by_kind() -> None:
     found = [Violation(0, "warning", "missing topic", "x"), *(Violation(n, "error", "rank", "y") for n in (3, 4))]
-    assert list(counted(found)) == ["2 errors: rank, first on line 3", "1 warning: missing topic"]
+    assert list(summarise_violations(found)) == ["2 errors: rank, first on line 3", "1 warning: missing topic"]
 
 
 def test_the_command_prints_violations_then_counts_then_the_verdict(tmp_path: Path, topics: Path) -> None:
@@ -350,7 +429,7 @@ def test_the_command_prints_violations_then_counts_then_the_verdict(tmp_path: Pa
     ]
 
 
-def test_repeated_messages_are_capped_and_counted(tmp_path: Path, topics: Path) -> None:
+def test_five_messages_of_a_kind_are_printed_and_all_are_counted(tmp_path: Path, topics: Path) -> None:
     path = tmp_path / "run.tsv"
     path.write_text("".join(f"1 0 a{n} {n} {1 / n} t\n" for n in range(1, 40)) + "2 Q0 b 1 1 t\n")
     shown = keystone("validate", path, "--topics", topics, "--track", "responses")
@@ -364,7 +443,10 @@ def test_repeated_messages_are_capped_and_counted(tmp_path: Path, topics: Path) 
 
 
 def test_several_files_and_folders_are_judged_each_by_its_track(tmp_path: Path, topics: Path) -> None:
-    run, answers = "1 Q0 shard_00001_1 1 0.5 t\n2 Q0 shard_00001_1 1 0.5 t\n", [valid("rag25"), valid("rag25", HOW)]
+    run, answers = (
+        "1 Q0 shard_00001_1 1 0.5 t\n2 Q0 shard_00001_1 1 0.5 t\n",
+        [make_record("rag25"), make_record("rag25", HOW)],
+    )
     for record, narrative in zip(answers, NARRATIVES.values(), strict=True):
         record["metadata"]["narrative"] = narrative
     files = {

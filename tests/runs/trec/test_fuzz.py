@@ -1,6 +1,6 @@
-"""Files made wrong in ten thousand ways: each has a defined result or an error that names it, and nothing is left over.
+"""Ten thousand damaged files: each gives a defined result, or an error that names it, and leaves no other file.
 
-A file is made from its kind and a number alone; a failure tells both, and the bytes.
+A kind and a number determine a file. A failure reports both, and the bytes.
 """
 
 import re
@@ -17,6 +17,7 @@ import orjson
 import pytest
 import yaml
 
+from fusion.fuse import FusionSettings
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
@@ -26,20 +27,21 @@ from indexing.types import Document, is_id
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import evaluate_files
-from runs.tracks.answer_files import read_rag
-from runs.tracks.rules import TRACKS, Track, with_limits
-from runs.tracks.validate import fix, track_of, validate
+from runs.tracks.answer_files import read_answer_file
+from runs.tracks.rules import TRACKS, Track, set_topic_limits
+from runs.tracks.validate import detect_track, fix, validate
 from runs.trec.fuse_files import fuse_files
-from runs.trec.run_files import Run, read_qrels, read_run, run_of, write_run
+from runs.trec.run_files import read_qrels, read_run, write_run
 from runs.trec.topics import read_topics
-from tests.support.answer_files import HOW, REPAIRABLE, WHY, tight, valid
+from runs.trec.types import Run, make_run
+from tests.support.answer_files import HOW, REPAIRABLE, WHY, make_record, tighten_limits
 from tests.support.command_line import keystone
 from tests.support.mutation import mutated, packed
 
 T = TypeVar("T")
 Seeds = dict[str, bytes]
 Check = Callable[[Path, Path, Random], None]
-"""Looks at a file, with a folder to write into and a generator of choices."""
+"""Checks a file, with a folder to write into and a generator of choices."""
 
 TEXT = "One sentence stands here. Another follows, with caf\u00e9 and \U0001d538. A third one ends it.\n"
 
@@ -96,20 +98,20 @@ QRELS: Seeds = {
 
 
 def answers_of(track: Track) -> Seeds:
-    """Two answers with positions, or scores, as citations, the same with ids, and a run."""
-    ids = valid(track.name)["references"]
+    """Make two answers that cite by positions or scores, the same answers that cite by ids, and a run."""
+    ids = make_record(track.name)["references"]
     other: list[Any] = [[1, 0], []] if "positions" in track.citations else [dict.fromkeys(ids, 0.5), {}]
     files = {
         f"form-{number}.jsonl": lines_of(
             *(
-                valid(track.name, topic) | {track.sentences: [{"text": "So.", "citations": c} for c in cited]}
+                make_record(track.name, topic) | {track.sentences: [{"text": "So.", "citations": c} for c in cited]}
                 for topic in (WHY, HOW)
             )
         )
         for number, cited in enumerate([[ids, []], other])
     }
     return {
-        track.answer_file: lines_of(valid(track.name, WHY), valid(track.name, HOW)),
+        track.answer_file: lines_of(make_record(track.name, WHY), make_record(track.name, HOW)),
         track.retrieval_file: run_lines(ids[0][:-1] + "{}"),
         **files,
     }
@@ -125,11 +127,11 @@ CONFIG: Seeds = {
 WHOLE = re.compile(
     r": (cannot be read|holds no|its form|none of its topics|no judged topic|not YAML|expected keys|is empty|no line)"
 )
-"""What is said about a whole file, without a line."""
+"""The parts of messages about a whole file, which name no line."""
 
 
 def result(path: Path, call: Callable[[], T], lined: bool = True) -> T | None:
-    """What a call gives; None where it ends with an error that names the file, and the line unless it is the whole."""
+    """Return the result of a call; None if it raises an error that names the file, and the line of a broken line."""
     try:
         return call()
     except UserError as error:
@@ -140,7 +142,7 @@ def result(path: Path, call: Callable[[], T], lined: bool = True) -> T | None:
 
 
 def check_corpus(path: Path, folder: Path, chance: Random) -> None:
-    """Every document that is kept comes out of the store as it was read; all others are reported."""
+    """Each document that is kept comes out of the store unchanged, and each other one is reported."""
     corpus, cuts = chance.choice([path, path.parent]), None
     if "offsets" in path.name:
         corpus, cuts = folder / "documents.jsonl", path
@@ -167,27 +169,27 @@ def check_corpus(path: Path, folder: Path, chance: Random) -> None:
 
 
 def check_topics(path: Path, folder: Path, _chance: Random) -> None:
-    """Topics that are read can be answered: a run for them is valid and read with the same ids."""
+    """Topics that the reader accepts can be answered: a run for them is valid, and its ids are read unchanged."""
     topics = result(path, lambda: read_topics(path))
     if topics is None:
         return
-    result(path, lambda: with_limits(TRACKS["ragtime"], topics))
+    result(path, lambda: set_topic_limits(TRACKS["ragtime"], topics))
     assert all(is_id(topic.id) and topic.narrative.strip() for topic in topics)
     orjson.dumps([topic.narrative for topic in topics])
-    write_run(folder / "run", run_of("tag", {topic.id: [("d", 1.0)] for topic in topics}))
+    write_run(folder / "run", make_run("tag", {topic.id: [("d", 1.0)] for topic in topics}))
     assert read_run(folder / "run").query_ids == tuple(topic.id for topic in topics)
     assert validate(folder / "run", TRACKS["responses"], topics) == []
 
 
 def check_run(path: Path, folder: Path, chance: Random) -> None:
-    """A run that is read is in trec_eval's order, and is written, measured and fused; else all three refuse it."""
+    """A run that the reader accepts is in trec_eval's order, and can be written, measured and fused."""
     other, judged = folder / "other", folder / "qrels"
     other.write_bytes(RUNS["run.trec"])
     judged.write_bytes(QRELS["qrels.txt"])
     run = result(path, lambda: read_run(path))
     measured = result(path, lambda: evaluate_files([other, path], judged))
     method, norm = chance.choice([("rrf", None), ("sum", None), ("sum", "none"), ("condorcet", None)])
-    fused = result(path, lambda: fuse_files([other, path], "fused", method, norm=norm), lined=False)
+    fused = result(path, lambda: fuse_files([other, path], "fused", FusionSettings(method, norm=norm)), lined=False)
     if run is None:
         assert (measured, fused) == (None, None)
         return
@@ -202,11 +204,11 @@ def check_run(path: Path, folder: Path, chance: Random) -> None:
 
 
 def documents_of(run: Run) -> dict[str, list[str]]:
-    return {topic: [doc_id for doc_id, _ in hits] for topic, hits in run.hits().items()}
+    return {topic: [doc_id for doc_id, _ in hits] for topic, hits in run.list_hits().items()}
 
 
 def assert_ranked(run: Run) -> None:
-    """By score in float32 down, then by document id down; no document twice."""
+    """Assert the order by score in float32 down, then by document id down, and that no document is repeated."""
     assert np.isfinite(run.scores).all()
     with np.errstate(over="ignore"):
         scores = run.scores.astype(np.float32).tolist()
@@ -217,7 +219,7 @@ def assert_ranked(run: Run) -> None:
 
 
 def check_qrels(path: Path, folder: Path, _chance: Random) -> None:
-    """Judgments that are read are in the order of their grades, and measure a run."""
+    """Judgments that the reader accepts are in the order of their grades, and measure a run."""
     (folder / "run").write_bytes(RUNS["run.trec"])
     qrels = result(path, lambda: read_qrels(path))
     measured = result(path if qrels is None else folder / "run", lambda: evaluate_files([folder / "run"], path))
@@ -226,16 +228,16 @@ def check_qrels(path: Path, folder: Path, _chance: Random) -> None:
         return
     for start, end in pairwise(qrels.offsets.tolist()):
         assert (np.diff(qrels.grades[start:end]) <= 0).all()
-        assert len(set(qrels.docs[start:end].strings())) == end - start > 0
+        assert len(set(qrels.docs[start:end].decode_ids())) == end - start > 0
     for evaluation in measured or ():
         for values in evaluation.values.values():
             assert np.isnan(values).all() or ((values >= 0) & (values <= 1 + 1e-12)).all()
 
 
 def check_submission(path: Path, folder: Path, track: Track) -> None:
-    """What is valid is read; a repair is done once and for all, and brings no error but what a byte order mark hid."""
+    """A valid file is read. A second repair finds nothing to do, and a repair adds no error."""
     topics, out, again = [WHY, HOW], folder / f"fixed-{path.name}", folder / f"again-{path.name}"
-    result(path, lambda: track_of(path))
+    result(path, lambda: detect_track(path))
     before = result(path, lambda: validate(path, track, topics))
     after = result(path, lambda: fix(path, out, track, topics))
     if before is None or after is None:
@@ -254,17 +256,19 @@ def check_submission(path: Path, folder: Path, track: Track) -> None:
     assert not answers or not errors or errors - REPAIRABLE or errors & NOT_ALWAYS
     for file, found in ((path, before), (out, left)):
         if all(violation.severity != "error" for violation in found):
-            ids = {s.answer.topic_id for s in read_rag(file, track)} if answers else set(read_run(file).query_ids)
+            ids = (
+                {s.answer.topic_id for s in read_answer_file(file, track)} if answers else set(read_run(file).query_ids)
+            )
             assert ids == {"1", "2"} or (not answers and ids < {"1", "2"})
 
 
 NOT_ALWAYS = {"text", "too long"}
-"""What is repaired, but not where there is no text at all, or where the first sentence alone is too long."""
+"""Violations that are repaired, unless an answer has no text, or its first sentence alone is too long."""
 MENDED_IN_A_RUN = {"blank line", "comment", "second column", "rows apart"}
 
 
 def check_config(path: Path, _folder: Path, _chance: Random) -> None:
-    """A configuration that is read is read again from what it was read as."""
+    """A configuration that is written and read again is the same."""
     config = result(path, lambda: read_config(path), lined=False)
     if config is not None:
         assert RunConfig.model_validate(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json")))) == config
@@ -272,7 +276,7 @@ def check_config(path: Path, _folder: Path, _chance: Random) -> None:
 
 def of_track(name: str) -> Check:
     return lambda path, folder, chance: check_submission(
-        path, folder, chance.choice([TRACKS[name], tight(TRACKS[name])])
+        path, folder, chance.choice([TRACKS[name], tighten_limits(TRACKS[name])])
     )
 
 
@@ -284,11 +288,11 @@ KINDS: dict[str, tuple[Seeds, Check, int]] = {
     **{name: (seeds, of_track(name), 500) for name, seeds in ANSWERS.items()},
     "config": (CONFIG, check_config, 500),
 }
-"""For each kind of file the valid ones, what must hold for any, and how many of it are made."""
+"""For each kind of file: valid files, the check for each damaged one, and the number of damaged files."""
 
 
 def make(kind: str, number: int, folder: Path) -> tuple[Path, Random]:
-    """The file of a kind and a number, in a new folder, and the generator that chooses what is done with it."""
+    """Make the file of a kind and a number in a new folder, and the generator that chooses the operations on it."""
     chance, seeds = Random(f"{kind} {number}"), KINDS[kind][0]
     name = chance.choice([*seeds])
     suffix = "" if kind == "config" else chance.choice(["", "", "", "", ".gz", ".zst"])
@@ -299,7 +303,7 @@ def make(kind: str, number: int, folder: Path) -> tuple[Path, Random]:
 
 
 def fuzz(kind: str, number: int) -> None:
-    """Make a file and check what becomes of it."""
+    """Make a file and check its result."""
     with TemporaryDirectory() as temporary:
         path, chance = make(kind, number, Path(temporary))
         try:
@@ -310,19 +314,19 @@ def fuzz(kind: str, number: int) -> None:
 
 
 PREFIXES = ["", "", "", "", "\u00e9 ", "\udcff" if sys.platform == "linux" else ""]
-"""What a file's name begins with; on Linux that need not be UTF-8."""
+"""The beginning of a file's name, which need not be UTF-8 on Linux."""
 QUICK = 20
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_some_wrong_files_have_a_defined_result(kind: str) -> None:
+def test_some_damaged_files_have_a_defined_result(kind: str) -> None:
     for number in range(QUICK):
         fuzz(kind, number)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_ten_thousand_wrong_files_have_a_defined_result(kind: str) -> None:
+def test_ten_thousand_damaged_files_have_a_defined_result(kind: str) -> None:
     assert sum(count for _, _, count in KINDS.values()) >= 10_000
     for number in range(QUICK, KINDS[kind][2] + QUICK):
         fuzz(kind, number)
@@ -341,12 +345,12 @@ COMMANDS: dict[str, list[list[str]]] = {
     "rag26": [["validate", "{file}", "--topics", "{valid}/topics.jsonl"]],
     "config": [["run", "{file}", "-q"]],
 }
-"""What is done with a file of a kind, in a process of its own."""
+"""The command for a file of each kind, in a process of its own."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", COMMANDS)
-def test_commands_say_what_is_wrong_and_leave_nothing_half_written(kind: str, tmp_path: Path) -> None:
+def test_commands_report_damaged_files_and_write_no_partial_output(kind: str, tmp_path: Path) -> None:
     for name, data in (RUNS | QRELS | TOPICS).items():
         (tmp_path / name).write_bytes(data)
     for number in range(SAMPLE // len(COMMANDS)):
@@ -368,4 +372,4 @@ def test_commands_say_what_is_wrong_and_leave_nothing_half_written(kind: str, tm
 
 
 SAMPLE = 60
-"""Processes, all kinds together."""
+"""The number of processes for all kinds."""

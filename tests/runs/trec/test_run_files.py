@@ -1,4 +1,4 @@
-"""Run and qrels files: what is written is read the same by every tool, what is broken is named by its line."""
+"""Run and qrels files: all tools read the written order, and an error names the line of a broken row."""
 
 import gzip
 import math
@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from runs.trec.doc_ids import names_of
-from runs.trec.render import strictly_decreasing
-from runs.trec.run_files import Run, qrels_of, read_qrels, read_run, run_of, write_run
+from runs.trec.doc_ids import encode_ids
+from runs.trec.render import decrease_strictly
+from runs.trec.run_files import read_qrels, read_run, write_run
+from runs.trec.types import Run, make_qrels, make_run
 from tests.support.places import SHARED
 from tests.support.qrels import grades
 
@@ -32,10 +33,10 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Broken(Exception):
-    """The plain twins' refusal: the file, and the line where there is one."""
+    """The refusal of a plain reader: the file, and the line of a broken row."""
 
 
-def plain_rows(path: Path, columns: int) -> list[tuple[int, list[str]]]:
+def read_plain_rows(path: Path, columns: int) -> list[tuple[int, list[str]]]:
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -58,9 +59,9 @@ def plain_rows(path: Path, columns: int) -> list[tuple[int, list[str]]]:
     return found
 
 
-def plain_run(path: Path) -> tuple[str, Hits]:
-    """What `read_run` does, a line at a time."""
-    rows = plain_rows(path, 6)
+def read_plain_run(path: Path) -> tuple[str, Hits]:
+    """Read a run as `read_run` does, but line by line."""
+    rows = read_plain_rows(path, 6)
     hits: dict[str, dict[str, float]] = {}
     for number, (query, _, doc, _, score, _) in rows:
         if doc in hits.setdefault(query, {}):
@@ -74,9 +75,9 @@ def plain_run(path: Path) -> tuple[str, Hits]:
     return rows[0][1][5] if rows else "", best_first
 
 
-def plain_qrels(path: Path) -> dict[str, dict[str, int]]:
+def read_plain_qrels(path: Path) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
-    for number, (query, _, doc, grade) in plain_rows(path, 4):
+    for number, (query, _, doc, grade) in read_plain_rows(path, 4):
         if found.setdefault(query, {}).setdefault(doc, int(grade)) != int(grade):
             raise Broken(f"{path}:{number}")
     if not found:
@@ -84,8 +85,8 @@ def plain_qrels(path: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def outcome(read: Callable[[], T]) -> tuple[T | None, str]:
-    """What reading gives: a value, or the place of the fault."""
+def find_outcome(read: Callable[[], T]) -> tuple[T | None, str]:
+    """Return the value that a reader gives, or the place of its error."""
     try:
         return read(), ""
     except UserError as error:
@@ -94,15 +95,15 @@ def outcome(read: Callable[[], T]) -> tuple[T | None, str]:
         return None, str(error)
 
 
-def agrees_with_its_twin(path: Path, content: bytes) -> None:
+def assert_both_readers_agree(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
     def run() -> tuple[str, Hits]:
         found = read_run(path)
-        return found.tag, found.hits()
+        return found.tag, found.list_hits()
 
-    assert outcome(run) == outcome(lambda: plain_run(path))
-    assert outcome(lambda: grades(read_qrels(path))) == outcome(lambda: plain_qrels(path))
+    assert find_outcome(run) == find_outcome(lambda: read_plain_run(path))
+    assert find_outcome(lambda: grades(read_qrels(path))) == find_outcome(lambda: read_plain_qrels(path))
 
 
 WORDS = (
@@ -131,17 +132,17 @@ CONTENT = st.builds(
 
 @settings(max_examples=400)
 @given(CONTENT)
-def test_any_bytes_are_read_as_the_plain_reader_does_or_refused_at_the_same_line(
+def test_any_bytes_are_read_or_refused_at_the_same_line_as_by_the_plain_reader(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
-    agrees_with_its_twin(tmp_path_factory.getbasetemp() / "any", content)
+    assert_both_readers_agree(tmp_path_factory.getbasetemp() / "any", content)
 
 
 @pytest.mark.slow
 @settings(max_examples=10_000)
 @given(CONTENT)
 def test_thousands_of_files_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    agrees_with_its_twin(tmp_path_factory.getbasetemp() / "any", content)
+    assert_both_readers_agree(tmp_path_factory.getbasetemp() / "any", content)
 
 
 @pytest.mark.parametrize(
@@ -155,47 +156,56 @@ def test_thousands_of_files_are_read_or_refused(tmp_path_factory: pytest.TempPat
         pytest.param("#1 Q0 a 1 2 t\n1 Q0 #b 1 2 t\n", "t", {"1": ["#b"]}, id="a # inside a line is not a comment"),
         pytest.param("  # note\n1 Q0 a 1 2 t\n\t#1 Q0 b 1 2 t\n", "t", {"1": "a"}, id="indented comments"),
         pytest.param("1\tQ0\ta\t1\t0.5\tt\r\n", "t", {"1": "a"}, id="tabs and CRLF"),
-        pytest.param("1 Q0 a 1 0.5 t\r\r\n\r\r\n1 Q0 b 1 0.4 t\r", "t", {"1": "ab"}, id="CR more than once"),
+        pytest.param("1 Q0 a 1 0.5 t\r\r\n\r\r\n1 Q0 b 1 0.4 t\r", "t", {"1": "ab"}, id="several CR at a line end"),
         pytest.param("\ufeff1 Q0 a 1 0.5 t\n", "t", {"1": "a"}, id="a byte order mark"),
-        pytest.param("  1 Q0 a 1 0.5 t  \n", "t", {"1": "a"}, id="spaces around"),
+        pytest.param("  1 Q0 a 1 0.5 t  \n", "t", {"1": "a"}, id="spaces around a line"),
         pytest.param("1 0 a - 0.5 t\n1 1 b . 0.4 t\n1 x c 0 0.3 t", "t", {"1": "abc"}, id="columns 2 and 4 are free"),
         pytest.param("1 Q0 a 1 0.5 my  own tag \n1 Q0 b 2 0.4 x", "my  own tag", {"1": "ab"}, id="a tag with spaces"),
         pytest.param("1 Q0 b 9 0.4 t\n1 Q0 a 9 0.5 t\n", "t", {"1": "ab"}, id="rows out of order"),
-        pytest.param("1 Q0 a 1 0.5 t\n1 Q0 b 2 0.5 t\n", "t", {"1": "ba"}, id="ties go to the greater id"),
+        pytest.param("1 Q0 a 1 0.5 t\n1 Q0 b 2 0.5 t\n", "t", {"1": "ba"}, id="ties go to the larger id"),
         pytest.param("1 Q0 a 1 0.03278688525 t\n1 Q0 b 2 0.03278688524 t", "t", {"1": "ba"}, id="ties in float32"),
         pytest.param("1 Q0 a 1 1e-3 t\n1 Q0 b 2 -1.5E+2 t\n1 Q0 c 3 +1.5 t", "t", {"1": "cab"}, id="forms of numbers"),
-        pytest.param("2 Q0 a 1 1 t\n1 Q0 b 1 1 t\n2 Q0 c 2 2 t\n", "t", {"2": "ca", "1": "b"}, id="queries that mix"),
-        pytest.param("1 Q0 a 1 1e300 t\n1 Q0 b 1 1e200 t\n", "t", {"1": "ba"}, id="above float32: a tie"),
-        pytest.param("é Q0 日本 1 1 t\n", "t", {"é": ["日本"]}, id="ids of any letters"),
+        pytest.param(
+            "2 Q0 a 1 1 t\n1 Q0 b 1 1 t\n2 Q0 c 2 2 t\n",
+            "t",
+            {"2": "ca", "1": "b"},
+            id="rows of two queries that alternate",
+        ),
+        pytest.param("1 Q0 a 1 1e300 t\n1 Q0 b 1 1e200 t\n", "t", {"1": "ba"}, id="scores above float32 tie"),
+        pytest.param("é Q0 日本 1 1 t\n", "t", {"é": ["日本"]}, id="ids in other scripts"),
     ],
 )
-def test_a_run_of_anyone_is_read(tmp_path: Path, content: str, tag: str, hits: dict[str, list[str]]) -> None:
+def test_a_run_in_any_accepted_form_is_read(tmp_path: Path, content: str, tag: str, hits: dict[str, list[str]]) -> None:
     (tmp_path / "run").write_bytes(content.encode())
     run = read_run(tmp_path / "run")
     assert run.tag == tag
-    assert {query: [doc for doc, _ in own] for query, own in run.hits().items()} == {q: [*d] for q, d in hits.items()}
+    assert {query: [doc for doc, _ in own] for query, own in run.list_hits().items()} == {
+        q: [*d] for q, d in hits.items()
+    }
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        pytest.param("1 Q0 d 1 0.5", "expected 6 columns, found 5", id="a column short"),
-        pytest.param("1 d 1 0.5", "expected 6 columns, found 4", id="two columns short"),
-        pytest.param("1 Q0 d 1 high tag", "expected a finite number, found 'high'", id="a score in words"),
+        pytest.param("1 Q0 d 1 0.5", "expected 6 columns, found 5", id="one column missing"),
+        pytest.param("1 d 1 0.5", "expected 6 columns, found 4", id="two columns missing"),
+        pytest.param("1 Q0 d 1 high tag", "expected a finite number, found 'high'", id="a word as score"),
         pytest.param("1 Q0 d 1 nan tag", "expected a finite number, found 'nan'", id="not a number"),
-        pytest.param("1 Q0 d 1 -inf tag", "expected a finite number, found '-inf'", id="infinite"),
+        pytest.param("1 Q0 d 1 -inf tag", "expected a finite number, found '-inf'", id="an infinite score"),
         pytest.param("1 Q0 d 1 1e999 tag", "expected a finite number, found '1e999'", id="above float64"),
-        pytest.param("1 Q0 d 1 1_000 tag", "expected a finite number, found '1_000'", id="a number of Python"),
-        pytest.param("1 Q0 d 1 ٣ tag", "expected a finite number, found '٣'", id="other digits"),
-        pytest.param("1 Q0 d 1 0x1p3 tag", "expected a finite number, found '0x1p3'", id="a number of C"),
+        pytest.param("1 Q0 d 1 1_000 tag", "expected a finite number, found '1_000'", id="an underscore in a number"),
+        pytest.param("1 Q0 d 1 ٣ tag", "expected a finite number, found '٣'", id="Arabic digits"),
+        pytest.param("1 Q0 d 1 0x1p3 tag", "expected a finite number, found '0x1p3'", id="a hexadecimal number"),
         pytest.param("1 Q0 a 2 0.1 tag", "a occurs more than once for 1, see line 1", id="a repeated document"),
         pytest.param("1 Q0 a\0 2 0.1 tag", r"holds the control character '\\x00'", id="a NUL byte"),
         pytest.param(
             "1 Q0 b 2 0.1 tag\r1 Q0 c 3 0.1 tag", r"holds the control character '\\r'", id="lines that end in CR"
         ),
         pytest.param("1 Q0 b\udcff 2 0.1 tag", "not UTF-8: invalid start byte at byte 6 of the line", id="not UTF-8"),
-        pytest.param("\ufeff1 Q0 b 2 0.1 tag", "holds a byte order mark inside the file", id="files put together"),
-        pytest.param("1\xa0Q0 b 2 0.1 tag", "expected 6 columns, found 5", id="a space of another kind"),
+        pytest.param(
+            "\ufeff1 Q0 b 2 0.1 tag", "holds a byte order mark inside the file", id="a byte order mark inside the file"
+        ),
+        pytest.param("1\xa0Q0 b 2 0.1 tag", "expected 6 columns, found 5", id="a no-break space"),
     ],
 )
 def test_a_broken_run_names_its_line(tmp_path: Path, line: str, message: str) -> None:
@@ -208,12 +218,16 @@ def test_a_broken_run_names_its_line(tmp_path: Path, line: str, message: str) ->
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        pytest.param("1 0 a", "expected 4 columns, found 3", id="a column short"),
+        pytest.param("1 0 a", "expected 4 columns, found 3", id="one column missing"),
         pytest.param("1 0 a 2 1 me", "expected 4 columns, found 6", id="a run, or judgments with confidence"),
         pytest.param("1 0 a 1.5", "expected a whole number, found '1.5'", id="a broken grade"),
-        pytest.param("1 0 a 1_0", "expected a whole number, found '1_0'", id="a number of Python"),
+        pytest.param("1 0 a 1_0", "expected a whole number, found '1_0'", id="an underscore in a number"),
         pytest.param("1 0 a 12345678901234567890", "expected a whole number, found '1234", id="a huge grade"),
-        pytest.param("1 0 a 9007199254740993", "expected a whole number, found '9007", id="above float64's integers"),
+        pytest.param(
+            "1 0 a 9007199254740993",
+            "expected a whole number, found '9007",
+            id="a grade above float64's exact integers",
+        ),
         pytest.param("1 0 d 2", "document d has two grades for 1, see line 1", id="two grades"),
     ],
 )
@@ -225,13 +239,13 @@ def test_broken_qrels_name_their_line(tmp_path: Path, line: str, message: str) -
 
 
 @pytest.mark.parametrize("second", ["0", "1", "Q0"])
-def test_the_second_column_of_qrels_is_not_looked_at(tmp_path: Path, second: str) -> None:
+def test_the_second_column_of_qrels_is_ignored(tmp_path: Path, second: str) -> None:
     path = tmp_path / "qrels"
     path.write_text(f"# by hand\n007 {second} msmarco_v2.1_doc_0_1#2_3\t4\n7 {second} d -1\n\n7 {second} d -1")
     assert grades(read_qrels(path)) == {"007": {"msmarco_v2.1_doc_0_1#2_3": 4}, "7": {"d": -1}}
 
 
-def test_a_packed_run_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None:
+def test_a_compressed_run_is_read_and_a_truncated_one_refused(tmp_path: Path) -> None:
     packed = gzip.compress(b"".join(b"1 Q0 d%d 1 %d t\n" % (i, -i) for i in range(20_000)))
     (tmp_path / "run.gz").write_bytes(packed)
     assert len(read_run(tmp_path / "run.gz").scores) == 20_000
@@ -241,9 +255,9 @@ def test_a_packed_run_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None:
 
 
 @given(SCORES)
-def test_scores_strictly_decrease_in_float32_and_move_as_little_as_they_can(scores: list[float]) -> None:
+def test_scores_decrease_strictly_in_float32_by_the_least_change(scores: list[float]) -> None:
     ordered = sorted(scores, reverse=True)
-    found = strictly_decreasing(ordered + ordered, np.array([0, len(ordered), 2 * len(ordered)]))
+    found = decrease_strictly(ordered + ordered, np.array([0, len(ordered), 2 * len(ordered)]))
     expected: list[np.float32] = []
     for score in ordered:
         below = np.nextafter(expected[-1], np.float32(-np.inf)) if expected else np.float32(np.inf)
@@ -254,23 +268,25 @@ def test_scores_strictly_decrease_in_float32_and_move_as_little_as_they_can(scor
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, 1e300])
 def test_a_score_that_float32_cannot_hold_is_refused(score: float) -> None:
     with pytest.raises(ValueError, match="not finite"):
-        strictly_decreasing([score])
+        decrease_strictly([score])
 
 
-def significant(number: str) -> int:
-    """The significant digits of a number as it is written."""
+def count_significant_digits(number: str) -> int:
+    """Count the significant digits of a written number."""
     return len(number.lstrip("-").split("e")[0].replace(".", "").strip("0"))
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
-def test_scores_are_written_exactly_and_short(tmp_path_factory: pytest.TempPathFactory, scores: list[float]) -> None:
+def test_scores_are_written_exactly_and_with_few_digits(
+    tmp_path_factory: pytest.TempPathFactory, scores: list[float]
+) -> None:
     path = tmp_path_factory.getbasetemp() / "scores"
-    write_run(path, run_of("t", {str(i): [("d", score)] for i, score in enumerate(scores)}))
+    write_run(path, make_run("t", {str(i): [("d", score)] for i, score in enumerate(scores)}))
     for line, score in zip(path.read_text().splitlines(), scores, strict=True):
         text = line.split(" ")[4]
         assert np.float32(float(text)) == np.float32(score)
         usual = f"{score:.9g}"
-        assert significant(text) <= significant(usual)
+        assert count_significant_digits(text) <= count_significant_digits(usual)
         longer = 1 if 1e-5 <= abs(score) < 1e-4 else 10 - len("1e+09") if 1e9 <= abs(score) < 1e10 else 0
         assert len(text) <= len(usual) + longer, "%g turns to exponents sooner at both ends"
 
@@ -291,8 +307,8 @@ def test_scores_are_written_exactly_and_short(tmp_path_factory: pytest.TempPathF
         (1e-45, "1.401298e-45"),
     ],
 )
-def test_how_a_score_is_written(tmp_path: Path, score: float, text: str) -> None:
-    write_run(tmp_path / "run", run_of("t", {"1": [("d", score)]}))
+def test_a_score_is_written_in_its_shortest_form(tmp_path: Path, score: float, text: str) -> None:
+    write_run(tmp_path / "run", make_run("t", {"1": [("d", score)]}))
     assert (tmp_path / "run").read_text() == f"1 Q0 d 1 {text} t\n"
 
 
@@ -300,29 +316,29 @@ IDS = st.lists(st.text(st.sampled_from("aZ0_#.é"), min_size=1, max_size=20), un
 
 
 @given(IDS, SCORES)
-def test_trec_eval_finds_the_order_that_was_written(
+def test_trec_eval_reads_the_order_in_which_a_run_was_written(
     tmp_path_factory: pytest.TempPathFactory, ids: list[str], scores: list[float]
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "run.trec"
     hits = list(zip(ids, sorted(scores, reverse=True), strict=False))
-    write_run(path, run_of("tag", {"q": hits}))
-    found = read_run(path).hits().get("q", [])
+    write_run(path, make_run("tag", {"q": hits}))
+    found = read_run(path).list_hits().get("q", [])
     assert [doc_id for doc_id, _ in found] == [doc_id for doc_id, _ in hits]
     as_double = sorted(found, key=lambda hit: (hit[1], hit[0]), reverse=True)
     assert as_double == found
 
 
-def test_a_written_run_golden(tmp_path: Path) -> None:
+def test_a_small_run_is_written_byte_for_byte(tmp_path: Path) -> None:
     hits = {"14": [("b", 0.5), ("a", 0.5)], "2": [], "3": [("d", 12.0)]}
-    write_run(tmp_path / "run", run_of("tag", hits))
+    write_run(tmp_path / "run", make_run("tag", hits))
     assert (tmp_path / "run").read_text() == "14 Q0 b 1 0.5 tag\n14 Q0 a 2 0.49999997 tag\n3 Q0 d 1 12 tag\n"
 
 
 def test_a_run_of_many_parts_is_written_in_order(tmp_path: Path) -> None:
     hits = {f"q{i}": [(f"d{i}_{j}", 0.5 - j) for j in range(i % 5 * 10_000)] for i in range(12)}
-    write_run(tmp_path / "run", run_of("tag", hits))
+    write_run(tmp_path / "run", make_run("tag", hits))
     expected = {query: own for query, own in hits.items() if own}
-    assert read_run(tmp_path / "run").hits() == expected
+    assert read_run(tmp_path / "run").list_hits() == expected
 
 
 LONG = st.builds("{}{}e-{}".format, st.sampled_from(["", "-"]), st.integers(2**53 - 99, 10**19), st.integers(0, 30))
@@ -339,12 +355,12 @@ def test_scores_are_read_exactly(tmp_path_factory: pytest.TempPathFactory, texts
     assert read_run(path).scores.tolist() == [float(text) for text in texts]
 
 
-def test_a_file_that_several_threads_read_is_one_file(tmp_path: Path) -> None:
+def test_several_threads_read_a_file_as_one_would(tmp_path: Path) -> None:
     rows = [f"q{i // 50_000} Q0 document-{i % 50_000:05d} 1 {100_000 - i} tag" for i in range(120_000)]
     rows += ["q0 Q0 late 1 -1e9 tag"]
     path = tmp_path / "run"
     path.write_text("\n".join(rows))
-    hits = read_run(path).hits()
+    hits = read_run(path).list_hits()
     assert {query: len(own) for query, own in hits.items()} == {"q0": 50_001, "q1": 50_000, "q2": 20_000}
     assert hits["q0"][-2:] == [("document-49999", 50_001.0), ("late", -1e9)]
     for broken in ([110_000], [70_000, 110_000], [5, 70_000, 110_000]):
@@ -358,21 +374,21 @@ def test_a_file_that_several_threads_read_is_one_file(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(st.sampled_from("ab#é"), max_size=10), max_size=50))
-def test_distinct_names_give_back_all(strings: list[str]) -> None:
-    distinct, positions = names_of(strings).distinct()
+def test_distinct_ids_and_their_positions_restore_all_ids(strings: list[str]) -> None:
+    distinct, positions = encode_ids(strings).find_distinct()
     assert distinct == list(dict.fromkeys(strings))
     assert [distinct[i] for i in positions] == strings
 
 
-def test_a_part_of_a_run() -> None:
-    run = run_of("t", {"1": [("a", 2.0), ("b", 1.0)], "2": [("c", 1.0)]})
-    assert run.of(["2", "x", "1"]).hits() == {"2": [("c", 1.0)], "x": [], "1": [("a", 2.0), ("b", 1.0)]}
-    assert isinstance(run.of([]), Run)
-    assert run.of([]).hits() == {}
-    assert grades(qrels_of({"1": {"a": 0, "b": 2}}).of(["1"])) == {"1": {"b": 2, "a": 0}}
+def test_selected_queries_keep_their_rows() -> None:
+    run = make_run("t", {"1": [("a", 2.0), ("b", 1.0)], "2": [("c", 1.0)]})
+    assert run.select(["2", "x", "1"]).list_hits() == {"2": [("c", 1.0)], "x": [], "1": [("a", 2.0), ("b", 1.0)]}
+    assert isinstance(run.select([]), Run)
+    assert run.select([]).list_hits() == {}
+    assert grades(make_qrels({"1": {"a": 0, "b": 2}}).select(["1"])) == {"1": {"b": 2, "a": 0}}
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not here")
-def test_real_qrels_are_read_as_the_plain_reader_does() -> None:
+@pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not on this machine")
+def test_real_qrels_are_read_as_by_the_plain_reader() -> None:
     for path in sorted(SHARED.glob("*/qrels*")):
-        assert grades(read_qrels(path)) == plain_qrels(path), path
+        assert grades(read_qrels(path)) == read_plain_qrels(path), path

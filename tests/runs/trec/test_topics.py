@@ -1,4 +1,4 @@
-"""Topics: any key that the tracks have used, ids as text, order kept, errors with file and line."""
+"""Topics: all keys of the tracks are read, ids are text, order is kept, and errors name file and line."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ ID_KEYS = ["id", "qid", "topic_id", "narrative_id"]
 NARRATIVE_KEYS = ["narrative", "title", "text", "query"]
 
 
-def put(folder: Path, *records: Any) -> Path:
+def write_topics(folder: Path, *records: Any) -> Path:
     path = folder / "topics.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
@@ -32,7 +32,7 @@ def put(folder: Path, *records: Any) -> Path:
 @pytest.mark.parametrize("id_key", ID_KEYS)
 @pytest.mark.parametrize("narrative_key", NARRATIVE_KEYS)
 def test_every_key_of_the_tracks_is_read(tmp_path: Path, id_key: str, narrative_key: str) -> None:
-    path = put(tmp_path, {id_key: "7", narrative_key: " Why\nbees? \u00e9", "other": 1})
+    path = write_topics(tmp_path, {id_key: "7", narrative_key: " Why\nbees? \u00e9", "other": 1})
     assert read_topics(path) == [Topic("7", " Why\nbees? \u00e9")]
 
 
@@ -42,19 +42,19 @@ def test_every_key_of_the_tracks_is_read(tmp_path: Path, id_key: str, narrative_
         pytest.param({"id": 7, "title": "x"}, Topic("7", "x"), id="a number"),
         pytest.param({"id": 0, "title": "x"}, Topic("0", "x"), id="zero"),
         pytest.param({"id": "007", "title": "x"}, Topic("007", "x"), id="leading zeros are kept"),
-        pytest.param({"id": "rag2026-0", "title": "x"}, Topic("rag2026-0", "x"), id="a name"),
+        pytest.param({"id": "rag2026-0", "title": "x"}, Topic("rag2026-0", "x"), id="a word with a number"),
         pytest.param(
             {"id": "1", "title": "short", "narrative": "long"}, Topic("1", "long"), id="narrative before title"
         ),
     ],
 )
-def test_ids_are_text(tmp_path: Path, record: dict[str, Any], expected: Topic) -> None:
-    assert read_topics(put(tmp_path, record)) == [expected]
+def test_an_id_is_read_as_text(tmp_path: Path, record: dict[str, Any], expected: Topic) -> None:
+    assert read_topics(write_topics(tmp_path, record)) == [expected]
 
 
 @given(st.lists(st.integers(0, 10**12), unique=True, min_size=1, max_size=20))
 def test_topics_keep_the_order_of_the_file(tmp_path_factory: pytest.TempPathFactory, ids: list[int]) -> None:
-    path = put(tmp_path_factory.mktemp("topics"), *({"id": i, "title": f"about {i}"} for i in ids))
+    path = write_topics(tmp_path_factory.mktemp("topics"), *({"id": i, "title": f"about {i}"} for i in ids))
     assert read_topics(path) == [Topic(str(i), f"about {i}") for i in ids]
 
 
@@ -82,14 +82,14 @@ def test_topics_keep_the_order_of_the_file(tmp_path_factory: pytest.TempPathFact
         ),
         pytest.param({"id": " 2", "title": "x"}, "id: expected an id without space, found ' 2'", id="id after a space"),
         pytest.param({"id": "", "title": "x"}, "id: expected an id without space, found ''", id="empty id"),
-        pytest.param({"id": "#2", "title": "x"}, "id: found '#2'; what begins with # is a comment", id="a comment"),
+        pytest.param({"id": "#2", "title": "x"}, "id: found '#2'; expected no # at its beginning", id="a comment"),
         pytest.param({"id": True, "title": "x"}, "id: expected an id without space, found True", id="boolean id"),
         pytest.param({"id": 2.5, "title": "x"}, "id: expected an id without space, found 2.5", id="fraction as id"),
-        pytest.param(["2", "x"], "expected a JSON object, found list", id="no object"),
+        pytest.param(["2", "x"], "expected a JSON object, found list", id="a list instead of an object"),
     ],
 )
-def test_a_bad_topic_is_named_with_file_and_line(tmp_path: Path, record: Any, message: str) -> None:
-    path = put(tmp_path, {"id": "1", "title": "x"}, record)
+def test_an_error_in_a_topic_names_file_and_line(tmp_path: Path, record: Any, message: str) -> None:
+    path = write_topics(tmp_path, {"id": "1", "title": "x"}, record)
     with pytest.raises(UserError, match=r"/topics\.jsonl:2: .*" + message):
         read_topics(path)
 
@@ -155,7 +155,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["topics.jsonl", "topics.txt", "topics.tsv.gz", "topics.zst"])
 @pytest.mark.parametrize("around", ["{}", "\ufeff\n \n{}", "crlf"])
-def test_forms_are_told_apart_by_content(tmp_path: Path, form: str, name: str, around: str) -> None:
+def test_the_content_tells_the_format(tmp_path: Path, form: str, name: str, around: str) -> None:
     text, expected = FORMS[form]
     raw = (text.replace("\n", "\r\n") if around == "crlf" else around.format(text)).encode()
     path = tmp_path / name
@@ -179,14 +179,18 @@ def test_forms_are_told_apart_by_content(tmp_path: Path, form: str, name: str, a
         pytest.param("<top><num>1</num></top>", 1, "<title>, <desc>, <narr>: expected a narrative", id="no field"),
         pytest.param("<top><num>1 2<title>x", 1, "<num>: expected an id .* found '1 2'", id="bad number"),
         pytest.param("<top><num>1\n<num>2<title>x", 2, "<num> occurs more than once", id="two ids"),
-        pytest.param("<top><num>1<title>x</top>\n<title>y", 2, "expected <top> and its fields", id="field outside"),
-        pytest.param("<top><num>1<title>x</top>\ny", 2, "expected <top> and its fields, found 'y'", id="text outside"),
+        pytest.param(
+            "<top><num>1<title>x</top>\n<title>y", 2, "expected <top> and its fields", id="a field outside of a topic"
+        ),
+        pytest.param(
+            "<top><num>1<title>x</top>\ny", 2, "expected <top> and its fields, found 'y'", id="text outside of a topic"
+        ),
         pytest.param("<top><num>1</num>y", 1, "expected <top> and its fields", id="text between fields"),
         pytest.param("<x>\n</top>", 2, "expected <top> and its fields", id="end without a beginning"),
         pytest.param("<x>\n", None, "holds no topic", id="other markup"),
     ],
 )
-def test_a_bad_line_of_any_form_is_named(tmp_path: Path, text: str, line: int | None, message: str) -> None:
+def test_an_error_in_any_format_names_file_and_line(tmp_path: Path, text: str, line: int | None, message: str) -> None:
     path = tmp_path / "t"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(UserError, match=rf"/t:{f'{line}:' if line else ''} .*{message}"):
@@ -199,7 +203,7 @@ RAW = st.lists(st.sampled_from(PIECES).map(str.encode) | st.binary(max_size=4), 
 
 
 @given(RAW)
-def test_any_bytes_are_topics_or_a_user_error(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
+def test_any_bytes_give_topics_or_a_user_error(tmp_path_factory: pytest.TempPathFactory, raw: bytes) -> None:
     path = tmp_path_factory.mktemp("any") / "t"
     path.write_bytes(raw)
     try:
@@ -215,7 +219,7 @@ def test_any_bytes_are_topics_or_a_user_error(tmp_path_factory: pytest.TempPathF
 @pytest.mark.parametrize(
     "path", sorted(SHARED.glob("*/topics*.jsonl")), ids=lambda path: f"{path.parent.name}-{path.name}"
 )
-def test_real_topics_are_the_same_in_every_form(path: Path, tmp_path: Path) -> None:
+def test_real_topics_are_read_alike_in_every_format(path: Path, tmp_path: Path) -> None:
     topics = read_topics(path)
     assert [topic.id for topic in topics] == [json.loads(line)["id"] for line in path.read_text().splitlines()]
     plain = [Topic(topic.id, " ".join(topic.narrative.split())) for topic in topics]

@@ -1,0 +1,84 @@
+"""A run and relevance judgments as columns: ids as bytes, scores and grades as numbers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.types import offsets_of
+from runs.trec.doc_ids import Ids, encode_ids
+from runs.trec.trec_eval_order import sort_best_first
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A run as columns: query i owns the rows `offsets[i]:offsets[i + 1]` of `docs` and `scores`, best first."""
+
+    tag: str
+    query_ids: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    docs: Ids
+    scores: NDArray[np.floating[Any]]
+
+    def select(self, query_ids: Sequence[str]) -> "Run":
+        """Select the rows of these queries, in this order. A query that the run lacks gets no rows."""
+        offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
+        return Run(self.tag, tuple(query_ids), offsets, self.docs[rows], self.scores[rows])
+
+    def list_hits(self) -> dict[str, list[tuple[str, float]]]:
+        """List the (document id, score) pairs of each query. A million rows take a second."""
+        pairs = list(zip(self.docs.decode_ids(), self.scores.tolist(), strict=True))
+        return {name: pairs[a:b] for name, a, b in zip(self.query_ids, self.offsets, self.offsets[1:], strict=False)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Qrels:
+    """Judgments as columns: topic i owns the rows `offsets[i]:offsets[i + 1]` of `docs` and `grades`, best first."""
+
+    query_ids: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    docs: Ids
+    grades: NDArray[np.int64]
+
+    def select(self, query_ids: Sequence[str]) -> "Qrels":
+        """Select the judgments of these topics, in this order. A topic without judgments gets no rows."""
+        offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
+        return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows])
+
+
+def make_run(tag: str, hits: Mapping[str, Sequence[tuple[str, float]]]) -> Run:
+    """Make a run from the (document id, score) pairs of each query, best first."""
+    offsets = offsets_of([len(own) for own in hits.values()])
+    docs = encode_ids([doc_id for own in hits.values() for doc_id, _ in own])
+    return Run(tag, tuple(hits), offsets, docs, np.array([score for own in hits.values() for _, score in own], float))
+
+
+def make_qrels(grades: Mapping[str, Mapping[str, int]]) -> Qrels:
+    """Make judgments from the grade of each judged document of each topic."""
+    offsets = offsets_of([len(own) for own in grades.values()])
+    docs = encode_ids([doc_id for own in grades.values() for doc_id in own])
+    return sort_qrels(tuple(grades), offsets, docs, np.array([g for own in grades.values() for g in own.values()], int))
+
+
+def sort_qrels(query_ids: tuple[str, ...], offsets: NDArray[np.int64], docs: Ids, grades: NDArray[np.int64]) -> Qrels:
+    """Sort the judgments of each topic by grade down, then document id down."""
+    order = sort_best_first(grades.astype(np.float32), docs, offsets)
+    return Qrels(query_ids, offsets, docs[order], grades[order])
+
+
+def pair_bounds(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pair the first row of each query with the row after its last: int64[queries, 2]."""
+    return np.stack([offsets[:-1], offsets[1:]], axis=1)
+
+
+def _select_rows(
+    query_ids: Sequence[str], offsets: NDArray[np.int64], wanted: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Select rows of the wanted queries: their new offsets, int64[wanted + 1], and the old rows, int64[rows]."""
+    number = {query_id: i for i, query_id in enumerate(query_ids)}
+    own = np.array([number.get(query_id, -1) for query_id in wanted], dtype=np.int64)
+    counts = np.append(np.diff(offsets), 0)[own]
+    bounds = offsets_of(counts)
+    return bounds, np.arange(bounds[-1]) + np.repeat(offsets[own] - bounds[:-1], counts)
