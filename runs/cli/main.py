@@ -315,7 +315,7 @@ def fuse(
     Example: keystone fuse a.trec b.trec --method rrf --set k=60 --weights 2,1 --out fused.trec
     """
     from runs.cli.outputs import check_outputs
-    from runs.trec.fuse_files import fuse_files, numbers
+    from runs.trec.fuse_files import FileFusion, fuse_files, numbers
     from runs.trec.run_files import write_run
 
     check_outputs(runs, {"--out": out})
@@ -323,7 +323,7 @@ def fuse(
     named = [setting.partition("=") for setting in set or []]
     values = numbers("--set", [value for _, _, value in named])
     parameters = {name: value for (name, _, _), value in zip(named, values, strict=True)}
-    write_run(out, fuse_files(runs, tag, method, depth, heavy, norm, parameters))
+    write_run(out, fuse_files(runs, tag, FileFusion(method, depth, heavy, norm, parameters)))
     say(out)
 
 
@@ -468,13 +468,15 @@ def tune(
     from runs.cli.outputs import check_run
     from runs.config.read import read_config
     from runs.evaluation.measures import parse_measure
+    from runs.evaluation.tune import Trials
     from runs.evaluation.tune import tune as tuned
     from runs.report.terminal import print_cautions, print_tuning, progress_bars
 
     check_run(read_config(config, set), [config, qrels], {})
     measures = [parse_measure(name) for name in measure or ("nDCG@10", "R@100")]
     with progress_bars(quiet) as progress:
-        found = tuned(config, set or [], qrels, attempt, measures, folds, skip_own, threads, progress)
+        trials = Trials(qrels, measures, attempt, folds, skip_own)
+        found = tuned(config, set or [], trials, threads, progress)
     print_tuning(found)
     print_cautions([found.configured], quiet)
 

@@ -8,6 +8,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
 from fusion.methods import METHODS, impossible
+from runs.config.none_named import NoneNamed
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 AnyPath = Annotated[Path, Strict(False)]
@@ -30,7 +31,7 @@ class Queries(Model):
     """Who decomposes, extracts the topic and expands it: `rules` or the language `model`; `narrative`: one query."""
     facets: Literal["sentences", "clauses"] = "sentences"
     """What `rules` takes for a question: each sentence as it is, or clauses made into questions, as in the paper."""
-    topic: Literal["lead", "phrase", "none"] = "lead"
+    topic: Annotated[Literal["lead", "phrase"] | None, NoneNamed("lead", "phrase", "none")] = "lead"
     """What follows each question as its topic, by `rules`: the narrative's first sentence, a phrase, or nothing."""
     dense_topic: bool = False
     """Whether the embedding model gets the topic too, as in the paper, or BM25 alone."""
@@ -48,7 +49,7 @@ class Retrieval(Model):
     systems: list[Literal["bm25", "dense"]] = Field(default=["bm25", "dense"], min_length=1, max_length=2)
     depth: int = Field(default=1000, ge=1, le=100_000)
     """Documents a query and system (`N_query`)."""
-    feedback: Literal["none", "rm3", "rocchio"] = "none"
+    feedback: Annotated[Literal["rm3", "rocchio"] | None, NoneNamed("none", "rm3", "rocchio")] = None
     """Pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
     summarise: bool = False
     """Whether the model summarises documents of more than 8,000 tokens before they are embedded (paper), where the
@@ -94,7 +95,7 @@ class Fusion(Model):
 class Grading(Model):
     """UMBRELA grades of documents for the queries, and what they select."""
 
-    method: Literal["none", "pointwise", "grid"] = "none"
+    method: Annotated[Literal["pointwise", "grid"] | None, NoneNamed("none", "pointwise", "grid")] = None
     """`pointwise`: a query and a document a call; `grid`: a document and all its topic's queries a call."""
     pool: int = Field(default=20, ge=1, le=100_000)
     """Graded are the first so many of each query's hybrid ranking (R_i), for all queries of their topic."""
@@ -120,7 +121,9 @@ class Grading(Model):
 class Answer(Model):
     """How the answer is made from the selected documents, or from the first of the ranking."""
 
-    method: Literal["rules", "retrieval", "answers", "none"] = "rules"
+    method: Annotated[
+        Literal["rules", "retrieval", "answers"] | None, NoneNamed("rules", "retrieval", "answers", "none")
+    ] = "rules"
     """`rules`: sentences of the documents, chosen for coverage; by the model: `retrieval`-level fusion, one answer from
     all documents, or `answers`, answer-level fusion of one answer a query; `none`: rankings alone are submitted."""
     documents: int = Field(default=20, ge=1, le=100_000)
@@ -198,7 +201,7 @@ class RunConfig(Model):
     topics: AnyPath
     out: AnyPath = Path("out")
     """The run directory is `<out>/<run_id>`."""
-    track: str = "rag25"
+    track: Annotated[str | None, NoneNamed()] = "rag25"
     """Whose files are written: a name of `TRACKS`; `none`: only rankings."""
     run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")
     """What the run is, for tracks that ask; None: its settings."""
@@ -215,7 +218,7 @@ class RunConfig(Model):
         for key, path in {"index": self.index, "topics": self.topics, "out": self.out}.items():
             if "\0" in str(path):
                 raise ValueError(f"{key}: found {str(path)!r}, expected a path, which has no NUL")
-        if self.track not in (*TRACKS, "none"):
+        if self.track is not None and self.track not in TRACKS:
             raise ValueError(f"track: found {self.track!r}, expected one of {', '.join(TRACKS)}, none")
         fusion = METHODS[self.fusion.method]
         if fusion.several and self.queries.method == "narrative":
@@ -233,9 +236,9 @@ class RunConfig(Model):
                 f"fusion.depth: found {self.fusion.depth}, above retrieval.depth "
                 f"{self.retrieval.depth}; expected at most that"
             )
-        if self.track != "none" and self.answer.method in ("rules", "retrieval"):
+        if self.track is not None and self.answer.method in ("rules", "retrieval"):
             key, depth = ("fusion.depth", self.fusion.depth)
-            if self.grading.method != "none":
+            if self.grading.method is not None:
                 key, depth = ("grading.documents", self.grading.documents)
             if self.answer.documents > depth:
                 raise ValueError(
@@ -248,14 +251,18 @@ class RunConfig(Model):
     @property
     def unnamed(self) -> bool:
         """Whether the answers to submit name a team, and none but the default."""
-        return self.answer.method != "none" and self.track != "none" and TRACKS[self.track].unnamed(self.team_id)
+        return self.answer.method is not None and self.track is not None and TRACKS[self.track].unnamed(self.team_id)
 
     def asks(self) -> str:
         """The first setting that needs a language model, with its value; empty if none does."""
+        return next((f"{key}: {value}" for key, value in self.asking().items()), "")
+
+    def asking(self) -> dict[str, Any]:
+        """The settings that need a language model, by key, with their values."""
         needed = {
             "queries.method": (self.queries.method, ("model",)),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
             "answer.method": (self.answer.method, ("retrieval", "answers")),
         }
-        return next((f"{key}: {value}" for key, (value, models) in needed.items() if value in models), "")
+        return {key: value for key, (value, models) in needed.items() if value in models}

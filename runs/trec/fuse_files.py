@@ -1,6 +1,7 @@
 """Fusion of run files, of whatever system: `keystone fuse`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,28 +18,35 @@ from runs.trec.run_files import Run, bounds_of, read_run
 from runs.trec.trec_eval_order import best_first, places_by_name
 
 
-def fuse_files(
-    paths: Sequence[Path],
-    tag: str,
-    method: str = "rrf",
-    depth: int = 1000,
-    weights: Sequence[float] | None = None,
-    norm: str | None = None,
-    parameters: Mapping[str, float] | None = None,
-) -> Run:
+@dataclass(frozen=True, slots=True)
+class FileFusion:
+    """How run files are fused: a method of `fusion.methods.METHODS`, `depth` documents a topic, a weight for each file.
+
+    Without `weights` each file weighs 1. `norm` and `parameters` are those of the method.
+    """
+
+    method: str = "rrf"
+    depth: int = 1000
+    weights: Sequence[float] | None = None
+    norm: str | None = None
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+
+def fuse_files(paths: Sequence[Path], tag: str, settings: FileFusion = FileFusion()) -> Run:
     """One run from several, topics in the order of their ids; a topic that a run lacks is an empty list in it.
 
-    `UserError` with the option's name for what the method cannot do. The order of the files does not matter.
+    The order of the files does not matter. `UserError` with the option's name for a setting that the method refuses.
     """
+    method, weights, norm, parameters = settings.method, settings.weights, settings.norm, settings.parameters
     heavy = list(weights) if weights is not None else [1.0] * len(paths)
     if len(heavy) != len(paths):
         raise UserError(f"--weights: found {len(heavy)} for {len(paths)} runs, expected one a run")
     if not all(0 <= weight <= 1e6 for weight in heavy) or not any(heavy):
         raise UserError(f"--weights: found {','.join(f'{w:g}' for w in heavy)}, expected 0 to 1e6 and not all 0")
     used = {weight for weight in heavy if weight}
-    if found := impossible(method, norm, parameters or {}, uneven=len(used) > 1):
+    if found := impossible(method, norm, parameters, uneven=len(used) > 1):
         key, why = found
-        raise UserError(f"--{'set ' if key in (parameters or {}) else ''}{key}: {why}")
+        raise UserError(f"--{'set ' if key in parameters else ''}{key}: {why}")
     if METHODS[method].several and sum(map(bool, heavy)) < 2:
         raise UserError(f"--method: found {method!r}, which compares runs, with one run; expected two or more")
     if not is_id(tag):
@@ -49,7 +57,7 @@ def fuse_files(
     docs, numbers = _numbered(runs)
     rankings = [Rankings(run.query_ids, run.offsets, own, run.scores) for run, own in zip(runs, numbers, strict=True)]
     members = [[(run, topic) for run in range(len(runs))] for topic in range(len(topics))]
-    fused = fuse(rankings, members, topics, method, depth, [heavy] * len(topics), norm, parameters)
+    fused = fuse(rankings, members, topics, method, settings.depth, [heavy] * len(topics), norm, parameters)
     try:
         strictly_decreasing(fused.scores, fused.offsets)
     except ValueError as error:
