@@ -74,7 +74,8 @@ def artifacts_of(job: Job, values: Values) -> Artifacts:
     topic_ids = [topic.id for topic in job.topics]
 
     def known() -> list[Query]:
-        return queries_of(values.get(queries))
+        topics = values.get(queries)
+        return queries_of(topics)
 
     def of_queries(name: str) -> Artifact[Rankings]:
         return _rankings(job, name, lambda: [query.id for query in known()])

@@ -13,7 +13,7 @@ from fusion.fuse import fuse
 from indexing.errors import UserError
 from retrieval.types import Rankings, offsets_of
 from runs.trec.doc_ids import Names
-from runs.trec.fuse_files import fuse_files
+from runs.trec.fuse_files import FileFusion, fuse_files
 from runs.trec.run_files import read_run, write_run
 from tests.support.command_line import keystone
 
@@ -47,7 +47,7 @@ def test_scores_order_a_run_not_its_ranks_and_ties_go_to_the_larger_id_as_in_tre
 
 
 def test_the_smallest_distance_is_the_best(paths: list[Path]) -> None:
-    run = fuse_files(paths[:1], "x", "sum", norm="min-max-inverted")
+    run = fuse_files(paths[:1], "x", FileFusion("sum", norm="min-max-inverted"))
     assert run.hits()["1"] == [("c", 1.0), ("b", 0.5), ("a", 0.0)]
 
 
@@ -55,7 +55,8 @@ def test_the_smallest_distance_is_the_best(paths: list[Path]) -> None:
 def test_the_order_of_the_files_does_not_matter(paths: list[Path], method: str) -> None:
     weight = dict(zip(paths, (0.3, 1.1, 0.7), strict=True))
     runs = [
-        fuse_files(order, "x", method, weights=[weight[path] for path in order]).hits() for order in permutations(paths)
+        fuse_files(order, "x", FileFusion(method, weights=[weight[path] for path in order])).hits()
+        for order in permutations(paths)
     ]
     assert all(run == runs[0] for run in runs)
 
@@ -98,7 +99,8 @@ def test_fusing_equals_a_plain_twin(
     for number, run in enumerate(runs):
         rows = [f"{topic} Q0 {doc} 1 {score} x\n" for topic, own in run.items() for doc, score in own.items()]
         (tmp_path / f"{number}").write_text("".join(rows))
-    fused = fuse_files([tmp_path / f"{number}" for number in range(len(runs))], "x", how[0], depth, norm=how[1])
+    files = [tmp_path / f"{number}" for number in range(len(runs))]
+    fused = fuse_files(files, "x", FileFusion(how[0], depth, norm=how[1]))
     assert fused.hits() == by_strings(runs, *how, depth)
 
 
@@ -134,7 +136,7 @@ def test_fusing_makes_no_text_of_ids(paths: list[Path], monkeypatch: pytest.Monk
 )
 def test_what_cannot_be_fused_is_named(paths: list[Path], asked: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
-        fuse_files(paths, **{"tag": "x", **asked})
+        fuse_files(paths, asked.pop("tag", "x"), FileFusion(**asked))
     assert message in str(caught.value)
 
 
@@ -150,7 +152,7 @@ def test_a_score_beyond_float32_is_an_error(tmp_path: Path, score: str, norm: st
     path = tmp_path / "big.trec"
     path.write_text(f"1 Q0 a 1 {score} x\n1 Q0 b 1 {score} x\n")
     with pytest.raises(UserError) as caught:
-        fuse_files([path, path], "x", "sum", norm=norm)
+        fuse_files([path, path], "x", FileFusion("sum", norm=norm))
     assert message in str(caught.value)
 
 

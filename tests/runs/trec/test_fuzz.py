@@ -29,7 +29,7 @@ from runs.evaluation.evaluate import evaluate_files
 from runs.tracks.answer_files import read_rag
 from runs.tracks.rules import TRACKS, Track, with_limits
 from runs.tracks.validate import fix, track_of, validate
-from runs.trec.fuse_files import fuse_files
+from runs.trec.fuse_files import FileFusion, fuse_files
 from runs.trec.run_files import Run, read_qrels, read_run, run_of, write_run
 from runs.trec.topics import read_topics
 from tests.support.answer_files import HOW, REPAIRABLE, WHY, tight, valid
@@ -187,7 +187,7 @@ def check_run(path: Path, folder: Path, chance: Random) -> None:
     run = result(path, lambda: read_run(path))
     measured = result(path, lambda: evaluate_files([other, path], judged))
     method, norm = chance.choice([("rrf", None), ("sum", None), ("sum", "none"), ("condorcet", None)])
-    fused = result(path, lambda: fuse_files([other, path], "fused", method, norm=norm), lined=False)
+    fused = result(path, lambda: fuse_files([other, path], "fused", FileFusion(method, norm=norm)), lined=False)
     if run is None:
         assert (measured, fused) == (None, None)
         return
