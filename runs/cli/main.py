@@ -268,7 +268,7 @@ def answer(
     Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
     """
     from runs.cli.outputs import check_run
-    from runs.pipeline import bulk as answering
+    from runs.pipeline.answering import bulk as answering
     from runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:

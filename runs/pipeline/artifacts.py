@@ -15,10 +15,10 @@ from indexing.types import Span, Store
 from retrieval.types import Query, Rankings
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
+from runs.pipeline.directory import Artifact, Values
 from runs.pipeline.grade_files import GradeRecord, Judgment, read_judgments, write_judgments
 from runs.pipeline.job import Job
 from runs.pipeline.queries import Understood, queries_of
-from runs.pipeline.values import Artifact, Values
 from runs.trec.doc_ids import names_of
 from runs.trec.render import strictly_decreasing
 from runs.trec.run_files import Run, read_run, write_run
@@ -90,7 +90,7 @@ def artifacts_of(job: Job, values: Values) -> Artifacts:
         summaries=_records(SUMMARIES, lambda r: Summary(r["doc_id"], r["summary"], _fallbacks(r)), asdict),
         hybrid=of_queries(HYBRID),
         narrative=of_topics(NARRATIVE),
-        grades=_records(GRADES, lambda r: GradeRecord(**{**r, "fallbacks": _fallbacks(r)}), asdict),
+        grades=_records(GRADES, _grades, asdict),
         qrels=Artifact(QRELS, read_judgments, write_judgments),
         keystone=of_topics(KEYSTONE),
         retrieval=Artifact(job.track.retrieval_file, read_run, write_run),
@@ -161,6 +161,11 @@ def _understood(record: Mapping[str, Any]) -> Understood:
         record["topic_id"], tuple(record["questions"]), record["topic"], tuple(record["variants"])
     )
     return Understood(understanding, tuple(Query(**query) for query in record["queries"]), _fallbacks(record))
+
+
+def _grades(record: Mapping[str, Any]) -> GradeRecord:
+    spans = [[(start, end) for start, end in own] for own in record["spans"]]
+    return GradeRecord(**{**record, "spans": spans, "fallbacks": _fallbacks(record)})
 
 
 def _fallbacks(record: Mapping[str, Any]) -> tuple[Fallback, ...]:

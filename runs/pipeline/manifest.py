@@ -15,9 +15,8 @@ from indexing.io.files import digest, sha256
 from indexing.vectors.faiss_index import faiss_module
 from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import Artifacts
-from runs.pipeline.directory import MANIFEST
+from runs.pipeline.directory import MANIFEST, Values
 from runs.pipeline.job import Job
-from runs.pipeline.values import Values
 
 
 def asked(config: RunConfig, asks: bool = True) -> Any:

@@ -13,7 +13,7 @@ from indexing.io.files import locked
 from indexing.types import Progress, silent
 from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import Artifacts, artifacts_of
-from runs.pipeline.directory import Stage, Watch, perform
+from runs.pipeline.directory import Stage, Values, Watch, perform
 from runs.pipeline.job import Job, open_job
 from runs.pipeline.make import (
     make_answers,
@@ -29,7 +29,6 @@ from runs.pipeline.make import (
 from runs.pipeline.manifest import asked, concluded, describe
 from runs.pipeline.model import Ask, asking
 from runs.pipeline.topic import READER
-from runs.pipeline.values import Values
 
 
 def run(

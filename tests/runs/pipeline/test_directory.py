@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from indexing.io.files import locked
-from runs.pipeline.directory import Stage, perform
-from runs.pipeline.values import Artifact, Values
+from runs.pipeline.directory import Artifact, Stage, Values, perform
 
 
 def text(name: str) -> Artifact[str]:

@@ -16,7 +16,7 @@ from runs.config.read import read_config
 from runs.evaluation import tune as tuning
 from runs.evaluation.evaluate import evaluate
 from runs.evaluation.measures import parse_measure
-from runs.pipeline import bulk
+from runs.pipeline.answering import bulk
 from runs.pipeline.artifacts import NARRATIVE, read_rankings, run_from
 from runs.pipeline.job import Job
 from runs.pipeline.rank import as_written, fuse_each_narrative

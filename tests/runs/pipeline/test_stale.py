@@ -23,11 +23,10 @@ from retrieval.types import Query
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import artifacts_of
-from runs.pipeline.directory import Stage, perform
+from runs.pipeline.directory import Artifact, Stage, Values, perform
 from runs.pipeline.job import open_job
 from runs.pipeline.model import asking
 from runs.pipeline.stages import run, stages
-from runs.pipeline.values import Artifact, Values
 from tests.support.small_corpus import write_corpus, write_topics
 
 ARTIFACTS = [

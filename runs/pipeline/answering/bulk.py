@@ -20,7 +20,7 @@ from indexing.vectors.of_documents import contents
 from retrieval.types import Query, Rankings, Topic
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
-from runs.pipeline.answer_file import AnswerFile, opened
+from runs.pipeline.answering.answer_file import AnswerFile, opened
 from runs.pipeline.job import Job, open_job
 from runs.pipeline.model import Ask, asking
 from runs.pipeline.queries import METHODS, understood
