@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from indexing.types import Span
 
@@ -87,16 +87,47 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
-    """One sentence of an answer with the ids of the segments that support it, best support first."""
+class Note:
+    """A text that a reader wrote while it gathered evidence, with the stretches of documents that it was drawn from.
+
+    `kind` names its use, such as a plan or a notebook entry; `step` counts the reader's steps from 0.
+    """
 
     text: str
-    citations: tuple[str, ...]
+    sources: tuple[Span, ...]
+    kind: str
+    step: int = 0
+
+
+Stop = Literal["done", "budget", "max_steps", "invalid", "stalled", "empty", "llm_error"]
+"""Why a reader stopped gathering. Whatever the reason, its evidence so far can be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSet:
+    """All that a reader gathered for one topic; the answer is made from it."""
+
+    items: tuple[Evidence, ...]
+    notes: tuple[Note, ...] = ()
+    stop: Stop = "done"
+
+
+Citation = str
+"""The id of a segment; the id of a document until one of its segments is chosen, or where a track cites documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of an answer with its citations, best support first."""
+
+    text: str
+    citations: tuple[Citation, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The cited answer to a topic."""
+    """The cited answer to a topic, and each step in which the model gave nothing usable for it."""
 
     topic_id: str
     sentences: tuple[Sentence, ...]
+    fallbacks: tuple[Fallback, ...] = ()

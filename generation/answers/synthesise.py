@@ -34,7 +34,7 @@ from generation.llm.model import Model
 from generation.prompts import edit as edit_prompt
 from generation.prompts import resynthesise as resynthesise_prompt
 from generation.prompts import shorten as shorten_prompt
-from generation.rules.answer import merge_same, utilities
+from generation.rules.sentences import merge_same, utilities
 from generation.structured import read_list
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.errors import Unusable

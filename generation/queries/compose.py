@@ -1,5 +1,8 @@
 """Which queries a narrative makes: decomposed question, topic and expanded topic together (paper, section 2.1)."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 from generation.types import Understanding
 from retrieval.types import Query, Topic
 
@@ -35,3 +38,18 @@ def whole(topic: Topic) -> Query:
 def is_whole(query: Query) -> bool:
     """Whether a query is its topic's whole narrative."""
     return query.id == query.topic_id
+
+
+def places_of(topic_id: str, queries: Sequence[Query]) -> list[int]:
+    """The places of a topic's decomposed queries; if it has none, the place of its whole narrative."""
+    own = [place for place, query in enumerate(queries) if query.topic_id == topic_id]
+    return [place for place in own if not is_whole(queries[place])] or own
+
+
+def weights_of(queries: Sequence[Query], narrative_weight: float) -> list[float]:
+    """The weight of each query in the fusion of its topic: `narrative_weight` for the whole narrative, 1 for others.
+
+    A narrative that is the only query of its topic has weight 1.
+    """
+    counts = Counter(query.topic_id for query in queries)
+    return [narrative_weight if is_whole(query) and counts[query.topic_id] > 1 else 1 for query in queries]

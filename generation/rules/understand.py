@@ -1,56 +1,60 @@
 """All narratives understood by rule, in one batch over the corpus that they will be asked of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from generation.rules.queries import Facets, decompose, expand_topic, extract_topic
+from generation.context.topic import Sources
+from generation.rules.queries import Facets, Frequencies, decompose, expand_topic, extract_topic
 from generation.types import Understanding
-from indexing.index import Index
-from indexing.types import Store
 from retrieval.backends import open_sparse
 from retrieval.types import Topic
 
-FEEDBACK = 10
+FEEDBACK_DOCUMENTS = 10
 """Documents whose words may become variants of a topic."""
 
+TopicBy = Literal["lead", "phrase"]
 
-TopicBy = Literal["lead", "phrase", "none"]
+TOPICS: Mapping[TopicBy | None, Callable[[str, Frequencies, int], str]] = {
+    "phrase": extract_topic,
+    "lead": lambda narrative, _frequencies, _documents: decompose(narrative, "sentences")[0],
+    None: lambda _narrative, _frequencies, _documents: "",
+}
+"""By the name of a rule, the topic of a narrative; the rule is given how common words are in how many documents."""
 
 
-def understand(
-    topics: Sequence[Topic],
-    index: Index,
-    store: Store,
-    facets: Facets,
-    topic_by: TopicBy,
-    variants: int,
-    threads: int = 1,
-) -> list[Understanding]:
-    """Questions (the narrative's `facets`), topic and `variants` expanded topics of every narrative.
+@dataclass(frozen=True, slots=True)
+class UnderstandingRules:
+    """How narratives are understood: their `facets` are questions, and `variants` words expand their topic.
 
-    The topic is the narrative's first sentence (`lead`), a `phrase` extracted from it, or nothing. Feedback for the
-    expansion comes from the top 10 of BM25 for topic and narrative together.
+    The topic is the narrative's first sentence (`lead`), a `phrase` extracted from it, or nothing (None).
     """
-    searcher = open_sparse(index, store)
+
+    facets: Facets = "sentences"
+    topic: TopicBy | None = "lead"
+    variants: int = 0
+
+
+def understand(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRules) -> list[Understanding]:
+    """Questions, topic and expanded topics of every narrative.
+
+    Feedback for the expansion comes from the top 10 of BM25 for topic and narrative together.
+    """
+    store = sources.store
+    searcher = open_sparse(sources.index, store)
     frequencies = searcher.document_frequencies
-
-    def topic_of(narrative: str) -> str:
-        if topic_by == "phrase":
-            return extract_topic(narrative, frequencies, len(store))
-        return decompose(narrative, "sentences")[0] if topic_by == "lead" else ""
-
-    phrases = [topic_of(topic.narrative) for topic in topics]
+    phrases = [TOPICS[rules.topic](topic.narrative, frequencies, len(store)) for topic in topics]
     texts = [f"{phrase} {topic.narrative}".strip() for phrase, topic in zip(phrases, topics, strict=True)]
     feedback: list[list[str]] = [[] for _ in topics]
-    if variants:
-        found = searcher.search([topic.id for topic in topics], texts, FEEDBACK, threads)
+    if rules.variants:
+        found = searcher.search([topic.id for topic in topics], texts, FEEDBACK_DOCUMENTS, sources.threads)
         feedback = [[document.contents for document in store.get(found.of(i))] for i in range(len(topics))]
     return [
         Understanding(
             topic_id=topic.id,
-            questions=decompose(topic.narrative, facets),
+            questions=decompose(topic.narrative, rules.facets),
             topic=phrases[i],
-            variants=expand_topic(texts[i], feedback[i], frequencies, len(store), variants),
+            variants=expand_topic(texts[i], feedback[i], frequencies, len(store), rules.variants),
         )
         for i, topic in enumerate(topics)
     ]

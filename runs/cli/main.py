@@ -300,7 +300,7 @@ def answer(
     Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
     """
     from runs.cli.outputs import check_run_outputs
-    from runs.pipeline import bulk as answering
+    from runs.pipeline.answering import bulk as answering
     from runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:
@@ -520,13 +520,15 @@ def tune(
     from runs.cli.outputs import check_run_outputs
     from runs.config.read import read_config
     from runs.evaluation.measures import parse_measure
+    from runs.evaluation.tune import Trials
     from runs.evaluation.tune import tune as tuned
     from runs.report.terminal import print_cautions, print_tuning, progress_bars
 
     check_run_outputs(read_config(config, set), [config, qrels], {})
     measures = [parse_measure(name) for name in measure or ("nDCG@10", "R@100")]
     with progress_bars(quiet) as progress:
-        found = tuned(config, set or [], qrels, attempt, measures, folds, skip_own, threads, progress)
+        trials = Trials(qrels, measures, attempt, folds, skip_own)
+        found = tuned(config, set or [], trials, threads, progress)
     print_tuning(found)
     print_cautions([found.configured], quiet)
 

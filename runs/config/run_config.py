@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,7 @@ from fusion.methods import METHODS, find_impossible_setting
 from generation.llm.chat import MOST_TOKENS
 from generation.llm.settings import AnyPath, ModelSettings
 from indexing.io.strict_settings import StrictSettings
+from runs.config.none_named import NoneNamed
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 
@@ -21,7 +22,7 @@ class Queries(StrictSettings):
     extract its topic and to expand that topic. `narrative` takes the whole narrative as the only query."""
     facets: Literal["sentences", "clauses"] = "sentences"
     """The questions that `rules` makes: the sentences as they are, or clauses turned into questions (paper)."""
-    topic: Literal["lead", "phrase", "none"] = "lead"
+    topic: Annotated[Literal["lead", "phrase"] | None, NoneNamed("lead", "phrase", "none")] = "lead"
     """The topic that `rules` adds to each question: the narrative's first sentence (`lead`), an extracted phrase
     (paper), or nothing."""
     dense_topic: bool = False
@@ -42,7 +43,7 @@ class Retrieval(StrictSettings):
     """The systems that search each query: BM25, embeddings, or both."""
     depth: int = Field(default=1000, ge=1, le=100_000)
     """How many documents each system returns for a query (paper: `N_query`, 1000)."""
-    feedback: Literal["none", "rm3", "rocchio"] = "none"
+    feedback: Annotated[Literal["rm3", "rocchio"] | None, NoneNamed("none", "rm3", "rocchio")] = None
     """The pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
     summarise: bool = False
     """If true, the language model summarises documents of more than 8,000 tokens before the run embeds them (paper).
@@ -90,7 +91,7 @@ class Fusion(StrictSettings):
 class Grading(StrictSettings):
     """How the language model grades documents for the queries (UMBRELA), and which documents the grades select."""
 
-    method: Literal["none", "pointwise", "grid"] = "none"
+    method: Annotated[Literal["pointwise", "grid"] | None, NoneNamed("none", "pointwise", "grid")] = None
     """`none` grades nothing. `pointwise` asks the model about one query and one document in each call. `grid` asks
     about one document and all queries of its topic in each call."""
     pool: int = Field(default=20, ge=1, le=100_000)
@@ -123,7 +124,9 @@ class Answer(StrictSettings):
     If nothing is graded, the first documents of the ranking are the selected ones.
     """
 
-    method: Literal["rules", "retrieval", "answers", "none"] = "rules"
+    method: Annotated[
+        Literal["rules", "retrieval", "answers"] | None, NoneNamed("rules", "retrieval", "answers", "none")
+    ] = "rules"
     """`rules` chooses sentences of the documents for coverage. `retrieval` asks the model for one answer from all
     documents. `answers` asks the model for one answer to each query, and makes one answer of these. `none` submits
     rankings only."""
@@ -151,7 +154,7 @@ class RunConfig(StrictSettings):
     """The file of narratives, in any of the [forms of topics](corpora.md#topics)."""
     out: AnyPath = Path("out")
     """The folder of runs. The run directory is `<out>/<run_id>`."""
-    track: str = "rag25"
+    track: Annotated[str | None, NoneNamed()] = "rag25"
     """The name of the [track](tracks.md) whose files are written. `none` writes rankings only."""
     run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")
     """The run's description, for tracks that ask for one. If it is null, Keystone lists the settings."""
@@ -168,7 +171,7 @@ class RunConfig(StrictSettings):
         for key, path in {"index": self.index, "topics": self.topics, "out": self.out}.items():
             if "\0" in str(path):
                 raise ValueError(f"{key}: found {str(path)!r}, expected a path, which has no NUL")
-        if self.track not in (*TRACKS, "none"):
+        if self.track is not None and self.track not in TRACKS:
             raise ValueError(f"track: found {self.track!r}, expected one of {', '.join(TRACKS)}, none")
         fusion = METHODS[self.fusion.method]
         if fusion.several and self.queries.method == "narrative":
@@ -186,9 +189,9 @@ class RunConfig(StrictSettings):
                 f"fusion.depth: found {self.fusion.depth}, above retrieval.depth "
                 f"{self.retrieval.depth}; expected at most that"
             )
-        if self.track != "none" and self.answer.method in ("rules", "retrieval"):
+        if self.track is not None and self.answer.method in ("rules", "retrieval"):
             key, depth = ("fusion.depth", self.fusion.depth)
-            if self.grading.method != "none":
+            if self.grading.method is not None:
                 key, depth = ("grading.documents", self.grading.documents)
             if self.answer.documents > depth:
                 raise ValueError(
@@ -201,16 +204,19 @@ class RunConfig(StrictSettings):
     @property
     def unnamed(self) -> bool:
         """Whether the answers to submit name a team, and none but the default."""
-        return (
-            self.answer.method != "none" and self.track != "none" and TRACKS[self.track].is_default_team(self.team_id)
-        )
+        wanted = self.answer.method is not None and self.track is not None
+        return wanted and TRACKS[self.track].is_default_team(self.team_id)
 
     def asks(self) -> str:
         """The first setting that needs a language model, with its value; empty if none does."""
+        return next((f"{key}: {value}" for key, value in self.asking().items()), "")
+
+    def asking(self) -> dict[str, Any]:
+        """The settings that need a language model, by key, with their values."""
         needed = {
             "queries.method": (self.queries.method, ("model",)),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
             "answer.method": (self.answer.method, ("retrieval", "answers")),
         }
-        return next((f"{key}: {value}" for key, (value, models) in needed.items() if value in models), "")
+        return {key: value for key, (value, models) in needed.items() if value in models}

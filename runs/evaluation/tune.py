@@ -11,7 +11,6 @@ import yaml
 from numpy.typing import NDArray
 
 from fusion.methods import METHODS
-from fusion.rrf import fuse_systems
 from indexing.errors import UserError
 from indexing.io.files import digest
 from indexing.types import Progress, silent
@@ -22,9 +21,11 @@ from runs.evaluation.evaluate import Evaluation, evaluate
 from runs.evaluation.measures import Measure
 from runs.pipeline.artifacts import run_from
 from runs.pipeline.job import Job, open_job
+from runs.pipeline.make import texts_of
 from runs.pipeline.model import asking
-from runs.pipeline.stages import texts_of
-from runs.pipeline.steps import narrative_rankings, rankings_of, understood
+from runs.pipeline.queries import METHODS as QUERY_METHODS
+from runs.pipeline.queries import queries_of, understood
+from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, search_systems
 from runs.trec.run_files import drop_own_documents, read_qrels
 from runs.trec.types import Qrels
 
@@ -62,49 +63,61 @@ class Tuning:
         return max(candidates, key=lambda setting: candidates[setting].mean(self.measure))
 
 
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """The settings that are tried, and how they are judged.
+
+    `tries` are `key=[value, ...]`, None stands for the grid of `grid_of`. `measures` are taken on the topics of the
+    `qrels` file, in `folds` parts; with `skip_own` a document with its topic's id does not count.
+    """
+
+    qrels: Path
+    measures: Sequence[Measure]
+    tries: Sequence[str] | None = None
+    folds: int = 5
+    skip_own: bool = False
+
+
 def tune(
-    config: Path,
-    overrides: Sequence[str],
-    qrels: Path,
-    tries: Sequence[str] | None,
-    measures: Sequence[Measure],
-    folds: int = 5,
-    skip_own: bool = False,
-    threads: int = 1,
-    progress: Progress = silent,
+    config: Path, overrides: Sequence[str], trials: Trials, threads: int = 1, progress: Progress = silent
 ) -> Tuning:
-    """Try all combinations of `tries`, each `key=[value, ...]`, on the judged topics of a run's configuration.
+    """Try all combinations of settings on the judged topics of a run's configuration.
 
     `held_out` is an estimate for topics not seen: each fold is measured with the setting, or the configuration as it
     is, whose mean of the first measure is best on the other folds. Nothing is written.
     """
-    judged = read_qrels(qrels)
+    judged = read_qrels(trials.qrels)
     as_it_is = read_config(config, [*overrides, "track=none"])
-    score = _Scorer(judged, measures, skip_own, threads, progress)
+    score = _Scorer(judged, trials, threads, progress)
     settings = {
         setting: read_config(config, [*overrides, "track=none", *setting])
-        for setting in product(*map(_values, grid_of(as_it_is) if tries is None else tries))
+        for setting in product(*map(_values, grid_of(as_it_is) if trials.tries is None else trials.tries))
     }
-    fold = _folds(len(judged.query_ids), folds)
+    fold = _folds(len(judged.query_ids), trials.folds)
     whole = score(read_config(config, [*overrides, "track=none", *WHOLE]))
     configured = score(as_it_is)
-    if np.isnan(configured.mean(str(measures[0]))):
-        raise UserError(f"{qrels}: no judged topic has a relevant document for {measures[0]}, which is to choose")
-    trials = {setting: score(tried) for setting, tried in settings.items() if tried != as_it_is}
-    return Tuning(configured, whole, trials, _cross_validated([configured, *trials.values()], fold))
+    if np.isnan(configured.mean(str(trials.measures[0]))):
+        raise UserError(
+            f"{trials.qrels}: no judged topic has a relevant document for {trials.measures[0]}, which is to choose"
+        )
+    tried = {setting: score(other) for setting, other in settings.items() if other != as_it_is}
+    return Tuning(configured, whole, tried, _cross_validated([configured, *tried.values()], fold))
 
 
 def grid_of(config: RunConfig) -> list[str]:
-    """What is tried where nothing else is named: values of those settings that the configuration reads."""
-    if config.queries.method == "narrative":
+    """The settings that are tried if none are named: values of those that the configuration reads.
+
+    `UserError` if the configuration makes one query a topic.
+    """
+    own = QUERY_METHODS[config.queries.method].tuned
+    if own is None:
         raise UserError(
-            "queries.method: found 'narrative', one query a topic, for which nothing is to be tuned; "
+            f"queries.method: found {config.queries.method!r}, one query a topic, for which nothing is to be tuned; "
             "expected rules or model, or settings named with --try"
         )
     fusion = METHODS[config.fusion.method]
-    by_rules = ["queries.facets=[sentences, clauses]", "queries.topic=[lead, none]"]
     return [
-        *(by_rules if config.queries.method == "rules" else []),
+        *own,
         f"queries.narrative_weight={[1, 2, 4] if fusion.weighted else [0, 1]}",
         *(["fusion.k_narrative=[10, 20, 60]"] if "k" in fusion.parameters else []),
     ]
@@ -113,28 +126,26 @@ def grid_of(config: RunConfig) -> list[str]:
 class _Scorer:
     """Measures configurations; one that differs from the last only behind the searches does not search again."""
 
-    def __init__(
-        self, qrels: Qrels, measures: Sequence[Measure], skip_own: bool, threads: int, progress: Progress
-    ) -> None:
-        self._rest = (qrels, measures, skip_own)
+    def __init__(self, qrels: Qrels, trials: Trials, threads: int, progress: Progress) -> None:
+        self._qrels, self._trials = qrels, trials
         self._open: Callable[[RunConfig], Job] = lambda config: open_job(config, threads, progress)
         self._key, self._queries, self._systems = "", list[Query](), dict[str, Rankings]()
 
     def __call__(self, config: RunConfig) -> Evaluation:
-        qrels, measures, skip_own = self._rest
         job = self._open(config)
         asked = {topic.id for topic in job.topics}
-        if not asked & set(qrels.query_ids):
+        if not asked & set(self._qrels.query_ids):
             raise UserError(f"{config.topics}: none of its topics is judged")
         behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight"}}
         key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])
         if key != self._key:
             with asking(config, None) as ask:
-                self._queries = [query for one in ask(lambda model: understood(job, model)) for query in one.queries]
-                self._systems, self._key = rankings_of(job, self._queries, texts_of(job, ask)), key
-        hybrid = fuse_systems(list(self._systems.values()), config.fusion.k, config.retrieval.depth)
-        run = run_from(job, narrative_rankings(job, self._queries, hybrid))
-        return evaluate(config.run_id, drop_own_documents(run) if skip_own else run, qrels, measures)
+                self._queries = queries_of(ask(lambda model: understood(job, model)))
+                self._systems, self._key = search_systems(job, self._queries, texts_of(job, ask)), key
+        hybrid = fuse_each_query(job, list(self._systems.values()))
+        run = run_from(job.store, fuse_each_narrative(job, self._queries, hybrid), config.run_id)
+        run = drop_own_documents(run) if self._trials.skip_own else run
+        return evaluate(config.run_id, run, self._qrels, self._trials.measures)
 
 
 def _values(attempt: str) -> Iterator[str]:

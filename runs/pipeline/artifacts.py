@@ -1,19 +1,30 @@
-"""The artifacts of a run: their names, and rankings and records as files."""
+"""The artifacts of a run: their names, and how each is read and written."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
+import yaml
 
-from indexing.io.files import written
-from retrieval.types import Rankings
+from generation.types import Answer, Evidence, EvidenceSet, Fallback, Sentence, Understanding
+from indexing.io.files import json_lines, written
+from indexing.types import Span, Store
+from retrieval.types import Query, Rankings
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.pipeline.directory import Artifact, Values
+from runs.pipeline.grade_files import GradeRecord, Judgment, read_judgments, write_judgments
 from runs.pipeline.job import Job
+from runs.pipeline.queries import Understood, queries_of
 from runs.trec.doc_ids import encode_ids
 from runs.trec.render import decrease_strictly
 from runs.trec.run_files import read_run, write_run
 from runs.trec.types import Run
+
+T = TypeVar("T")
 
 QUERIES = "queries.jsonl"
 SUMMARIES = "summaries.jsonl"
@@ -27,29 +38,154 @@ ANSWERS = "answers.jsonl"
 CONFIG = "config.yaml"
 
 
-def write_json_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The text that is embedded in place of a long document, and where the model gave nothing for it."""
+
+    doc_id: str
+    summary: str
+    fallbacks: tuple[Fallback, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Artifacts:
+    """All artifacts that a run may have; lists of evidence and answers stand beside the topics of the job."""
+
+    config: Artifact[RunConfig]
+    queries: Artifact[list[Understood]]
+    systems: tuple[Artifact[Rankings], ...]
+    summaries: Artifact[list[Summary]]
+    hybrid: Artifact[Rankings]
+    narrative: Artifact[Rankings]
+    grades: Artifact[list[GradeRecord]]
+    qrels: Artifact[list[Judgment]]
+    keystone: Artifact[Rankings]
+    retrieval: Artifact[Run]
+    """The ranking that is submitted."""
+    evidence: Artifact[list[EvidenceSet]]
+    answers: Artifact[list[Answer]]
+    submission: Artifact[list[dict[str, Any]]]
+    """The objects of the answer file that is submitted."""
+
+
+def artifacts_of(job: Job, values: Values) -> Artifacts:
+    """The artifacts of a job; files that name queries by id alone are read by the queries in `values`."""
+    method = job.config.queries.method
+    queries = _records(QUERIES, _understood, lambda one: {"method": method, **_with_queries(one)})
+    topic_ids = [topic.id for topic in job.topics]
+
+    def known() -> list[Query]:
+        topics = values.get(queries)
+        return queries_of(topics)
+
+    def of_queries(name: str) -> Artifact[Rankings]:
+        return _rankings(job, name, lambda: [query.id for query in known()])
+
+    def of_topics(name: str) -> Artifact[Rankings]:
+        return _rankings(job, name, lambda: topic_ids)
+
+    return Artifacts(
+        config=Artifact(CONFIG, read_config, _write_config),
+        queries=queries,
+        systems=tuple(of_queries(f"{system}.trec") for system in job.config.retrieval.systems),
+        summaries=_records(SUMMARIES, lambda r: Summary(r["doc_id"], r["summary"], _fallbacks(r)), asdict),
+        hybrid=of_queries(HYBRID),
+        narrative=of_topics(NARRATIVE),
+        grades=_records(GRADES, _grades, asdict),
+        qrels=Artifact(QRELS, read_judgments, write_judgments),
+        keystone=of_topics(KEYSTONE),
+        retrieval=Artifact(job.track.retrieval_file, read_run, write_run),
+        evidence=Artifact(EVIDENCE, lambda path: _read_evidence(path, topic_ids, known()), _write_evidence),
+        answers=_records(ANSWERS, _answer, asdict),
+        submission=_records(job.track.answer_file, dict, dict),
+    )
+
+
+def _records(
+    name: str, decode: Callable[[dict[str, Any]], T], encode: Callable[[T], dict[str, Any]]
+) -> Artifact[list[T]]:
+    """A file of one JSON object a line."""
+    return Artifact(
+        name,
+        lambda path: [decode(record) for _, record in json_lines(path)],
+        lambda path, found: write_json_lines(path, map(encode, found)),
+    )
+
+
+def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write one JSON object a line, all or nothing."""
     with written(path) as out:
         for record in records:
             out.write(orjson.dumps(record) + b"\n")
 
 
-def run_from(job: Job, rankings: Rankings) -> Run:
+def _rankings(job: Job, name: str, ids: Callable[[], Sequence[str]]) -> Artifact[Rankings]:
+    """A run file of the rankings of documents for these queries or topics."""
+    return Artifact(
+        name,
+        lambda path: read_rankings(path, job.store, ids()),
+        lambda path, rankings: write_run(path, run_from(job.store, rankings, job.config.run_id)),
+    )
+
+
+def run_from(store: Store, rankings: Rankings, tag: str) -> Run:
     """Rankings of documents as a run, with their ids, and with scores that give their order to every reader."""
     rows, row_of = np.unique(rankings.docs, return_inverse=True)
-    docs = encode_ids(job.store.ids(rows))[row_of]
+    docs = encode_ids(store.ids(rows))[row_of]
     scores = decrease_strictly(rankings.scores, rankings.offsets)
-    return Run(job.config.run_id, rankings.query_ids, rankings.offsets, docs, scores)
+    return Run(tag, rankings.query_ids, rankings.offsets, docs, scores)
 
 
-def write_rankings(job: Job, name: str, rankings: Rankings) -> None:
-    """Write rankings as the artifact of this name."""
-    write_run(job.directory / name, run_from(job, rankings))
-
-
-def read_rankings(job: Job, name: str, ids: list[str]) -> Rankings:
-    """The rankings of these queries in the artifact of this name."""
-    run = read_run(job.directory / name).select(ids)
+def read_rankings(path: Path, store: Store, ids: Sequence[str]) -> Rankings:
+    """The rankings of these queries in a run file."""
+    run = read_run(path).select(ids)
     doc_ids, code_of = run.docs.find_distinct()
-    rows = job.store.rows(doc_ids)[code_of]
+    rows = store.rows(doc_ids)[code_of]
     return Rankings(tuple(ids), run.offsets, rows, run.scores.astype(np.float32))
+
+
+def _write_config(path: Path, config: RunConfig) -> None:
+    with written(path) as out:
+        out.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True).encode())
+
+
+def _with_queries(one: Understood) -> dict[str, Any]:
+    return {
+        **asdict(one.understanding),
+        "queries": list(map(asdict, one.queries)),
+        "fallbacks": list(map(asdict, one.fallbacks)),
+    }
+
+
+def _understood(record: Mapping[str, Any]) -> Understood:
+    understanding = Understanding(
+        record["topic_id"], tuple(record["questions"]), record["topic"], tuple(record["variants"])
+    )
+    return Understood(understanding, tuple(Query(**query) for query in record["queries"]), _fallbacks(record))
+
+
+def _grades(record: Mapping[str, Any]) -> GradeRecord:
+    spans = [[(start, end) for start, end in own] for own in record["spans"]]
+    return GradeRecord(**{**record, "spans": spans, "fallbacks": _fallbacks(record)})
+
+
+def _fallbacks(record: Mapping[str, Any]) -> tuple[Fallback, ...]:
+    return tuple(Fallback(**fallback) for fallback in record["fallbacks"])
+
+
+def _write_evidence(path: Path, found: Sequence[EvidenceSet]) -> None:
+    write_json_lines(path, (asdict(item) for one in found for item in one.items))
+
+
+def _read_evidence(path: Path, topics: Sequence[str], queries: Sequence[Query]) -> list[EvidenceSet]:
+    """The evidence of each topic, to which an item belongs by its query."""
+    topic_of = {query.id: query.topic_id for query in queries}
+    items: dict[str, list[Evidence]] = {topic: [] for topic in topics}
+    for _, record in json_lines(path):
+        items[topic_of[record["query_id"]]].append(Evidence(**{**record, "span": Span(**record["span"])}))
+    return [EvidenceSet(tuple(own), stop="done" if own else "empty") for own in items.values()]
+
+
+def _answer(record: Mapping[str, Any]) -> Answer:
+    said = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
+    return Answer(record["topic_id"], said, _fallbacks(record))

@@ -2,65 +2,104 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from indexing.io.files import json_lines, written
+from generation.grade import Graded
+from generation.types import Fallback
+from indexing.io.files import read_text, written
 from indexing.types import Store
 from retrieval.types import Rankings, offsets_of
-from runs.pipeline.grade_topic import Graded
 from runs.trec.render import decrease_strictly
 
 
-def records(graded: Sequence[Graded], store: Store, graded_by: str) -> Iterator[dict[str, Any]]:
-    """One record a topic, with who graded.
+@dataclass(frozen=True, slots=True)
+class GradeRecord:
+    """The grades of one topic as their file has them, with who graded.
 
-    It has the queries, the documents with the spans of their text that were graded, and a row of grades a query (null:
-    not asked for, or failed). `selected` are the keystone documents, best first, with `scores` beside them; of
-    `pairs`, `asked` were graded.
+    `grades` has a row for each query and a column for each document; None was not asked for, or failed. `spans` are
+    the stretches of each document that were graded. `selected` are the keystone documents, best first, with `scores`
+    beside them. Of `pairs` of a query and a document, `asked` were graded.
     """
+
+    topic_id: str
+    graded_by: str
+    pairs: int
+    asked: int
+    queries: list[str]
+    documents: list[str]
+    spans: list[list[tuple[int, int]]]
+    grades: list[list[float | None]]
+    selected: list[str]
+    scores: list[float]
+    fallbacks: tuple[Fallback, ...]
+
+
+class Judgment(NamedTuple):
+    """A line of TREC qrels; the second column says who graded."""
+
+    query_id: str
+    graded_by: str
+    doc_id: str
+    grade: int
+
+
+def grade_records(graded: Sequence[Graded], store: Store, graded_by: str) -> Iterator[GradeRecord]:
+    """One record a topic."""
     for topic in graded:
         ids = store.ids(topic.rows)
-        yield {
-            "topic_id": topic.topic_id,
-            "graded_by": graded_by,
-            "pairs": topic.grades.size,
-            "asked": topic.asked,
-            "queries": [query.id for query in topic.queries],
-            "documents": ids,
-            "spans": topic.spans,
-            "grades": [[None if math.isnan(grade) else grade for grade in row] for row in topic.grades.tolist()],
-            "selected": [ids[place] for place in topic.selected],
-            "scores": topic.scores,
-            "fallbacks": list(map(asdict, topic.fallbacks)),
-        }
+        yield GradeRecord(
+            topic_id=topic.topic_id,
+            graded_by=graded_by,
+            pairs=topic.grades.size,
+            asked=topic.asked,
+            queries=[query.id for query in topic.queries],
+            documents=ids,
+            spans=topic.spans,
+            grades=[[None if math.isnan(grade) else grade for grade in row] for row in topic.grades.tolist()],
+            selected=[ids[place] for place in topic.selected],
+            scores=topic.scores,
+            fallbacks=tuple(topic.fallbacks),
+        )
 
 
-def write_qrels(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    """The grades as qrels, so that any run can be measured on them; the second column says who graded.
+def judgments_of(records: Iterable[GradeRecord]) -> Iterator[Judgment]:
+    """The grades as judgments, so that any run can be measured on them.
 
     A query's grades stand under its id, and under the topic's the highest that any of its queries gives a document.
     Expected grades are rounded.
     """
+    for record in records:
+        by = "_".join(record.graded_by.split())
+        grades = np.array(record.grades, dtype=np.float64)
+        named = [*zip(record.queries, grades, strict=True)]
+        if record.topic_id not in record.queries and len(grades):
+            named.append((record.topic_id, np.fmax.reduce(grades, axis=0)))
+        for query_id, row in named:
+            for doc_id, grade in zip(record.documents, row.tolist(), strict=True):
+                if not math.isnan(grade):
+                    yield Judgment(query_id, by, doc_id, round(grade))
+
+
+def write_judgments(path: Path, judgments: Iterable[Judgment]) -> None:
+    """Write judgments in TREC form, all or nothing."""
     with written(path) as out:
-        for record in records:
-            by = "_".join(record["graded_by"].split())
-            grades = np.array(record["grades"], dtype=np.float64)
-            named = [*zip(record["queries"], grades, strict=True)]
-            if record["topic_id"] not in record["queries"] and len(grades):
-                named.append((record["topic_id"], np.fmax.reduce(grades, axis=0)))
-            for query_id, row in named:
-                for doc_id, grade in zip(record["documents"], row.tolist(), strict=True):
-                    if not math.isnan(grade):
-                        out.write(f"{query_id} {by} {doc_id} {round(grade)}\n".encode())
+        for judgment in judgments:
+            out.write(" ".join(map(str, judgment)).encode() + b"\n")
 
 
-def read_selected(path: Path, store: Store) -> dict[str, list[int]]:
+def read_judgments(path: Path) -> list[Judgment]:
+    """The judgments of a file that `write_judgments` wrote."""
+    rows = (line.split(" ") for line in read_text(path).split("\n") if line)
+    return [Judgment(query_id, by, doc_id, int(grade)) for query_id, by, doc_id, grade in rows]
+
+
+def selected_rows(records: Sequence[GradeRecord], store: Store) -> dict[str, list[int]]:
     """The rows of each topic's keystone documents, best first."""
-    return {record["topic_id"]: store.rows(record["selected"]).tolist() for _, record in json_lines(path)}
+    return {record.topic_id: store.rows(record.selected).tolist() for record in records}
 
 
 def keystone_rankings(graded: Sequence[Graded], narrative: Rankings, alone: bool) -> Rankings:

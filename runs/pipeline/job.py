@@ -4,17 +4,23 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from generation.context.topic import Sources
+from generation.grade import GradeSettings
+from generation.readers.reader import AnswerSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.stores import open_store
-from indexing.types import Embedding, Progress, Store, silent
+from indexing.types import Progress, Store, silent
 from retrieval.types import Topic
 from runs.config.run_config import RunConfig
 from runs.tracks.answer_files import Author
 from runs.tracks.rules import TRACKS, Track, set_topic_limits
 from runs.trec.topics import read_topics
 
-CHARACTERS = 6
+WORD_CHARACTERS = 6
+"""Characters that a word has, about, with the space after it."""
+DEFAULT_TRACK = "rag25"
+"""The track whose limits hold for a run that names no track."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +47,11 @@ class Job:
         return self.config.answer.words or self.track.words
 
     def words_for(self, topic: Topic) -> int:
-        """The words that the answer to a topic has at most; a word has some six characters, with the space."""
+        """The words that the answer to a topic has at most."""
         limit, unit = self.track.limit(topic.id), self.track.length.unit
         if limit is None:
             return self.words
-        return max(1, min(self.words, limit if unit == "words" else limit // CHARACTERS))
+        return max(1, min(self.words, limit if unit == "words" else limit // WORD_CHARACTERS))
 
     @property
     def author(self) -> Author:
@@ -54,14 +60,24 @@ class Job:
         return Author(config.team_id, config.run_id, config.run_desc or described(config))
 
     @property
-    def embedding(self) -> Embedding:
-        """The model of the index. `UserError` where it has none."""
-        if self.index.embedding is None:
-            raise UserError(
-                f"{self.index.folder}: has no embeddings, which segments, grades and answers need: "
-                "build the index with them, or set track: none and grading.method: none"
-            )
-        return self.index.embedding
+    def sources(self) -> Sources:
+        """Where documents and their vectors come from."""
+        return Sources(self.index, self.store, self.threads)
+
+    @property
+    def answer_settings(self) -> AnswerSettings:
+        """How topics are answered; the configuration must name a method."""
+        settings, model = self.config.answer, self.config.model
+        assert settings.method is not None
+        window = 0 if model is None else model.window
+        return AnswerSettings(settings.method, settings.documents, window, settings.prompt_with, settings.synthesis)
+
+    @property
+    def grade_settings(self) -> GradeSettings:
+        """How candidates are graded; the configuration must name a method."""
+        model = self.config.model
+        at_once = model is not None and model.backend == "batch"
+        return GradeSettings(**self.config.grading.model_dump(exclude={"pool"}), at_once=at_once)
 
 
 def open_job(
@@ -74,10 +90,10 @@ def open_job(
     _check_paths(config, topics is None)
     index = open_index(config.index)
     topics = _topics_of_run(config.topics) if topics is None else topics
-    track = set_topic_limits(TRACKS["rag25" if config.track == "none" else config.track], topics)
+    track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     job = Job(config, index, open_store(index), topics, track, threads, progress)
-    if config.track != "none" or config.grading.method != "none":
-        _ = job.embedding
+    if config.track is not None or config.grading.method is not None:
+        _ = job.sources.embedding
     return job
 
 

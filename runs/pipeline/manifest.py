@@ -11,13 +11,12 @@ from typing import Any
 import orjson
 
 from indexing.corpora.segments import is_window
-from indexing.io.files import digest, json_lines, sha256
+from indexing.io.files import digest, sha256
 from indexing.vectors.faiss_index import faiss_module
 from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import ANSWERS, GRADES, QUERIES, SUMMARIES
-from runs.pipeline.directory import MANIFEST
+from runs.pipeline.artifacts import Artifacts
+from runs.pipeline.directory import MANIFEST, Values
 from runs.pipeline.job import Job
-from runs.trec.run_files import read_run
 
 
 def asked(config: RunConfig, asks: bool = True) -> Any:
@@ -34,45 +33,50 @@ def describe(job: Job) -> dict[str, Any]:
     packages = ("keystone-rag", "pyserini", "torch", "tokenizers", "numpy")
     embedding = asdict(job.index.embedding) if job.index.embedding else None
     counted = {"segments": job.index.segments} if job.index.segments else {}
-    config = job.config
+    config, plain = job.config, job.config.model_dump(mode="json")
     return {
         "run_id": config.run_id,
         "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding, **counted},
         "topics": {"sha256": sha256(config.topics), "number": len(job.topics)},
         "methods": {
-            "queries": config.queries.method,
-            "fusion": config.fusion.method,
-            "grading": config.grading.method,
-            "answer": "none" if config.track == "none" else config.answer.method,
+            **{part: plain[part]["method"] for part in ("queries", "fusion", "grading")},
+            "answer": plain["track"] if config.track is None else plain["answer"]["method"],
         },
         "model": config.model.name if config.model and config.asks() else None,
         "versions": {**{package: version(package) for package in packages}, "faiss": faiss_module().__version__},
     }
 
 
-def concluded(job: Job) -> dict[str, Any]:
-    """What the artifacts tell: how many segments are official, what the model was spared, and where it gave nothing."""
-    return {**_ranked_segments(job), **_asked_of_model(job)}
+def concluded(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+    """The manifest's facts from artifacts: official segments, calls that the model was spared, and its fallbacks."""
+    return {**_ranked_segments(job, values, files), **_asked_of_model(job, values, files)}
 
 
-def _ranked_segments(job: Job) -> dict[str, Any]:
+def _ranked_segments(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
     """Of the ranking that is submitted: how many of its segments are official and how many are windows of ours."""
-    if job.config.track == "none" or not job.track.segments:
+    if job.config.track is None or not job.track.segments:
         return {}
-    names = set(read_run(job.directory / job.track.retrieval_file).docs.decode_ids())
+    names = set(values.get(files.retrieval).docs.decode_ids())
     cut = sum(map(is_window, names))
     missed = sum(map(job.track.misses, names))
     return {"ranked_segments": {"official": len(names) - cut, "windows": cut, "unknown_to_track": missed}}
 
 
-def _asked_of_model(job: Job) -> dict[str, Any]:
-    if job.config.model is None:
+def _asked_of_model(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+    """Each step in which the model gave nothing usable, and how many grades were asked for and spared."""
+    config = job.config
+    if config.model is None:
         return {}
-    artifacts = [job.directory / name for name in (QUERIES, SUMMARIES, GRADES, ANSWERS)]
-    found = [record for path in artifacts if path.exists() for _, record in json_lines(path)]
-    summary: dict[str, Any] = {"fallbacks": [fallback for record in found for fallback in record["fallbacks"]]}
-    if job.config.grading.method != "none":
-        pairs, asked = (sum(record.get(key, 0) for record in found) for key in ("pairs", "asked"))
+    grades = values.get(files.grades) if config.grading.method is not None else []
+    recorded = [
+        *values.get(files.queries),
+        *(values.get(files.summaries) if config.retrieval.summarise else ()),
+        *grades,
+        *(values.get(files.answers) if config.track is not None and config.answer.method is not None else ()),
+    ]
+    summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}
+    if config.grading.method is not None:
+        pairs, asked = sum(one.pairs for one in grades), sum(one.asked for one in grades)
         summary["grading"] = {"pairs": pairs, "asked": asked, "saved": round(1 - asked / pairs, 4) if pairs else 0.0}
     return summary
 

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generation.context.topic import Sources, TopicContext
 from generation.queries.compose import compose, is_whole, whole
-from generation.rules.answer import SAME, answer, closest_passage, gather, is_prose, likely, merge_same, utilities
+from generation.rules.answer import Candidates, choose_sentences, closest_passage, gather_sentences
 from generation.rules.queries import decompose, expand_topic, extract_topic
-from generation.rules.understand import TopicBy, understand
+from generation.rules.sentences import SAME_COSINE, find_sentences, is_prose, likely, merge_same, utilities
+from generation.rules.understand import TopicBy, UnderstandingRules, understand
 from generation.rules.words import content_words, words
 from generation.types import Sentence, Understanding
 from indexing.corpora.segments import segmented
@@ -124,7 +126,9 @@ def test_expansion_is_distinct_and_new(feedback: list[str], count: int) -> None:
 
 def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
     found = understand(
-        [Topic(i, text) for i, text in NARRATIVES.items()], index, open_store(index), "clauses", "phrase", variants=3
+        [Topic(i, text) for i, text in NARRATIVES.items()],
+        Sources(index, open_store(index)),
+        UnderstandingRules("clauses", "phrase", variants=3),
     )
     assert [len(u.questions) for u in found] == [4, 2]
     assert [u.topic_id for u in found] == ["1", "2"]
@@ -132,11 +136,10 @@ def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
     assert "colonies" in found[0].variants or "workers" in found[0].variants or "nectar" in found[0].variants
 
 
-@pytest.mark.parametrize(("topic_by", "topic"), [("lead", "Ice melts."), ("phrase", "Ice melts"), ("none", "")])
-def test_what_stands_for_the_topic(topic_by: TopicBy, topic: str, index: Index) -> None:
-    (found,) = understand(
-        [Topic("7", "Well. Ice melts. Why?")], index, open_store(index), "sentences", topic_by, variants=0
-    )
+@pytest.mark.parametrize(("topic_by", "topic"), [("lead", "Ice melts."), ("phrase", "Ice melts"), (None, "")])
+def test_what_stands_for_the_topic(topic_by: TopicBy | None, topic: str, index: Index) -> None:
+    rules = UnderstandingRules("sentences", topic_by, variants=0)
+    (found,) = understand([Topic("7", "Well. Ice melts. Why?")], Sources(index, open_store(index)), rules)
     assert (found.questions, found.topic, found.variants) == (("Ice melts.",), topic, ())
 
 
@@ -168,7 +171,7 @@ def test_sentences_that_say_the_same_are_merged_once(seed: int, count: int) -> N
     groups = merge_same(vectors)
     assert sorted(i for group in groups for i in group) == list(range(count))
     heads = vectors[[group[0] for group in groups]]
-    assert np.all(np.triu(heads @ heads.T, 1) < SAME)
+    assert np.all(np.triu(heads @ heads.T, 1) < SAME_COSINE)
 
 
 def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it() -> None:
@@ -178,10 +181,12 @@ def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it(
     asked = ("How do bees find flowers?", "Who says words about sugar in the kitchen?", "How do glaciers move?")
     queries = [Query("1", f"1-{n}", text, text, text) for n, text in enumerate(asked)]
     vectors = model.embed(asked)
-    spans = gather(documents, segments, vectors)
+    context = TopicContext(dict(enumerate(documents)), dict(enumerate(segments)), queries, vectors)
+    spans = find_sentences(context)
     text_of = {document.id: document.text for document in documents}
     said = model.embed([text_of[span.doc_id][span.start : span.end] for span in spans])
-    made, evidence = answer("1", queries, vectors, documents, segments, spans, said, 60)
+    evidence = gather_sentences(context, Candidates(spans, said))
+    made = choose_sentences("1", context, evidence, Candidates(spans, said), 60)
     assert sum(len(sentence.text.split()) for sentence in made.sentences) <= 60
     held = {s.id: " ".join(d.segment_text(s).split()) for d in documents for s in d.segments}
     assert all(sentence.text in held[citation] for sentence in made.sentences for citation in sentence.citations)
@@ -200,9 +205,10 @@ def test_the_likeliest_sentences_are_each_querys_best_in_turn(most: int) -> None
     asked = ("sugar in the kitchen", "the ash of an eruption")
     queries = [Query("1", f"1-{n}", text, text, text) for n, text in enumerate(asked)]
     vectors = np.zeros((2, 2), np.float32)
-    spans = gather(documents, segments, vectors)
+    context = TopicContext(dict(enumerate(documents)), dict(enumerate(segments)), queries, vectors)
+    spans = find_sentences(context)
     text_of = {document.id: document.text for document in documents}
-    chosen = likely(queries, vectors, documents, segments, spans, most)
+    chosen = likely(context, spans, most)
     assert chosen == [span for span in spans if span in chosen]
     assert len(chosen) == min(most, len(spans))
     told = [text_of[span.doc_id][span.start : span.end].lower() for span in chosen]
@@ -213,8 +219,10 @@ def test_the_likeliest_sentences_are_each_querys_best_in_turn(most: int) -> None
 def test_no_evidence_gives_an_empty_answer() -> None:
     model = embedder(MINILM)
     query = Query("1", "1-1", "Why?", "Why?", "Why?")
-    made, evidence = answer("1", [query], model.embed(["Why?"]), [], [], [], model.embed([]), 40)
-    assert (made.sentences, evidence) == ((), [])
+    context = TopicContext({}, {}, [query], model.embed(["Why?"]))
+    nothing = Candidates([], model.embed([]))
+    assert gather_sentences(context, nothing) == []
+    assert choose_sentences("1", context, [], nothing, 40).sentences == ()
 
 
 def test_where_nothing_reads_as_a_sentence_the_closest_passage_is_the_answer() -> None:
@@ -222,6 +230,7 @@ def test_where_nothing_reads_as_a_sentence_the_closest_passage_is_the_answer() -
     cut = tuple(Segment(f"d#{n}", Span("d", 50 * n, 50 * n + 50)) for n in range(4))
     document = Document("d", text=text, segments=cut)
     vectors = np.eye(4, dtype=np.float32)
-    made = closest_passage("1", vectors[2:3], [document], [vectors], 7)
+    query = Query("1", "1-1", "Why?", "Why?", "Why?")
+    made = closest_passage("1", TopicContext({4: document}, {4: vectors}, [query], vectors[2:3]), 7)
     assert made.sentences == (Sentence("a | b | c a |", ("d#2",)),)
-    assert closest_passage("1", vectors[:1], [], [], 7).sentences == ()
+    assert closest_passage("1", TopicContext({}, {}, [query], vectors[:1]), 7).sentences == ()

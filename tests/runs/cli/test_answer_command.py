@@ -24,7 +24,7 @@ from indexing.vectors import of_sentences as kept
 from indexing.vectors.embed import embed_passages
 from indexing.vectors.types import Vectors
 from runs.config.read import read_config
-from runs.pipeline.bulk import answer_file, settings
+from runs.pipeline.answering.bulk import answer_file, settings
 from runs.pipeline.stages import run
 from tests.support import programs
 from tests.support.models.plain_model import say

@@ -15,7 +15,7 @@ from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import Evaluation, evaluate_files
 from runs.evaluation.measures import parse_measure
-from runs.evaluation.tune import Tuning, _cross_validated, _folds, _values, grid_of, tune
+from runs.evaluation.tune import Trials, Tuning, _cross_validated, _folds, _values, grid_of, tune
 from runs.pipeline.artifacts import NARRATIVE
 from runs.pipeline.stages import run
 from tests.support.command_line import keystone
@@ -37,7 +37,7 @@ def config(index: Index, topics: Path, tmp_path: Path) -> Path:
 def test_every_setting_is_measured_as_its_run_would_be(config: Path, tmp_path: Path) -> None:
     qrels = tmp_path / "qrels.txt"
     tries = ["queries.facets=[clauses, sentences]", "fusion.k_narrative=[1, 60]", "queries.narrative_weight=[0, 2]"]
-    found = tune(config, ["fusion.k=30"], qrels, tries, MEASURES, folds=2)
+    found = tune(config, ["fusion.k=30"], Trials(qrels, MEASURES, tries, folds=2))
     assert len(found.trials) == 8
     own = [((), found.configured), (("queries.method=narrative",), found.whole)]
     for setting, trial in [*own, *found.trials.items()]:
@@ -51,7 +51,8 @@ def test_every_setting_is_measured_as_its_run_would_be(config: Path, tmp_path: P
 def test_other_topics_are_searched_for_anew(config: Path, topics: Path, tmp_path: Path) -> None:
     swapped = tmp_path / "swapped.jsonl"
     swapped.write_text(topics.read_text().replace('"id": "1"', '"id": "3"').replace('"id": "2"', '"id": "1"'))
-    found = tune(config, [], tmp_path / "qrels.txt", [f"topics=[{topics}, {swapped}]"], MEASURES, folds=2)
+    trials = Trials(tmp_path / "qrels.txt", MEASURES, [f"topics=[{topics}, {swapped}]"], folds=2)
+    found = tune(config, [], trials)
     right, wrong = (trial.values["nDCG@5"].tolist() for trial in (found.configured, *found.trials.values()))
     assert right[0] > wrong[0]
 
@@ -89,7 +90,7 @@ def test_the_configuration_is_recommended_unless_it_is_beaten_out_of_fold(trials
 
 
 def test_a_setting_that_is_the_configuration_s_is_no_second_candidate(config: Path, tmp_path: Path) -> None:
-    found = tune(config, [], tmp_path / "qrels.txt", ["queries.narrative_weight=[2]"], MEASURES, folds=2)
+    found = tune(config, [], Trials(tmp_path / "qrels.txt", MEASURES, ["queries.narrative_weight=[2]"], folds=2))
     assert (found.trials, found.recommended) == ({}, ())
     assert found.held_out.values["R@5"].tolist() == found.configured.values["R@5"].tolist()
 
@@ -137,13 +138,13 @@ def test_the_grid_tries_what_the_configuration_reads(settings: dict[str, Any], k
 
 def test_one_query_a_topic_has_nothing_to_tune(config: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"queries\.method: found 'narrative'"):
-        tune(config, ["queries.method=narrative"], tmp_path / "qrels.txt", None, MEASURES, folds=2)
+        tune(config, ["queries.method=narrative"], Trials(tmp_path / "qrels.txt", MEASURES, folds=2))
 
 
 def test_the_measure_that_chooses_must_be_measured(config: Path, tmp_path: Path) -> None:
     measures = [parse_measure("R(rel=3)@5"), parse_measure("nDCG@5")]
     with pytest.raises(UserError, match=r"no judged topic has a relevant document for R\(rel=3\)@5"):
-        tune(config, [], tmp_path / "qrels.txt", None, measures, folds=2)
+        tune(config, [], Trials(tmp_path / "qrels.txt", measures, folds=2))
 
 
 @pytest.mark.parametrize(
@@ -159,10 +160,10 @@ def test_the_measure_that_chooses_must_be_measured(config: Path, tmp_path: Path)
 )
 def test_an_impossible_attempt_is_named(attempt: str, message: str, config: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        tune(config, [], tmp_path / "qrels.txt", [attempt], MEASURES)
+        tune(config, [], Trials(tmp_path / "qrels.txt", MEASURES, [attempt]))
 
 
 def test_topics_must_be_judged(config: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("8 0 bees 1\n9 0 bees 1\n")
     with pytest.raises(UserError, match="none of its topics is judged"):
-        tune(config, [], tmp_path / "other.txt", ["fusion.k=[1]"], MEASURES, folds=2)
+        tune(config, [], Trials(tmp_path / "other.txt", MEASURES, ["fusion.k=[1]"], folds=2))

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,31 +14,36 @@ from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from indexing.io.files import locked
-from runs.pipeline.directory import Stage, perform
+from runs.pipeline.directory import Artifact, Stage, Values, perform
 
 
-def pipeline(folder: Path, made: list[str], a: str = "a", b: str = "b", extra: bool = False) -> list[Stage]:
+def text(name: str) -> Artifact[str]:
+    """A file of text."""
+
+    def write(path: Path, value: str) -> None:
+        path.write_text(value)
+
+    return Artifact(name, Path.read_text, write)
+
+
+def pipeline(made: list[str], a: str = "a", b: str = "b", extra: bool = False) -> list[Stage]:
     """Three stages: `first` writes a, `second` writes b from it, `third` writes two files from that."""
 
-    def write(name: str, inputs: tuple[str, ...], text: str) -> None:
-        made.append(name)
-        (folder / name).write_text(text + "".join((folder / i).read_text() for i in inputs))
-
-    def both() -> None:
-        write("c", ("b",), "c")
-        write("d", ("b",), "d")
+    def make(names: str, *inputs: str) -> list[str]:
+        made.extend(names.lower())
+        return [name + "".join(inputs) for name in names]
 
     stages = [
-        Stage("first", ("a",), (), a, lambda: write("a", (), a)),
-        Stage("second", ("b",), ("a",), b, lambda: write("b", ("a",), b)),
-        Stage("third", ("c", "d"), ("b",), None, both),
+        Stage("first", (text("a"),), (), a, partial(make, a)),
+        Stage("second", (text("b"),), (text("a"),), b, partial(make, b)),
+        Stage("third", (text("c"), text("d")), (text("b"),), None, partial(make, "cd")),
     ]
-    return [*stages, Stage("fourth", ("e",), (), None, lambda: write("e", (), "e"))] if extra else stages
+    return [*stages, Stage("fourth", (text("e"),), (), None, partial(make, "e"))] if extra else stages
 
 
 def bring(folder: Path, **changes: object) -> list[str]:
     made: list[str] = []
-    perform(folder, pipeline(folder, made, **changes), {"versions": {}}, lambda _stage, _reused: None)  # type: ignore[arg-type]
+    perform(Values(folder), pipeline(made, **changes), {"versions": {}})  # type: ignore[arg-type]
     return made
 
 
@@ -91,14 +97,13 @@ def test_what_the_new_configuration_does_not_have_is_removed_and_foreign_files_s
 
 def test_a_failing_stage_keeps_what_was_made(tmp_path: Path) -> None:
     made: list[str] = []
-    stages = pipeline(tmp_path, made)
+    stages = pipeline(made)
 
-    def fail() -> None:
+    def fail(_b: str) -> list[str]:
         raise UserError("no")
 
-    broken = [*stages[:2], Stage("third", ("c", "d"), ("b",), None, fail)]
     with pytest.raises(UserError):
-        perform(tmp_path, broken, {"versions": {}}, lambda _stage, _reused: None)
+        perform(Values(tmp_path), [*stages[:2], replace(stages[2], make=fail)], {"versions": {}})
     assert bring(tmp_path) == ["c", "d"]
 
 
@@ -120,7 +125,7 @@ def test_a_folder_of_other_files_is_not_touched(tmp_path: Path) -> None:
 def test_other_versions_of_the_packages_remake_everything(tmp_path: Path) -> None:
     bring(tmp_path)
     made: list[str] = []
-    perform(tmp_path, pipeline(tmp_path, made), {"versions": {"torch": "3"}}, lambda _stage, _reused: None)
+    perform(Values(tmp_path), pipeline(made), {"versions": {"torch": "3"}})
     assert made == ["a", "b", "c", "d"]
 
 
@@ -132,16 +137,15 @@ def test_a_directory_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def chained(folder: Path, words: dict[str, str], made: list[str]) -> list[Stage]:
+def chained(words: dict[str, str], made: list[str]) -> list[Stage]:
     """Four stages in a diamond, each of which writes a word of its own and a digest of the bytes of its inputs."""
 
     def stage(name: str, inputs: tuple[str, ...], kept: int = 64) -> Stage:
-        def make() -> None:
+        def make(*read: str) -> list[str]:
             made.append(name)
-            read = b"".join((folder / i).read_bytes() for i in inputs)
-            (folder / name).write_text(words[name] + sha256(read).hexdigest()[:kept])
+            return [words[name] + sha256("".join(read).encode()).hexdigest()[:kept]]
 
-        return Stage(name, (name,), inputs, None, make)
+        return Stage(name, (text(name),), tuple(map(text, inputs)), None, make)
 
     return [stage("a", ()), stage("b", ("a",)), stage("c", ("a",), kept=0), stage("d", ("b", "c"))]
 
@@ -149,7 +153,7 @@ def chained(folder: Path, words: dict[str, str], made: list[str]) -> list[Stage]
 def follow(folder: Path, words: dict[str, str]) -> list[str]:
     folder.mkdir(exist_ok=True)
     made: list[str] = []
-    perform(folder, chained(folder, words, made), {"versions": {}}, lambda _stage, _reused: None)
+    perform(Values(folder), chained(words, made), {"versions": {}})
     return made
 
 
@@ -170,8 +174,8 @@ def test_what_was_made_of_other_bytes_is_made_again_and_nothing_else(changes: di
                 words[artifact] += change if change == "other" else ""
         if interrupted:  # as by a kill: stages of an earlier try are done
             with suppress(KeyboardInterrupt):
-                stages = chained(folder, words, [])
-                perform(folder, [*stages[:2], replace(stages[2], make=stop), stages[3]], {"versions": {}}, ignore)
+                stages = chained(words, [])
+                perform(Values(folder), [*stages[:2], replace(stages[2], make=stop), stages[3]], {"versions": {}})
         made = follow(folder, words)
         follow(fresh, words)
         assert content(folder) == content(fresh)
@@ -188,12 +192,8 @@ def after(changes: dict[str, str]) -> set[str]:
     return made | ({"d"} if other & {"b", "c"} else set())
 
 
-def stop() -> None:
+def stop(*_read: str) -> list[str]:
     raise KeyboardInterrupt
-
-
-def ignore(_stage: Stage, _reused: bool) -> None:
-    pass
 
 
 def test_a_finished_directory_is_not_written_to(tmp_path: Path) -> None:
@@ -201,3 +201,25 @@ def test_a_finished_directory_is_not_written_to(tmp_path: Path) -> None:
     before = (tmp_path / "manifest.json").stat().st_ino
     bring(tmp_path)
     assert (tmp_path / "manifest.json").stat().st_ino == before
+
+
+def test_an_artifact_is_read_once_and_never_after_it_was_made(tmp_path: Path) -> None:
+    read: list[str] = []
+
+    def counted(name: str) -> Artifact[str]:
+        return Artifact(name, lambda path: read.append(name) or path.read_text(), text(name).write)  # type: ignore[func-returns-value]
+
+    def stages(c: str) -> list[Stage]:
+        a, b = counted("a"), counted("b")
+        return [
+            Stage("first", (a,), (), None, lambda: ["a"]),
+            Stage("second", (b,), (a,), None, lambda value: [value + "b"]),
+            Stage("third", (counted("c"),), (a, b), c, lambda *values: [c + "".join(values)]),
+            Stage("fourth", (counted("d"),), (a, b), c, lambda *values: ["d" + "".join(values)]),
+        ]
+
+    perform(Values(tmp_path), stages("c"), {"versions": {}})
+    assert read == []
+    perform(Values(tmp_path), stages("C"), {"versions": {}})
+    assert read == ["a", "b"]
+    assert content(tmp_path)["c"] == b"Caab"

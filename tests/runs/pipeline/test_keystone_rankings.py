@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from generation.grade import Graded
 from retrieval.types import Rankings, offsets_of
 from runs.pipeline.grade_files import keystone_rankings
-from runs.pipeline.grade_topic import Graded
 
 
 def graded(rows: list[int], selected: list[int], scores: list[float]) -> Graded:

@@ -2,7 +2,10 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -20,7 +23,8 @@ from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
-from runs.pipeline.directory import Stage, perform
+from runs.pipeline.artifacts import artifacts_of
+from runs.pipeline.directory import Artifact, Stage, Values, perform
 from runs.pipeline.job import open_job
 from runs.pipeline.model import asking
 from runs.pipeline.stages import run, stages
@@ -103,16 +107,18 @@ def test_what_follows_an_artifact_with_other_bytes_is_as_in_a_fresh_run(
 ) -> None:
     """An artifact that comes out otherwise stands for a model that says something else when it is asked again."""
 
-    def otherwise(folder: Path, found: list[Stage], *rest: object) -> None:
-        def make(stage: Stage) -> None:
-            stage.make()
-            shorten(folder / name)
+    def otherwise(values: Values, found: list[Stage], *rest: Any) -> None:
+        def shortened(artifact: Artifact[Any], value: Any) -> Any:
+            if artifact.name != name:
+                return value
+            artifact.write(values.directory / name, value)
+            shorten(values.directory / name)
+            return artifact.read(values.directory / name)
 
-        changed = [
-            Stage(s.name, s.artifacts, s.inputs, s.settings, lambda s=s: make(s)) if name in s.artifacts else s  # type: ignore[misc]
-            for s in found
-        ]
-        perform(folder, changed, *rest)  # type: ignore[arg-type]
+        def make(stage: Stage, *read: Any) -> list[Any]:
+            return [shortened(*made) for made in zip(stage.makes, stage.make(*read), strict=True)]
+
+        perform(values, [replace(stage, make=partial(make, stage)) for stage in found], *rest)
 
     monkeypatch.setattr("runs.pipeline.stages.perform", otherwise)
     (directory / name).unlink()
@@ -139,11 +145,14 @@ def test_a_stage_reads_no_artifact_but_its_inputs(index: Index, whole: RunConfig
         config = configured(index, tmp_path / str(number))
         job = open_job(config)
         job.directory.mkdir(parents=True)
+        values = Values(job.directory)
         with asking(config, None) as ask:
-            (stage,) = (stage for stage in stages(job, ask) if name in stage.artifacts)
+            (stage,) = (s for s in stages(job, ask, artifacts_of(job, values)) if name in s.artifacts)
             for needed in stage.inputs:
                 shutil.copy(whole.out / "undisturbed" / needed, job.directory / needed)
-            stage.make()
+            made_values = stage.make(*map(values.get, stage.reads))
+            for artifact, value in zip(stage.makes, made_values, strict=True):
+                values.put(artifact, value)
         made, wanted = (folder / name for folder in (job.directory, whole.out / "undisturbed"))
         assert name == "config.yaml" or made.read_bytes() == wanted.read_bytes()
 
@@ -166,11 +175,11 @@ def begun(indexes: tuple[Path, Path], tmp_path: Path) -> tuple[Index, Callable[[
     """An index that is open, and what puts another one in its place."""
     shutil.copytree(indexes[0], tmp_path / "index")
 
-    def replace() -> None:
+    def replace_index() -> None:
         shutil.rmtree(tmp_path / "index")
         shutil.copytree(indexes[1], tmp_path / "index")
 
-    return open_index(tmp_path / "index"), replace
+    return open_index(tmp_path / "index"), replace_index
 
 
 def search(index: Index) -> object:
@@ -190,9 +199,9 @@ OPENED = [
 def test_an_index_that_was_replaced_is_one_error(
     begun: tuple[Index, Callable[[], None]], use: Callable[[Index], object]
 ) -> None:
-    index, replace = begun
+    index, replace_index = begun
     use(index)
-    replace()
+    replace_index()
     with pytest.raises(UserError, match=f"{index.folder}: was replaced or removed while it was in use"):
         use(index)
     shutil.rmtree(index.folder)
@@ -203,12 +212,12 @@ def test_an_index_that_was_replaced_is_one_error(
 def test_a_run_whose_index_is_replaced_mixes_nothing(
     begun: tuple[Index, Callable[[], None]], indexes: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    index, replace = begun
+    index, replace_index = begun
     config = configured(index, tmp_path / "out")
 
     def announce(stage: Stage, _reused: bool) -> None:
         if stage.name == "search":
-            replace()
+            replace_index()
 
     with pytest.raises(UserError, match="was replaced or removed"):
         run(config, announce=announce)
@@ -223,9 +232,9 @@ def test_a_run_whose_index_is_replaced_mixes_nothing(
 def test_vectors_are_kept_by_text_whatever_index_they_come_to_lie_in(
     begun: tuple[Index, Callable[[], None]], indexes: tuple[Path, Path]
 ) -> None:
-    index, replace = begun
+    index, replace_index = begun
     store = open_store(index)
-    replace()
+    replace_index()
     segment_vectors(index, store, range(len(store)))  # of the old texts, kept beside the new index
     document_vectors(index, store, range(len(store)))
     now, other = open_index(index.folder), open_index(indexes[1])

@@ -10,7 +10,6 @@ from typing import Any
 
 import orjson
 
-from fusion.rrf import fuse_systems
 from generation.ask import together
 from generation.llm.model import Model
 from generation.types import Fallback
@@ -22,12 +21,12 @@ from indexing.vectors.of_documents import contents
 from retrieval.types import Query, Rankings, Topic
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
-from runs.pipeline.answer_file import AnswerFile, opened
-from runs.pipeline.answer_topic import answer_topic
-from runs.pipeline.grade_topic import grade_topic
+from runs.pipeline.answering.answer_file import AnswerFile, opened
 from runs.pipeline.job import Job, open_job
 from runs.pipeline.model import Ask, asking
-from runs.pipeline.steps import narrative_rankings, part, rankings_of, summaries_of, understood
+from runs.pipeline.queries import METHODS, understood
+from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, part, search_systems, summaries_of
+from runs.pipeline.topic import Searched, grade, open_task, reader_of
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from runs.tracks.rules import set_topic_limits
 from runs.trec.topics import read_topics, stream_topics
@@ -51,7 +50,7 @@ def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress:
     Topics that come through a pipe are answered as they come; those of a file are all read first. Returns where the
     model gave nothing.
     """
-    if config.track == "none" or config.answer.method == "none":
+    if config.track is None or config.answer.method is None:
         raise UserError("found track: none or answer.method: none, expected answers to be asked for")
     piped = config.topics.exists() and not (config.topics.is_file() or config.topics.is_dir())
     topics = None if piped else read_topics(config.topics)
@@ -154,19 +153,21 @@ async def answer_one(
     one = replace(job, topics=[topic], track=set_topic_limits(job.track, [topic]))
     if job.index.pooled:  # a store of its own, which frees the rows of a REST search with the topic
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
-    async with searches.java if job.config.queries.method == "rules" else nullcontext():
+    async with searches.java if METHODS[job.config.queries.method].searches else nullcontext():
         (found,) = await understood(one, model)
+    searched = Searched(topic, found.queries, await searches.hybrid(one, found.queries))
     fallbacks = list(found.fallbacks)
-    hybrid = await searches.hybrid(one, found.queries)
-    if model is not None and job.config.grading.method != "none":
-        graded = await grade_topic(one, model, topic, found.queries, hybrid)
+    if job.config.grading.method is not None:
+        graded = await grade(one, model, searched)
         fallbacks += graded.fallbacks
         selected = [graded.rows[place] for place in graded.selected]
     else:
-        selected = narrative_rankings(one, found.queries, hybrid).of(0).tolist()
-    answered = await answer_topic(one, model, topic, found.queries, hybrid, selected)
-    record = make_answer_record(topic, cite_by_track_ids(answered.answer, one.track), one.track, job.author)
-    return record, [*fallbacks, *answered.fallbacks]
+        selected = fuse_each_narrative(one, found.queries, searched.hybrid).of(0).tolist()
+    task, hits = await open_task(one, searched, selected)
+    reader = reader_of(one, model)
+    answer = await reader.answer(task, await reader.gather(task, hits))
+    record = make_answer_record(topic, cite_by_track_ids(answer, one.track), one.track, job.author)
+    return record, [*fallbacks, *answer.fallbacks]
 
 
 class Searches:
@@ -210,9 +211,8 @@ class Searches:
                 place += len(own)
 
     def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
-        config = job.config
-        found = rankings_of(job, queries, self._texts_of if config.retrieval.summarise else contents)
-        return fuse_systems(list(found.values()), config.fusion.k, config.retrieval.depth)
+        texts_of = self._texts_of if job.config.retrieval.summarise else contents
+        return fuse_each_query(job, list(search_systems(job, queries, texts_of).values()))
 
     def _texts_of(self, documents: Sequence[Document]) -> list[str]:
         work = summaries_of(self._job, self._model, documents)

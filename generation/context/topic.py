@@ -1,0 +1,70 @@
+"""The documents of a topic with the vectors that choose among their segments and sentences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from indexing.errors import UserError
+from indexing.index import Index
+from indexing.types import Document, Embedding, Span, Store
+from indexing.vectors.embed import embed_queries
+from indexing.vectors.of_segments import segment_vectors
+from indexing.vectors.of_sentences import sentence_vectors
+from indexing.vectors.types import Vectors
+from retrieval.types import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where documents and their vectors come from."""
+
+    index: Index
+    store: Store
+    threads: int = 1
+
+    @property
+    def embedding(self) -> Embedding:
+        """The embedding model of the index. `UserError` if the index has none."""
+        if self.index.embedding is None:
+            raise UserError(
+                f"{self.index.folder}: has no embeddings, which segments, grades and answers need: "
+                "build the index with them, or set track: none and grading.method: none"
+            )
+        return self.index.embedding
+
+
+@dataclass(frozen=True, slots=True)
+class TopicContext:
+    """The documents of a topic by row, each with the vectors of its segments; the topic's queries with theirs.
+
+    `segments` has float32[segments, d] for each row of `documents`, in the same order; `query_vectors` is
+    float32[queries, d].
+    """
+
+    documents: dict[int, Document]
+    segments: dict[int, Vectors]
+    queries: Sequence[Query]
+    query_vectors: Vectors
+
+    @property
+    def by_id(self) -> dict[str, tuple[Document, Vectors]]:
+        """The documents and their segments' vectors by document id."""
+        return {document.id: (document, self.segments[row]) for row, document in self.documents.items()}
+
+
+def read_context(sources: Sources, rows: Sequence[int], queries: Sequence[Query]) -> TopicContext:
+    """The documents in these rows of the store, in this order. `UserError` if the index has no embeddings."""
+    vectors = segment_vectors(sources.index, sources.store, rows, sources.threads)
+    return TopicContext(
+        dict(zip(rows, sources.store.get(rows), strict=True)),
+        {row: vectors[row] for row in rows},
+        queries,
+        embed_queries(sources.embedding, [query.dense_text for query in queries], sources.threads),
+    )
+
+
+def embed_spans(sources: Sources, context: TopicContext, spans: Sequence[Span]) -> Vectors:
+    """The vectors of stretches of the topic's documents, float32[spans, d]; the index keeps them by text."""
+    texts = {document.id: document.text for document in context.documents.values()}
+    return sentence_vectors(
+        sources.index, [texts[span.doc_id][span.start : span.end] for span in spans], sources.threads
+    )

@@ -1,0 +1,182 @@
+"""The work of each stage of a run: a function from the values of the artifacts it reads to those it makes."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from fusion.closest import find_closest_segments
+from generation.ask import together
+from generation.grade import SELECTIONS, Graded
+from generation.llm.model import Model
+from generation.types import Answer, EvidenceSet
+from indexing.errors import UserError
+from indexing.types import Document
+from indexing.vectors.embed import embed_queries
+from indexing.vectors.of_documents import Texts, contents
+from indexing.vectors.of_segments import segment_vectors
+from retrieval.types import Rankings, Topic
+from runs.pipeline.artifacts import Summary
+from runs.pipeline.grade_files import (
+    GradeRecord,
+    Judgment,
+    grade_records,
+    judgments_of,
+    keystone_rankings,
+    selected_rows,
+)
+from runs.pipeline.job import Job
+from runs.pipeline.model import Ask
+from runs.pipeline.queries import Understood, queries_of, understood
+from runs.pipeline.rank import as_written, fuse_each_narrative, fuse_each_query, search_systems, summaries_of
+from runs.pipeline.topic import Searched, grade, open_task, reader_of
+from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
+from runs.trec.types import Run, make_run
+
+TOPICS_AT_ONCE = 64
+"""Topics that ask the model at one time."""
+
+
+def make_queries(job: Job, ask: Ask) -> tuple[list[Understood]]:
+    """The questions, topic and variants of each narrative, and the queries that they make.
+
+    `UserError` if two queries have the same id.
+    """
+    made = ask(lambda model: understood(job, model))
+    ids = Counter(query.id for query in queries_of(made))
+    repeated, times = ids.most_common(1)[0]
+    if times > 1:
+        raise UserError(f"{job.config.topics}: topic ids give the query id {repeated!r} twice: rename a topic")
+    return (made,)
+
+
+def make_rankings(job: Job, ask: Ask, topics: Sequence[Understood]) -> tuple[Rankings | list[Summary], ...]:
+    """The ranking of every query by each system, in one batch and in parallel; then the summaries, if any are asked."""
+    made: list[Summary] = []
+    found = search_systems(job, queries_of(topics), texts_of(job, ask, made.append))
+    return (*found.values(), *([made] if job.config.retrieval.summarise else []))
+
+
+def texts_of(job: Job, ask: Ask, tell: Callable[[Summary], None] = lambda _summary: None) -> Texts:
+    """The texts that are embedded for candidates: their contents, or summaries of the long ones.
+
+    `tell` is given each summary.
+    """
+    if not job.config.retrieval.summarise:
+        return contents
+
+    def texts(documents: Sequence[Document]) -> list[str]:
+        summaries, missed = ask(lambda model: summaries_of(job, model, documents))
+        for doc_id, text in summaries.items():
+            tell(Summary(doc_id, text, tuple(one for one in missed if one.topic_id == doc_id)))
+        return [summaries.get(document.id, document.contents) for document in documents]
+
+    return texts
+
+
+def make_hybrid(job: Job, _topics: Sequence[Understood], *systems: Rankings) -> tuple[Rankings]:
+    """The hybrid ranking of each query."""
+    return (fuse_each_query(job, systems),)
+
+
+def make_narrative(job: Job, topics: Sequence[Understood], hybrid: Rankings) -> tuple[Rankings]:
+    """The ranking of each narrative."""
+    return (fuse_each_narrative(job, queries_of(topics), hybrid),)
+
+
+def make_grades(
+    job: Job, ask: Ask, topics: Sequence[Understood], hybrid: Rankings, narrative: Rankings
+) -> tuple[list[GradeRecord], list[Judgment], Rankings]:
+    """UMBRELA grades, the same as judgments, and the ranking in which the documents that they select come first."""
+    queries = queries_of(topics)
+
+    async def all_graded(model: Model | None) -> list[Graded]:
+        work = [partial(grade, job, model, Searched(topic, queries, hybrid)) for topic in job.topics]
+        return await together(work, TOPICS_AT_ONCE)
+
+    graded = ask(all_graded)
+    assert job.config.model is not None  # the configuration has been checked
+    records = list(grade_records(graded, job.store, job.config.model.name))
+    is_set = SELECTIONS[job.config.grading.select].is_set
+    alone = is_set and job.config.track is not None and job.track.rows is None
+    return records, list(judgments_of(records)), as_written(keystone_rankings(graded, narrative, alone))
+
+
+def make_segments(job: Job, ranking: Rankings) -> tuple[Run]:
+    """The ranking that is submitted, of documents or of their segments, as the track has it."""
+    track = job.track
+    ranking = ranking if track.rows is None else ranking.top(track.rows)
+    if track.segments:
+        names = closest_segments(job, ranking)
+    else:
+        names = [job.store.ids(ranking.of(i)) for i in range(len(ranking))]
+    hits = {
+        topic.id: list(zip(names[i], ranking.scores_of(i).tolist(), strict=True)) for i, topic in enumerate(job.topics)
+    }
+    return (make_run(job.config.run_id, hits),)
+
+
+def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
+    """For each document of each topic, the id of its segment closest to the narrative."""
+    vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
+    narratives = embed_queries(job.sources.embedding, [topic.narrative for topic in job.topics], job.threads)
+    found = []
+    for i in range(len(ranking)):
+        documents = job.store.get(ranking.of(i))
+        chosen = [find_closest_segments(narratives[i : i + 1], vectors[row])[0][0] for row in ranking.of(i).tolist()]
+        found.append([document.segments[number].id for document, number in zip(documents, chosen, strict=True)])
+    return found
+
+
+def make_evidence(
+    job: Job, ask: Ask, topics: Sequence[Understood], hybrid: Rankings, ranking: Rankings, *grades: list[GradeRecord]
+) -> tuple[list[EvidenceSet]]:
+    """The evidence for each narrative, gathered from its documents."""
+    queries, selected = queries_of(topics), _selected(job, ranking, *grades)
+
+    async def gather(model: Model | None, topic: Topic) -> EvidenceSet:
+        task, hits = await open_task(job, Searched(topic, queries, hybrid), selected[topic.id])
+        return await reader_of(job, model).gather(task, hits)
+
+    return (_of_each_topic(job, ask, "Gathering", [partial(gather, topic=topic) for topic in job.topics]),)
+
+
+def make_answers(job: Job, ask: Ask, evidence: Sequence[EvidenceSet], *found: Any) -> tuple[list[Answer]]:
+    """A cited answer to each narrative from its evidence; `found` are the inputs of `make_evidence`."""
+    topics, hybrid, ranking, *grades = found
+    queries, selected = queries_of(topics), _selected(job, ranking, *grades)
+
+    async def answer(model: Model | None, topic: Topic, own: EvidenceSet) -> Answer:
+        task, _ = await open_task(job, Searched(topic, queries, hybrid), selected[topic.id])
+        return await reader_of(job, model).answer(task, own)
+
+    work = [partial(answer, topic=topic, own=own) for topic, own in zip(job.topics, evidence, strict=True)]
+    return (_of_each_topic(job, ask, "Answering", work),)
+
+
+def make_submission(job: Job, answers: Sequence[Answer]) -> tuple[list[dict[str, Any]]]:
+    """The objects of the track's answer file, one for each topic."""
+    made = {answer.topic_id: cite_by_track_ids(answer, job.track) for answer in answers}
+    empty = (made.get(topic.id, Answer(topic.id, ())) for topic in job.topics)
+    pairs = zip(job.topics, empty, strict=True)
+    return ([make_answer_record(topic, own, job.track, job.author) for topic, own in pairs],)
+
+
+def _selected(job: Job, ranking: Rankings, *grades: list[GradeRecord]) -> dict[str, list[int]]:
+    """The rows of the documents of each topic, best first: those that its grades select, or its ranking."""
+    for records in grades:
+        return selected_rows(records, job.store)
+    return {topic.id: ranking.of(i).tolist() for i, topic in enumerate(job.topics)}
+
+
+def _of_each_topic(job: Job, ask: Ask, name: str, work: Sequence[Callable[..., Any]]) -> list[Any]:
+    """The results of the work for each topic, in order; many topics ask a model at one time."""
+    at_once = TOPICS_AT_ONCE if job.config.model else 1
+    with job.progress(name, len(work)) as tick:
+
+        async def one(model: Model | None, start: Callable[..., Any]) -> Any:
+            found = await start(model)
+            tick(1)
+            return found
+
+        return ask(lambda model: together([partial(one, model, start) for start in work], at_once))

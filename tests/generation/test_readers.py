@@ -1,0 +1,78 @@
+"""Readers: one table, and what each one has to keep to whatever the model says."""
+
+import asyncio
+from typing import get_args
+
+import pytest
+
+from generation.context.topic import Sources, read_context
+from generation.readers.plain import METHODS, SYNTHESES
+from generation.readers.reader import (
+    HITS,
+    READERS,
+    AnswerMethod,
+    AnswerSettings,
+    Synthesis,
+    Task,
+    Tools,
+    choose_hits,
+    open_reader,
+    rows_of,
+)
+from generation.types import EvidenceSet
+from indexing.index import Index
+from indexing.stores import open_store
+from retrieval.types import Query, Topic
+from tests.support.models.scripted import Scripted
+
+
+def task_over(sources: Sources, rows: list[int]) -> Task:
+    asked = ("How do bees find flowers?", "Who says words about sugar in the kitchen?")
+    queries = [Query("1", f"1#{number}", text, text, text) for number, text in enumerate(asked)]
+    return Task(Topic("1", " ".join(asked)), read_context(sources, rows, queries), 60, list)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_reader_of_the_table_answers_from_its_evidence_by_rules(name: str, index: Index) -> None:
+    sources = Sources(index, open_store(index))
+    reader = open_reader(name, Tools(sources, None, AnswerSettings("rules")))
+    task = task_over(sources, list(range(len(sources.store))))
+    found = asyncio.run(reader.gather(task, (tuple(task.context.documents),)))
+    assert (found.stop, found.notes) == ("done", ())
+    answer = asyncio.run(reader.answer(task, found))
+    texts = {item.text for item in found.items}
+    assert answer.sentences
+    assert all(sentence.text in texts for sentence in answer.sentences)
+    assert ("twin-a#w0_0", "twin-b#w0_0") in [sentence.citations for sentence in answer.sentences]
+    fewer = EvidenceSet(tuple(item for item in found.items if item.text != answer.sentences[0].text))
+    assert answer.sentences[0].text not in [s.text for s in asyncio.run(reader.answer(task, fewer)).sentences]
+    assert asyncio.run(reader.gather(task_over(sources, []), ((),))).stop == "empty"
+
+
+@pytest.mark.parametrize("method", ["retrieval", "answers"])
+def test_where_the_model_gives_nothing_rules_answer_and_that_is_recorded(method: AnswerMethod, index: Index) -> None:
+    sources = Sources(index, open_store(index))
+    task = task_over(sources, [0, 1, 2, 3])
+    hits = choose_hits(AnswerSettings(method), [0, 1, 2], [[0, 1], [2, 3]])
+    by_rules = open_reader("plain", Tools(sources, None, AnswerSettings("rules")))
+    wanted = asyncio.run(by_rules.answer(task, asyncio.run(by_rules.gather(task, hits))))
+    silent = Scripted(lambda _request: "I would rather not.")
+    reader = open_reader("plain", Tools(sources, silent, AnswerSettings(method, window=4096)))
+    found = asyncio.run(reader.gather(task, hits))
+    assert {item.query_id for item in found.items} <= {query.id for query in task.context.queries}
+    answer = asyncio.run(reader.answer(task, found))
+    assert answer.sentences == wanted.sentences
+    assert (answer.fallbacks[-1].step, answer.fallbacks[-1].reason) == ("answer", "its sentences are chosen by rules")
+
+
+def test_tables_name_every_method() -> None:
+    assert set(METHODS) == set(HITS) == set(get_args(AnswerMethod))
+    assert set(SYNTHESES) == set(get_args(Synthesis))
+
+
+def test_hits_are_those_of_the_topic_or_of_each_query() -> None:
+    selected, of_queries = [4, 5, 6], [[1, 2, 3], [2, 7]]
+    assert choose_hits(AnswerSettings("retrieval", documents=2), selected, of_queries) == ((4, 5),)
+    each = choose_hits(AnswerSettings("answers", documents=2), selected, of_queries)
+    assert each == ((1, 2), (2, 7))
+    assert rows_of(each) == [1, 2, 7]

@@ -1,0 +1,121 @@
+"""One way to rank for `run`, `answer` and `tune`, with the scores that a run file holds."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusion.fuse import FusionSettings, fuse
+from fusion.lists import Groups
+from indexing.index import Index
+from retrieval.types import Query, Rankings, offsets_of, ranked
+from runs.config.read import read_config
+from runs.evaluation import tune as tuning
+from runs.evaluation.evaluate import evaluate
+from runs.evaluation.measures import parse_measure
+from runs.pipeline.answering import bulk
+from runs.pipeline.artifacts import NARRATIVE, read_rankings, run_from
+from runs.pipeline.job import Job
+from runs.pipeline.rank import as_written, fuse_each_narrative
+from runs.pipeline.stages import run
+from runs.trec.run_files import read_run, write_run
+from runs.trec.types import Run
+
+DOCUMENTS = 12
+
+
+class Numbered:
+    """A store whose document in row n is `dn`, in the order of the ids."""
+
+    def ids(self, rows: Sequence[int]) -> list[str]:
+        return [f"d{row:02}" for row in rows]
+
+    def rows(self, ids: Sequence[str]) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
+        return np.array([int(name[1:]) for name in ids], dtype=np.int32)
+
+
+SCORES = st.floats(-1e30, 1e30, width=64) | st.sampled_from([0.0, -0.0, 1 / 3, 1 / 61, 1e-45, 0.016393442])
+
+
+@given(st.lists(st.dictionaries(st.integers(0, DOCUMENTS - 1), SCORES, max_size=DOCUMENTS), min_size=1, max_size=4))
+def test_rankings_as_written_are_those_that_are_read_from_the_file(given_hits: list[dict[int, float]]) -> None:
+    ids = [f"q{number}" for number in range(len(given_hits))]
+    docs = [np.array(list(own), dtype=np.int32) for own in given_hits]
+    found = ranked(ids, docs, [np.array(list(own.values()), dtype=np.float64) for own in given_hits], DOCUMENTS)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        write_run(path, run_from(Numbered(), found, "x"))  # type: ignore[arg-type]
+        wanted = read_rankings(path, Numbered(), ids)  # type: ignore[arg-type]
+    made = as_written(found)
+    assert made.query_ids == wanted.query_ids
+    assert (made.offsets == wanted.offsets).all()
+    assert (made.docs == wanted.docs).all()
+    assert made.scores.dtype == wanted.scores.dtype == np.float32
+    assert (made.scores == wanted.scores).all()
+    assert np.array_equal(as_written(made).scores, made.scores), "rounding what is rounded changes nothing"
+
+
+def test_rounding_decides_what_a_method_that_adds_scores_ranks_first() -> None:
+    """The case that makes one rounding needed: two sums that differ in float64 and not as files hold them."""
+    docs, scores = np.array([0, 1, 0, 1], dtype=np.int32), np.array([1 + 1e-12, 1.0, 0.5 - 1e-12, 0.5])
+    order = np.array([0, 1, 3, 2])
+    found = Rankings(("a", "b"), offsets_of([2, 2]), docs[order], scores[order])
+    raw, rounded = (
+        fuse([one], Groups(["1"], [[(0, 0), (0, 1)]]), FusionSettings("sum", norm="none")).scores
+        for one in (found, as_written(found))
+    )
+    assert raw.tolist() != rounded.tolist()
+
+
+def hits(found: Run) -> dict[str, list[tuple[str, float]]]:
+    """The documents and scores of each topic, in float32, in which runs are compared."""
+    return {
+        topic: [(doc_id, float(np.float32(score))) for doc_id, score in own] for topic, own in found.list_hits().items()
+    }
+
+
+@pytest.mark.parametrize("method", ["sum", "mnz", "max", "rrf"])
+def test_run_answer_and_tune_give_one_narrative_ranking(
+    method: str, index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = [
+        "run_id=r",
+        f"index={index.folder}",
+        f"topics={topics}",
+        f"out={tmp_path}",
+        f"fusion.method={method}",
+        "queries.narrative_weight=1",
+        "retrieval.depth=9",
+        "fusion.depth=9",
+        "answer.documents=9",
+    ]
+    directory = run(read_config(None, settings))
+    wanted = hits(read_run(directory / NARRATIVE))
+    fused: dict[str, list[tuple[str, float]]] = {}
+
+    def noted(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Rankings:
+        found = fuse_each_narrative(job, queries, hybrid)
+        fused.update(hits(run_from(job.store, found, "r")))
+        return found
+
+    monkeypatch.setattr(bulk, "fuse_each_narrative", noted)
+    bulk.answer_file(read_config(None, settings), tmp_path / "answers.jsonl")
+    assert fused == wanted
+
+    measured: list[Run] = []
+
+    def kept(name: str, found: Run, *rest: object) -> object:
+        measured.append(found)
+        return evaluate(name, found, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tuning, "evaluate", kept)
+    config, qrels = tmp_path / "run.yaml", tmp_path / "qrels.txt"
+    config.write_text("track: none\n")
+    qrels.write_text("1 0 bees 1\n2 0 volcano 1\n")
+    trials = tuning.Trials(qrels, [parse_measure("nDCG@5")], ["fusion.depth=[9]"], folds=2)
+    tuning.tune(config, settings, trials)
+    assert hits(measured[-1]) == wanted
