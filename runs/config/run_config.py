@@ -204,8 +204,9 @@ class RunConfig(StrictSettings):
     @property
     def unnamed(self) -> bool:
         """Whether the answers to submit name a team, and none but the default."""
-        wanted = self.answer.method is not None and self.track is not None
-        return wanted and TRACKS[self.track].is_default_team(self.team_id)
+        if self.answer.method is None or self.track is None:
+            return False
+        return TRACKS[self.track].is_default_team(self.team_id)
 
     def asks(self) -> str:
         """The first setting that needs a language model, with its value; empty if none does."""

@@ -64,18 +64,15 @@ def test_rounding_decides_what_a_method_that_adds_scores_ranks_first() -> None:
     docs, scores = np.array([0, 1, 0, 1], dtype=np.int32), np.array([1 + 1e-12, 1.0, 0.5 - 1e-12, 0.5])
     order = np.array([0, 1, 3, 2])
     found = Rankings(("a", "b"), offsets_of([2, 2]), docs[order], scores[order])
-    raw, rounded = (
-        fuse([one], Groups(["1"], [[(0, 0), (0, 1)]]), FusionSettings("sum", norm="none")).scores
-        for one in (found, as_written(found))
-    )
+    groups, settings = Groups(["1"], [[(0, 0), (0, 1)]]), FusionSettings("sum", norm="none")
+    raw, rounded = (fuse([one], groups, settings).scores for one in (found, as_written(found)))
     assert raw.tolist() != rounded.tolist()
 
 
 def hits(found: Run) -> dict[str, list[tuple[str, float]]]:
     """The documents and scores of each topic, in float32, in which runs are compared."""
-    return {
-        topic: [(doc_id, float(np.float32(score))) for doc_id, score in own] for topic, own in found.list_hits().items()
-    }
+    listed = found.list_hits()
+    return {topic: [(doc_id, float(np.float32(score))) for doc_id, score in own] for topic, own in listed.items()}
 
 
 @pytest.mark.parametrize("method", ["sum", "mnz", "max", "rrf"])
