@@ -131,3 +131,10 @@ class Answer:
     topic_id: str
     sentences: tuple[Sentence, ...]
     fallbacks: tuple[Fallback, ...] = ()
+
+    def __str__(self) -> str:
+        """Show the sentences with the numbers of their citations, then the cited ids by number."""
+        ids = list(dict.fromkeys(citation for sentence in self.sentences for citation in sentence.citations))
+        number = {citation: place for place, citation in enumerate(ids, 1)}
+        sentences = (f"{s.text}{''.join(f' [{number[citation]}]' for citation in s.citations)}" for s in self.sentences)
+        return "\n".join([" ".join(sentences), *(f"[{place}] {citation}" for place, citation in enumerate(ids, 1))])

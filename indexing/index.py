@@ -42,6 +42,12 @@ class Index:
     segments: dict[str, int] = field(default_factory=dict)
     """The number of `official` segments, which the corpus has, and of `windows`, which Keystone cut; may be empty."""
 
+    def __repr__(self) -> str:
+        """Say in one line which documents the index holds, and how they can be searched."""
+        number = "documents" if self.documents is None else f"{self.documents:,} documents"
+        dense = "no embeddings" if self.embedding is None else f"embeddings by {self.embedding.model}"
+        return f"Index({str(self.folder)!r}: {number}, BM25 by {self.backend}, {dense})"
+
     @property
     def backend(self) -> str:
         """The engine that holds documents and postings: a name in `indexing.stores` and `retrieval.backends`."""

@@ -58,6 +58,13 @@ class Evaluation:
     counts: Counts = Counts()
     cautions: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Show the mean of each measure, the counts behind them, and each caution."""
+        means = ", ".join(f"{measure} {self.mean(measure):.4f}" for measure in self.values)
+        return "\n".join(
+            [f"Evaluation({self.name!r}: {means})", f"  {self.counts}", *(f"  {c}" for c in self.cautions)]
+        )
+
     def mean(self, measure: str) -> float:
         """The mean over all judged topics. A topic that the run lacks counts 0 (trec_eval -c). NaN if not measured."""
         return float(self.values[measure].mean())

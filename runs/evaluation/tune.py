@@ -142,8 +142,8 @@ class _Scorer:
             with asking(config, None) as ask:
                 self._queries = queries_of(ask(lambda model: understood(job, model)))
                 self._systems, self._key = search_systems(job, self._queries, texts_of(job, ask)), key
-        hybrid = fuse_each_query(job, list(self._systems.values()))
-        run = run_from(job.store, fuse_each_narrative(job, self._queries, hybrid), config.run_id)
+        hybrid = fuse_each_query(config, list(self._systems.values()))
+        run = run_from(job.store, fuse_each_narrative(config, job.topics, self._queries, hybrid), config.run_id)
         run = drop_own_documents(run) if self._trials.skip_own else run
         return evaluate(config.run_id, run, self._qrels, self._trials.measures)
 

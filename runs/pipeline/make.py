@@ -76,12 +76,12 @@ def texts_of(job: Job, ask: Ask, tell: Callable[[Summary], None] = lambda _summa
 
 def make_hybrid(job: Job, _topics: Sequence[Understood], *systems: Rankings) -> tuple[Rankings]:
     """The hybrid ranking of each query."""
-    return (fuse_each_query(job, systems),)
+    return (fuse_each_query(job.config, systems),)
 
 
 def make_narrative(job: Job, topics: Sequence[Understood], hybrid: Rankings) -> tuple[Rankings]:
     """The ranking of each narrative."""
-    return (fuse_each_narrative(job, queries_of(topics), hybrid),)
+    return (fuse_each_narrative(job.config, job.topics, queries_of(topics), hybrid),)
 
 
 def make_grades(

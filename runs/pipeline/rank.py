@@ -19,7 +19,8 @@ from generation.types import Fallback
 from indexing.types import Document
 from indexing.vectors.of_documents import Texts, contents
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings, SearchSettings, offsets_of
+from retrieval.types import Query, Rankings, SearchSettings, Topic, offsets_of
+from runs.config.run_config import RunConfig
 from runs.pipeline.job import Job
 from runs.trec.render import decrease_strictly
 
@@ -42,14 +43,16 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: Texts = content
     return {system: as_written(rankings) for system, rankings in found.items()}
 
 
-def fuse_each_query(job: Job, systems: Sequence[Rankings]) -> Rankings:
+def fuse_each_query(config: RunConfig, systems: Sequence[Rankings]) -> Rankings:
     """The hybrid ranking of each query: RRF over its systems (paper, section 2.4)."""
-    return as_written(fuse_systems(list(systems), job.config.fusion.k, job.config.retrieval.depth))
+    return as_written(fuse_systems(list(systems), config.fusion.k, config.retrieval.depth))
 
 
-def fuse_each_narrative(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Rankings:
-    """One ranking a topic from the hybrid rankings of its queries, `fusion.depth` deep."""
-    return as_written(_fused(job, [topic.id for topic in job.topics], queries, hybrid, job.config.fusion.depth))
+def fuse_each_narrative(
+    config: RunConfig, topics: Sequence[Topic], queries: Sequence[Query], hybrid: Rankings
+) -> Rankings:
+    """One ranking a topic from the hybrid rankings of its queries, `fusion.depth` deep (paper, section 2.4)."""
+    return as_written(_fused(config, [topic.id for topic in topics], queries, hybrid, config.fusion.depth))
 
 
 def pool_of(job: Job, topic_id: str, queries: Sequence[Query], hybrid: Rankings) -> list[int]:
@@ -59,14 +62,16 @@ def pool_of(job: Job, topic_id: str, queries: Sequence[Query], hybrid: Rankings)
     if not len(first.docs):
         return []
     own = [queries[place] for place in places]
-    found: list[int] = _fused(job, [topic_id], own, first, len(first.docs)).docs.tolist()
+    found: list[int] = _fused(job.config, [topic_id], own, first, len(first.docs)).docs.tolist()
     return found
 
 
-def _fused(job: Job, topics: Sequence[str], queries: Sequence[Query], hybrid: Rankings, depth: int) -> Rankings:
-    settings = job.config.fusion
+def _fused(
+    config: RunConfig, topics: Sequence[str], queries: Sequence[Query], hybrid: Rankings, depth: int
+) -> Rankings:
+    settings = config.fusion
     fusion = TopicFusion(settings.method, settings.k_narrative, settings.norm, settings.parameters, depth)
-    weights = weights_of(queries, job.config.queries.narrative_weight)
+    weights = weights_of(queries, config.queries.narrative_weight)
     return fuse_topics(hybrid, [query.topic_id for query in queries], topics, weights, fusion)
 
 

@@ -7,7 +7,7 @@ that way as it reads it. It writes scores that strictly decrease in float32, so 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +94,15 @@ def read_qrels(path: Path) -> Qrels:
     own = first == np.arange(len(first))
     offsets = offsets_of(own)[rows.offsets]
     return sort_qrels(rows.query_ids, offsets, rows.docs[own], rows.values[own].astype(np.int64))
+
+
+def write_qrels(path: Path, qrels: Qrels) -> None:
+    """Write judgments in TREC form, with 0 in the second column; all of them or nothing."""
+    ids = zip(qrels.docs.decode_ids(), qrels.grades.tolist(), strict=True)
+    with written(path) as out:
+        for topic, rows in zip(qrels.query_ids, np.diff(qrels.offsets).tolist(), strict=True):
+            for doc_id, grade in islice(ids, rows):
+                out.write(f"{topic} 0 {doc_id} {grade}\n".encode())
 
 
 def _render_part(part: Run, buffer: NDArray[np.uint8]) -> memoryview:

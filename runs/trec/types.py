@@ -11,6 +11,9 @@ from retrieval.types import offsets_of
 from runs.trec.doc_ids import Ids, encode_ids
 from runs.trec.trec_eval_order import sort_best_first
 
+PRINTED_ROWS = 5
+"""The rows of a run or of judgments that are printed."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
@@ -21,6 +24,12 @@ class Run:
     offsets: NDArray[np.int64]
     docs: Ids
     scores: NDArray[np.floating[Any]]
+
+    def __repr__(self) -> str:
+        """Say how many queries and rows the run has, and show its first rows."""
+        columns = [_list_queries(self), self.docs[:PRINTED_ROWS].decode_ids(), self.scores[:PRINTED_ROWS].tolist()]
+        rows = [f"  {query}  {doc_id}  {score:.6g}" for query, doc_id, score in zip(*columns, strict=True)]
+        return "\n".join([f"Run({self.tag!r}: {len(self.query_ids):,} queries, {len(self.scores):,} rows)", *rows])
 
     def select(self, query_ids: Sequence[str]) -> "Run":
         """Select the rows of these queries, in this order. A query that the run lacks gets no rows."""
@@ -42,10 +51,22 @@ class Qrels:
     docs: Ids
     grades: NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        """Say how many topics and judgments there are, and show the first judgments."""
+        columns = [_list_queries(self), self.docs[:PRINTED_ROWS].decode_ids(), self.grades[:PRINTED_ROWS].tolist()]
+        rows = [f"  {query}  {doc_id}  {grade}" for query, doc_id, grade in zip(*columns, strict=True)]
+        return "\n".join([f"Qrels({len(self.query_ids):,} topics, {len(self.grades):,} judgments)", *rows])
+
     def select(self, query_ids: Sequence[str]) -> "Qrels":
         """Select the judgments of these topics, in this order. A topic without judgments gets no rows."""
         offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
         return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows])
+
+
+def _list_queries(rows: Run | Qrels) -> list[str]:
+    """List the query of each of the first rows."""
+    queries = np.searchsorted(rows.offsets, np.arange(min(PRINTED_ROWS, int(rows.offsets[-1]))), side="right") - 1
+    return [rows.query_ids[number] for number in queries.tolist()]
 
 
 def make_run(tag: str, hits: Mapping[str, Sequence[tuple[str, float]]]) -> Run:

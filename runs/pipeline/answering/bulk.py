@@ -162,7 +162,7 @@ async def answer_one(
         fallbacks += graded.fallbacks
         selected = [graded.rows[place] for place in graded.selected]
     else:
-        selected = fuse_each_narrative(one, found.queries, searched.hybrid).of(0).tolist()
+        selected = fuse_each_narrative(one.config, [topic], found.queries, searched.hybrid).of(0).tolist()
     task, hits = await open_task(one, searched, selected)
     reader = reader_of(one, model)
     answer = await reader.answer(task, await reader.gather(task, hits))
@@ -212,7 +212,7 @@ class Searches:
 
     def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
         texts_of = self._texts_of if job.config.retrieval.summarise else contents
-        return fuse_each_query(job, list(search_systems(job, queries, texts_of).values()))
+        return fuse_each_query(job.config, list(search_systems(job, queries, texts_of).values()))
 
     def _texts_of(self, documents: Sequence[Document]) -> list[str]:
         work = summaries_of(self._job, self._model, documents)

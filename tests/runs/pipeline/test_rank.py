@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from fusion.fuse import FusionSettings, fuse
 from fusion.lists import Groups
 from indexing.index import Index
-from retrieval.types import Query, Rankings, offsets_of, ranked
+from indexing.stores import open_store
+from retrieval.types import Query, Rankings, Topic, offsets_of, ranked
 from runs.config.read import read_config
+from runs.config.run_config import RunConfig
 from runs.evaluation import tune as tuning
 from runs.evaluation.evaluate import evaluate
 from runs.evaluation.measures import parse_measure
 from runs.pipeline.answering import bulk
 from runs.pipeline.artifacts import NARRATIVE, read_rankings, run_from
-from runs.pipeline.job import Job
 from runs.pipeline.rank import as_written, fuse_each_narrative
 from runs.pipeline.stages import run
 from runs.trec.run_files import read_run, write_run
@@ -94,9 +95,9 @@ def test_run_answer_and_tune_give_one_narrative_ranking(
     wanted = hits(read_run(directory / NARRATIVE))
     fused: dict[str, list[tuple[str, float]]] = {}
 
-    def noted(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Rankings:
-        found = fuse_each_narrative(job, queries, hybrid)
-        fused.update(hits(run_from(job.store, found, "r")))
+    def noted(config: RunConfig, topics: Sequence[Topic], queries: Sequence[Query], hybrid: Rankings) -> Rankings:
+        found = fuse_each_narrative(config, topics, queries, hybrid)
+        fused.update(hits(run_from(open_store(index), found, "r")))
         return found
 
     monkeypatch.setattr(bulk, "fuse_each_narrative", noted)

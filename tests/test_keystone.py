@@ -1,0 +1,138 @@
+"""The Python API: the names it exports, and each function on a real index, equal to the command line."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import keystone
+from indexing.index import Index
+from runs.config.read import read_config
+from runs.pipeline.artifacts import ANSWERS, NARRATIVE
+from runs.pipeline.stages import run
+from runs.trec.types import make_run
+from tests.support.models.plain_model import say
+from tests.support.places import ROOT
+from tests.support.servers.chat import serving
+
+NAMES = """Answer Evaluation Grades Index Qrels Query Run RunConfig Topic UserError Verdict answer configure decompose
+evaluate fuse grade make_run open_index read_qrels read_run read_topics search validate write_qrels write_run"""
+
+
+def test_the_exported_names_are_these() -> None:
+    assert keystone.__all__ == NAMES.split()
+    assert all(hasattr(keystone, name) for name in keystone.__all__)
+    assert all(getattr(keystone, name).__doc__ for name in keystone.__all__)
+
+
+def test_importing_keystone_loads_no_model_and_no_java() -> None:
+    code = "import sys, keystone; print([n for n in ('torch', 'faiss', 'jnius', 'ranx', 'vllm') if n in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
+
+
+def as_float32(ranking: keystone.Run) -> dict[str, list[tuple[str, float]]]:
+    """The documents and scores of each query, in the precision in which runs are compared."""
+    listed = ranking.list_hits()
+    return {query: [(doc_id, float(np.float32(score))) for doc_id, score in own] for query, own in listed.items()}
+
+
+@pytest.fixture
+def directory(index: Index, topics: Path, tmp_path: Path) -> Path:
+    """A run by rules, as `keystone run` makes it."""
+    settings = ["run_id=r", f"index={index.folder}", f"topics={topics}", f"out={tmp_path}"]
+    return run(read_config(None, settings))
+
+
+def test_steps_in_python_give_what_a_run_gives(index: Index, topics: Path, directory: Path) -> None:
+    opened, narratives = keystone.open_index(str(index.folder)), keystone.read_topics(str(topics))
+    queries = keystone.decompose(opened, narratives)
+    found = keystone.search(opened, queries)
+    made = {f"{system}.trec": ranking for system, ranking in found.items()}
+    made[NARRATIVE] = keystone.fuse(found, queries)
+    for name, ranking in made.items():
+        assert as_float32(ranking) == as_float32(keystone.read_run(directory / name)), name
+
+
+def test_answers_in_python_are_those_of_a_run(index: Index, topics: Path, directory: Path) -> None:
+    answers = keystone.answer(index, keystone.read_topics(topics))
+    lines = (directory / ANSWERS).read_text().splitlines()
+    assert len(answers) == len(lines) == 2
+    for answer, line in zip(answers, lines, strict=True):
+        assert all(sentence.text in line for sentence in answer.sentences)
+        assert str(answer).startswith(f"{answer.sentences[0].text} [1]")
+
+
+def test_grades_come_from_the_model_of_the_configuration(index: Index, topics: Path, tmp_path: Path) -> None:
+    with serving(model=say) as server:
+        model = {"name": "plain", "urls": [server.url], "window": 4096}
+        config = keystone.configure("keystone", model=model, out=tmp_path / "out")
+        narratives = keystone.read_topics(topics)
+        queries = keystone.decompose(index, narratives, config)
+        grades = keystone.grade(index, narratives, queries, keystone.search(index, queries, config), config)
+    assert {"1", "2"} <= set(grades.qrels.query_ids)
+    assert grades.run.query_ids == ("1", "2")
+
+
+def test_a_run_is_made_measured_and_judged(index: Index, topics: Path, tmp_path: Path) -> None:
+    made = keystone.make_run(run_id="r", index=index.folder, topics=topics, out=tmp_path / "out")
+    ranking = keystone.read_run(made / NARRATIVE)
+    (tmp_path / "q.txt").write_text("1 0 bees 2\n1 0 wasps 0\n2 0 volcano 1\n")
+    qrels = keystone.read_qrels(tmp_path / "q.txt")
+    keystone.write_qrels(tmp_path / "copy.txt", qrels)
+    assert keystone.read_qrels(tmp_path / "copy.txt").grades.tolist() == qrels.grades.tolist()
+    evaluation = keystone.evaluate(ranking, qrels, ["nDCG@10", "R@100"])
+    assert evaluation.mean("R@100") == 1
+    keystone.write_run(tmp_path / "copy.trec", ranking)
+    assert keystone.read_run(tmp_path / "copy.trec").list_hits() == ranking.list_hits()
+    verdict = keystone.validate(made / "rag_output_trec_rag_2025.jsonl", keystone.read_topics(topics), "rag25")
+    assert not any(violation.severity == "error" for violation in verdict.violations)
+
+
+def test_values_print_in_a_few_lines(index: Index, directory: Path) -> None:
+    ranking = keystone.read_run(directory / NARRATIVE)
+    first = repr(ranking).splitlines()
+    assert first[0] == f"Run('r': 2 queries, {len(ranking.scores)} rows)"
+    assert first[1].split()[:2] == ["1", ranking.list_hits()["1"][0][0]]
+    assert len(first) == 6
+    assert repr(index) == f"Index({str(index.folder)!r}: 9 documents, BM25 by lucene, embeddings by all-MiniLM-L6-v2)"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"retrieval": {"depht": 5}}, "retrieval.depht: unknown key"),
+        ({"fusion": {"method": "mean"}}, "fusion.method: found 'mean'"),
+        ({"preset": "best"}, "--preset best: unknown"),
+    ],
+)
+def test_a_wrong_setting_is_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(keystone.UserError, match=message):
+        keystone.configure(**settings)  # type: ignore[arg-type]
+
+
+def test_a_document_that_the_index_lacks_is_named(index: Index, topics: Path) -> None:
+    queries = keystone.decompose(index, keystone.read_topics(topics))
+    runs = keystone.search(index, queries)
+    with pytest.raises(keystone.UserError, match=r"grading\.method: found none"):
+        keystone.grade(index, [], queries, runs, keystone.configure())
+    foreign = {"other": make_run("other", {queries[0].id: [("nowhere", 1.0)]})}
+    config = keystone.configure("keystone", model={"name": "m", "urls": ["http://localhost:9/v1"]})
+    with pytest.raises(keystone.UserError, match="other: found document 'nowhere'"):
+        keystone.grade(index, [], queries, foreign, config)
+
+
+@pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
+def test_the_python_of_a_page_runs(
+    page: str, index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert blocks
+    monkeypatch.chdir(tmp_path)
+    Path("index").symlink_to(index.folder)
+    Path("qrels.txt").write_text("1 0 bees 2\n2 0 volcano 1\n")
+    assert topics == Path("topics.jsonl").resolve()
+    exec("\n".join(blocks), {})
+    assert Path("my.trec").exists()
