@@ -50,7 +50,7 @@ class Index:
 
     @property
     def backend(self) -> str:
-        """The engine that holds documents and postings: a name in `indexing.stores` and `retrieval.backends`."""
+        """The engine that holds documents and postings: a name in `retrieval.backends.BACKENDS`."""
         return self.at.get("backend", "lucene")
 
     @property

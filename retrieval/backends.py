@@ -53,22 +53,58 @@ class Dense(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Openers:
-    """The import paths, `MODULE:FUNCTION`, of an engine's openers."""
+class Backend:
+    """The import paths, `MODULE:FUNCTION`, of an engine's functions, and how a corpus in the engine is named."""
 
+    store: str
+    """A function of (index) that returns the documents, a `Store`."""
     sparse: str
     """A function of (index, store, statistics) that returns a `Sparse`; `store` is the one of `open_store(index)`."""
     dense: str | None = None
     """A function of (index, parameters) that returns a `Dense`; None if the engine searches no vectors."""
+    attach: str | None = None
+    """A function of (corpus, out, settings, progress) that makes an index folder over an index in the engine."""
+    prefix: str = ""
+    """The beginning of the name of such a corpus."""
+    cuts: bool = False
+    """Whether an attached index takes segments, or lets Keystone cut windows."""
 
 
 BACKENDS = {
-    "lucene": Openers("retrieval.lucene.search:open_sparse", "retrieval.faiss_search:open_dense"),
-    "opensearch": Openers("retrieval.opensearch.sparse:open_sparse", "retrieval.opensearch.dense:open_dense"),
-    "pyserini": Openers("retrieval.lucene.attached:open_sparse"),
-    "rest": Openers("retrieval.rest:open_sparse"),
+    "lucene": Backend(
+        "indexing.store:open_store", "retrieval.lucene.search:open_sparse", "retrieval.faiss_search:open_dense"
+    ),
+    "opensearch": Backend(
+        "indexing.opensearch.store:open_store",
+        "retrieval.opensearch.sparse:open_sparse",
+        "retrieval.opensearch.dense:open_dense",
+        "indexing.opensearch.build:attach",
+        "opensearch:",
+    ),
+    "rest": Backend(
+        "indexing.attached.rest_store:open_store",
+        "retrieval.rest:open_sparse",
+        attach="indexing.attached.rest_store:attach",
+        prefix="rest:",
+    ),
+    "pyserini": Backend(
+        "indexing.attached.lucene_index:open_store",
+        "retrieval.lucene.attached:open_sparse",
+        attach="indexing.attached.lucene_index:attach",
+        prefix="pyserini:",
+        cuts=True,
+    ),
 }
-"""The openers by `Index.backend`."""
+"""The engines by `Index.backend`."""
+
+
+@of_one_index
+def open_store(index: Index) -> Store:
+    """Open the documents of an index. `UserError` for an unknown backend, and if the backend cannot open them."""
+    if index.backend not in BACKENDS:
+        raise UserError(f"{index.folder}: found an index at {index.at}, which this version cannot open")
+    store: Store = resolve_name(BACKENDS[index.backend].store)(index)
+    return store
 
 
 @of_one_index
@@ -78,8 +114,8 @@ def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -
     `statistics` names the shards of an OpenSearch index that count words. `UserError` for an unknown backend, and if
     the backend cannot open the index.
     """
-    openers = BACKENDS.get(index.backend)
-    found: Sparse = _resolve(index, openers.sparse if openers else None)(index, store, statistics)
+    backend = BACKENDS.get(index.backend)
+    found: Sparse = _resolve(index, backend.sparse if backend else None)(index, store, statistics)
     return found
 
 
@@ -90,8 +126,8 @@ def open_dense(index: Index, parameters: str = "") -> Dense:
     `parameters` sets an inexact index, such as `nprobe=16`. `UserError` for a backend that is unknown or searches no
     vectors, for impossible parameters, and if the backend cannot open the index.
     """
-    openers = BACKENDS.get(index.backend)
-    found: Dense = _resolve(index, openers.dense if openers else None)(index, parameters)
+    backend = BACKENDS.get(index.backend)
+    found: Dense = _resolve(index, backend.dense if backend else None)(index, parameters)
     return found
 
 

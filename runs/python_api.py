@@ -17,7 +17,7 @@ from generation.types import Answer, Fallback, Understanding
 from indexing import index as indexes
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.stores import open_store
+from retrieval.backends import open_store
 from retrieval.types import Query, Rankings, Topic, ranked
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig

@@ -15,6 +15,21 @@ from indexing.vectors.embed import embedder
 
 
 @dataclass(frozen=True, slots=True)
+class AttachSettings:
+    """How runs use an index that others made."""
+
+    segments: Path | None = None
+    """`pyserini:NAME` or `pyserini:FOLDER` of an index of official segments."""
+    windows: bool = False
+    """Whether runs may cut documents of MS MARCO V2.1 that have no official segments."""
+    embedding: Embedding | None = None
+    """The model by which runs embed the documents that they find; None for no embeddings."""
+
+
+DEFAULTS = AttachSettings()
+
+
+@dataclass(frozen=True, slots=True)
 class Attachment:
     """The engine that holds an index's documents and postings, and what an index folder adds to it."""
 

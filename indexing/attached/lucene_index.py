@@ -5,20 +5,19 @@ Keystone's index folder holds the rows of its documents (`indexing.lucene.rows`)
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.attached.attach import Attachment, adopt
-from indexing.build.index import refuse_windows
+from indexing.attached.attach import DEFAULTS, Attachment, AttachSettings, adopt
 from indexing.corpora import pyserini
 from indexing.corpora.corpus import corpus_key
 from indexing.corpora.locate import Cut, located
 from indexing.corpora.official_segments import OfficialSegments
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import refuse_windows, segmented
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from indexing.io.files import digest
@@ -28,7 +27,7 @@ from indexing.lucene.read import StoredTexts
 from indexing.lucene.rows import LuceneRows, build_rows
 from indexing.lucene.write import open_reader
 from indexing.store import rows_of
-from indexing.types import Document, Embedding, Progress, Store, silent
+from indexing.types import Document, Progress, Store, silent
 
 BACKEND = "pyserini"
 ROWS = "rows"
@@ -36,20 +35,13 @@ BATCH_DOCUMENTS = 2**10
 """The number of documents that an iteration fetches at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrebuiltSettings:
-    """How runs use a prebuilt index."""
-
-    segments: Path | None = None
-    """`pyserini:NAME` or `pyserini:FOLDER` of an index of official segments."""
-    windows: bool = False
-    """Whether runs may cut documents of MS MARCO V2.1 that have no official segments."""
-    embedding: Embedding | None = None
-    """The model by which runs embed the documents that they find; None for no embeddings."""
+def attach(corpus: str, out: Path, settings: AttachSettings, progress: Progress) -> tuple[Index, bool]:
+    """Make an index folder over `pyserini:NAME` or a folder; see `adopt_prebuilt`."""
+    return adopt_prebuilt(Path(corpus), out, settings, progress)
 
 
 def adopt_prebuilt(
-    corpus: Path, out: Path, settings: PrebuiltSettings = PrebuiltSettings(), progress: Progress = silent
+    corpus: Path, out: Path, settings: AttachSettings = DEFAULTS, progress: Progress = silent
 ) -> tuple[Index, bool]:
     """Make an index folder over the Lucene index `pyserini:NAME` or `pyserini:FOLDER`; also returns whether it is new.
 

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.attached.attach import Attachment, adopt
+from indexing.attached.attach import Attachment, AttachSettings, adopt
 from indexing.attached.rest_server import Server, address, form_of
 from indexing.corpora.jsonl import TEXT_KEYS
 from indexing.corpora.pyserini import document_of_object
@@ -24,7 +24,7 @@ from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from indexing.store import from_record, rows_of, to_record
-from indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Segment, Span, Store, is_id
+from indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Progress, Segment, Span, Store, is_id
 
 BACKEND = "rest"
 FOUND = "found.sqlite"
@@ -46,6 +46,11 @@ def adopt_server(corpus: Path, out: Path, embedding: Embedding | None = None) ->
     url, name = found
     at = {"backend": BACKEND, "url": url, "name": name, "api": form_of(url, name)}
     return adopt(corpus, out, Attachment(at, embedding), lambda _folder: None)
+
+
+def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
+    """Make an index folder over `rest:http://HOST:PORT/INDEX`; see `adopt_server`."""
+    return adopt_server(Path(corpus), out, settings.embedding)
 
 
 def open_server(index: Index) -> Server:

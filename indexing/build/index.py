@@ -17,7 +17,7 @@ import orjson
 from indexing.build.engines import open_engine
 from indexing.build.settings import DEFAULTS, BuildSettings
 from indexing.corpora.corpus import corpus_key, guess_format, read_corpus
-from indexing.corpora.segments import is_cut_officially, is_window, segmented
+from indexing.corpora.segments import is_window, refuse_windows, segmented
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.index import FORMAT, Index, open_index
 from indexing.io.files import digest, unicode_name, written
@@ -119,16 +119,6 @@ def _build_store(
         for document in DocumentStore(path):
             _count_segments(document, segments)
     return {"documents": count, "left_out": dict(left_out), "segments": segments}
-
-
-def refuse_windows(document: Document) -> None:
-    """Raise `UserError` for a document of MS MARCO V2.1 whose segments are windows that Keystone cut."""
-    if is_cut_officially(document.id) and is_window(document.segments[0].id):
-        where = f"{document.place}: " if document.place else ""
-        raise UserError(
-            f"{where}document {document.id} has no official segment, and no track knows windows that Keystone cuts: "
-            "name the file of its official segments with --segments, or ask for windows with --windows"
-        )
 
 
 def _count_segments(document: Document, segments: dict[str, int]) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from indexing.errors import UserError
 from indexing.types import Document, Segment, Span
 
 WINDOW = 10
@@ -98,3 +99,13 @@ def is_window(segment_id: str) -> bool:
 def is_cut_officially(document_id: str) -> bool:
     """Whether a document of this id has official segments, given or not; nobody else knows windows of it."""
     return bool(re.fullmatch(MS_MARCO_DOCUMENT, document_id))
+
+
+def refuse_windows(document: Document) -> None:
+    """Raise `UserError` for a document of MS MARCO V2.1 whose segments are windows that Keystone cut."""
+    if is_cut_officially(document.id) and is_window(document.segments[0].id):
+        where = f"{document.place}: " if document.place else ""
+        raise UserError(
+            f"{where}document {document.id} has no official segment, and no track knows windows that Keystone cuts: "
+            "name the file of its official segments with --segments, or ask for windows with --windows"
+        )

@@ -109,4 +109,5 @@ def damaged(folder: Path) -> UserError:
 def _directory(folder: Path) -> Any:
     if unicode_name(folder) != str(folder):
         raise UserError(f"{folder}: expected a path in UTF-8, since Lucene knows no other")
-    return java_class("org.apache.lucene.store.FSDirectory").open(java_class("java.nio.file.Paths").get(str(folder.absolute())))
+    path = java_class("java.nio.file.Paths").get(str(folder.absolute()))  # Java keeps the directory that it began in
+    return java_class("org.apache.lucene.store.FSDirectory").open(path)

@@ -6,16 +6,19 @@ from typing import Any
 
 import orjson
 
+from indexing.attached.attach import AttachSettings
 from indexing.errors import UserError
 from indexing.index import FORMAT, Index, open_index
 from indexing.io.error_text import show_value
 from indexing.io.files import digest, written
 from indexing.io.staged import partial_folder, stage
-from indexing.opensearch.cluster import Place, as_expected, close, connect
+from indexing.opensearch.cluster import Place, as_expected, close, connect, place_of
 from indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
 from indexing.opensearch.load import Upload, load
 from indexing.types import Embedding, Progress
 from indexing.vectors.embed import embedder
+
+PREFIX = "opensearch:"
 
 
 def check_cluster(target: Target, key: str, embedding: Embedding | None, faiss: str | None) -> None:
@@ -40,7 +43,13 @@ def load_stage(folder: Path, upload: Upload, progress: Progress) -> None:
     stage(folder, "opensearch", lambda _: load(upload, progress))
 
 
-def attach(place: Place, out: Path, key_env: str | None = None) -> tuple[Index, bool]:
+def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
+    """Make an index folder over `opensearch:URL/NAME`; see `adopt_loaded`."""
+    key_env = settings.embedding.key_env if settings.embedding else None
+    return adopt_loaded(place_of(corpus.removeprefix(PREFIX)), out, key_env)
+
+
+def adopt_loaded(place: Place, out: Path, key_env: str | None = None) -> tuple[Index, bool]:
     """Make an index folder over an index that another folder has loaded to OpenSearch; also returns whether it is new.
 
     `key_env` is the environment variable with the key of the embedding model. Keystone never takes that name from the

@@ -1,20 +1,19 @@
 """`keystone index`: make an index of a corpus, here or in OpenSearch, or attach an index that is searched in place."""
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from indexing.attached.rest_server import PREFIX as REST
+from indexing.attached.attach import AttachSettings
 from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.errors import Report, UserError
 from indexing.index import Index
 from indexing.types import Progress
+from retrieval.backends import BACKENDS
 
 if TYPE_CHECKING:
     from indexing.opensearch.index import Target
-
-OPENSEARCH = "opensearch:"
-PYSERINI = "pyserini:"
 
 
 def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
@@ -28,39 +27,33 @@ def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
 
 
 def is_attached(corpus: str) -> bool:
-    """Tell whether `corpus` names an index that Keystone can only search in place."""
-    return corpus.startswith((REST, OPENSEARCH))
+    """Tell whether `corpus` names an index that Keystone can only search in place: on a server."""
+    return any(
+        corpus.startswith(backend.prefix) for backend in BACKENDS.values() if backend.prefix and not backend.cuts
+    )
 
 
 def attach_index(corpus: str, out: Path, settings: BuildSettings, progress: Progress) -> tuple[Index, bool]:
     """Make an index folder over an index that is searched in place; also returns whether it is new.
 
-    `corpus` begins with `rest:`, `opensearch:` or `pyserini:`. `UserError` for a setting that needs a build, and if
-    the index cannot be used.
+    `corpus` begins with the prefix of its engine. `UserError` for a setting that needs a build, and if the index
+    cannot be used.
     """
+    found = (backend for backend in BACKENDS.values() if backend.attach and corpus.startswith(backend.prefix))
+    backend = next(found, BACKENDS["pyserini"])
     refused: dict[str, object] = {
         "--opensearch": settings.opensearch,
         "--faiss-shard": settings.faiss_shard,
         "--format": settings.format,
     }
-    if not corpus.startswith(PYSERINI):
+    if not (backend.cuts and corpus.startswith(backend.prefix)):
         refused |= {"--segments": settings.segments, "--windows": settings.windows or None}
     if given := [name for name, value in refused.items() if value is not None]:
         raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
-    if corpus.startswith(REST):
-        from indexing.attached.rest_store import adopt_server
-
-        return adopt_server(Path(corpus), out, settings.embedding)
-    if corpus.startswith(OPENSEARCH):
-        from indexing.opensearch.build import attach
-        from indexing.opensearch.cluster import place_of
-
-        key_env = settings.embedding.key_env if settings.embedding else None
-        return attach(place_of(corpus.removeprefix(OPENSEARCH)), out, key_env)
-    from indexing.attached.lucene_index import PrebuiltSettings, adopt_prebuilt
-
-    prebuilt = PrebuiltSettings(settings.segments, settings.windows, settings.embedding)
-    return adopt_prebuilt(Path(corpus), out, prebuilt, progress)
+    assert backend.attach is not None
+    attached = AttachSettings(settings.segments, settings.windows, settings.embedding)
+    made: tuple[Index, bool] = resolve_name(backend.attach)(corpus, out, attached, progress)
+    return made
 
 
 def make_index(

@@ -9,8 +9,8 @@ from generation.grade import GradeSettings
 from generation.readers.reader import AnswerSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
-from indexing.stores import open_store
 from indexing.types import Progress, Store, silent
+from retrieval.backends import open_store
 from retrieval.types import Topic
 from runs.config.run_config import RunConfig
 from runs.tracks.answer_files import Author

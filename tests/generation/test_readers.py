@@ -21,7 +21,7 @@ from generation.readers.reader import (
 )
 from generation.types import EvidenceSet
 from indexing.index import Index
-from indexing.stores import open_store
+from retrieval.backends import open_store
 from retrieval.types import Query, Topic
 from tests.support.models.scripted import Scripted
 

@@ -15,10 +15,10 @@ from generation.rules.words import content_words, words
 from generation.types import Sentence, Understanding
 from indexing.corpora.segments import segmented
 from indexing.index import Index
-from indexing.stores import open_store
 from indexing.types import MINILM, Document, Segment, Span
 from indexing.vectors.embed import embedder
 from indexing.vectors.types import on_grid
+from retrieval.backends import open_store
 from retrieval.types import Query, Topic
 from tests.support.small_corpus import CORPUS, NARRATIVES
 

@@ -13,26 +13,22 @@ from indexing.build.engines import ENGINES, open_engine
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.store import DocumentStore
-from indexing.stores import STORES, open_store
-from retrieval.backends import BACKENDS, open_dense, open_sparse
+from retrieval.backends import BACKENDS, open_dense, open_sparse, open_store
 from tests.support.small_corpus import with_folder
 
 LAZY = """
 import sys
-import indexing.stores, retrieval.backends
+import retrieval.backends
 print([name for name in sys.modules if name.split(".")[0] in ("jnius", "faiss", "torch", "sqlite3", "aiohttp", "ray")])
 print([name for name in sys.modules if name.startswith(("indexing.attached", "indexing.opensearch", "retrieval.rest"))])
 """
 
 
-def test_every_backend_has_a_store_and_a_search() -> None:
-    assert BACKENDS.keys() == STORES.keys()
-
-
 @pytest.mark.parametrize(
     ("path", "parameters"),
     [
-        *((path, 1) for path in STORES.values()),
+        *((own.store, 1) for own in BACKENDS.values()),
+        *((own.attach, 4) for own in BACKENDS.values() if own.attach),
         *((own.sparse, 3) for own in BACKENDS.values()),
         *((own.dense, 2) for own in BACKENDS.values() if own.dense),
         *((path, 1) for path in ENGINES.values()),

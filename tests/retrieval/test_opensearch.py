@@ -20,12 +20,11 @@ from indexing.opensearch.index import Target
 from indexing.opensearch.load import Upload, load
 from indexing.opensearch.search import open_cluster, search_each, search_of
 from indexing.store import DocumentStore, build_store
-from indexing.stores import open_store
 from indexing.types import Document, Embedding
 from indexing.vectors.faiss_index import build_dense
 from indexing.vectors.shards import Shards
 from indexing.vectors.types import on_grid
-from retrieval.backends import open_dense, open_sparse
+from retrieval.backends import open_dense, open_sparse, open_store
 from retrieval.faiss_search import FaissSearcher
 from retrieval.hybrid import search_bm25
 from retrieval.lucene.analyzer import stems_of

@@ -14,8 +14,7 @@ from indexing.build.settings import BuildSettings
 from indexing.index import Index
 from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import Target
-from indexing.stores import open_store
-from retrieval.backends import open_sparse
+from retrieval.backends import open_sparse, open_store
 from retrieval.types import Rankings
 from tests.support.servers.opensearch import READY, Cluster, Node, call, cluster
 from tests.support.waiting import join, wait_until

@@ -13,10 +13,10 @@ from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.store import DocumentStore
-from indexing.stores import open_store
 from indexing.types import Document, Embedding
 from indexing.vectors.of_documents import contents, document_vectors
 from indexing.vectors.types import on_grid
+from retrieval.backends import open_store
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
 from retrieval.pool import Candidates, pool_of, search_pool
 from retrieval.types import Query, Rankings, SearchSettings, offsets_of

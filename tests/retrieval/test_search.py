@@ -20,10 +20,10 @@ from indexing.io.files import locked
 from indexing.lucene.java import java_class
 from indexing.lucene.write import build_lucene
 from indexing.store import DocumentStore
-from indexing.stores import open_store
 from indexing.types import Document
 from indexing.vectors.faiss_index import faiss_module, load_dense
 from indexing.vectors.types import on_grid
+from retrieval.backends import open_store
 from retrieval.faiss_search import search_dense
 from retrieval.feedback import Feedback, rm3, rocchio
 from retrieval.hybrid import search_all, search_bm25, search_embeddings

@@ -15,9 +15,9 @@ from generation.llm.model import Model
 from generation.types import Fallback
 from indexing.errors import UserError, Waits
 from indexing.io.files import STDIN
-from indexing.stores import open_store
 from indexing.types import Document, Progress, silent
 from indexing.vectors.of_documents import contents
+from retrieval.backends import open_store
 from retrieval.types import Query, Rankings, Topic
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.attached.lucene_index import PrebuiltSettings, PrebuiltStore, adopt_prebuilt, lucene_folder
+from indexing.attached.attach import AttachSettings
+from indexing.attached.lucene_index import PrebuiltStore, adopt_prebuilt, lucene_folder
 from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.corpora.corpus import read_corpus
@@ -24,9 +25,8 @@ from indexing.lucene.java import java_class
 from indexing.lucene.read import IdTerms, StoredTexts
 from indexing.lucene.write import open_reader
 from indexing.store import DocumentStore
-from indexing.stores import open_store
 from indexing.types import Document, Segment, Span
-from retrieval.backends import open_sparse
+from retrieval.backends import open_sparse, open_store
 from retrieval.ties import SPARE_HITS, search_past_ties
 from retrieval.types import Query
 from runs.tracks.answer_files import read_answer_file
@@ -185,7 +185,7 @@ def test_an_index_is_adopted_once_and_known_again(index: Index, folder: Path, tm
         adopt_prebuilt(Path(f"pyserini:{folder / 'docs'}"), tmp_path / "index")
     moved = tmp_path / "moved"
     shutil.copytree(folder / "docs", moved)
-    made, _ = adopt_prebuilt(Path(f"pyserini:{moved}"), tmp_path / "index", PrebuiltSettings(windows=True))
+    made, _ = adopt_prebuilt(Path(f"pyserini:{moved}"), tmp_path / "index", AttachSettings(windows=True))
     at = json.loads((made.folder / "index.json").read_bytes())
     at["at"]["state"] = "another"
     (made.folder / "index.json").write_text(json.dumps(at))
@@ -213,7 +213,7 @@ def test_what_cannot_be_adopted_says_so_and_leaves_nothing(
 ) -> None:
     cut = Path(f"pyserini:{folder / segments}") if segments else None
     with pytest.raises(UserError, match=message):
-        adopt_prebuilt(Path(f"pyserini:{folder / name}"), tmp_path / "index", PrebuiltSettings(cut))
+        adopt_prebuilt(Path(f"pyserini:{folder / name}"), tmp_path / "index", AttachSettings(cut))
     assert not list(tmp_path.iterdir())
 
 
@@ -279,7 +279,7 @@ def official(record: dict[str, Any]) -> Document:
 
 def test_official_segments_are_found_by_id_for_adopted_documents_and_for_a_corpus(folder: Path, tmp_path: Path) -> None:
     segments = Path(f"pyserini:{folder / 'segs'}")
-    made, _ = adopt_prebuilt(Path(f"pyserini:{folder / 'docs'}"), tmp_path / "adopted", PrebuiltSettings(segments))
+    made, _ = adopt_prebuilt(Path(f"pyserini:{folder / 'docs'}"), tmp_path / "adopted", AttachSettings(segments))
     expected = sorted(map(official, DOCUMENTS), key=lambda document: document.id)
     assert list(open_store(made)) == expected
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in DOCUMENTS))

@@ -21,9 +21,8 @@ from indexing.build.settings import BuildSettings
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from indexing.io import retry
-from indexing.stores import open_store
 from indexing.types import MINILM, Document, Segment, Span
-from retrieval.backends import open_sparse
+from retrieval.backends import open_sparse, open_store
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, SearchSettings
 from runs.trec.run_files import read_run

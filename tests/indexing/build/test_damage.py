@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from indexing.errors import UserError
 from indexing.index import Index, open_index
-from indexing.stores import open_store
 from indexing.vectors.of_segments import segment_vectors
+from retrieval.backends import open_store
 from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
 from tests.support.small_corpus import CORPUS

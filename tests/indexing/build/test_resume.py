@@ -14,10 +14,10 @@ from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
-from indexing.stores import open_store
 from indexing.types import Embedding
 from indexing.vectors import shards as vectors
 from indexing.vectors.embed import embedder
+from retrieval.backends import open_store
 from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
 from tests.support.index_folders import contents

@@ -15,11 +15,11 @@ import pytest
 from indexing.errors import UserError
 from indexing.index import FORMAT, Index
 from indexing.opensearch import store as opensearch_store
-from indexing.opensearch.build import attach
+from indexing.opensearch.build import adopt_loaded
 from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Place
 from indexing.store import to_record
-from indexing.stores import open_store
 from indexing.types import Document, Embedding, Segment, Span
+from retrieval.backends import open_store
 from retrieval.opensearch.dense import OpenSearchDense
 from retrieval.opensearch.sparse import OpenSearchSparse
 from runs.doctor.cluster import examine_cluster
@@ -261,7 +261,7 @@ def test_a_cluster_does_not_name_the_key_of_its_embedding_model(tmp_path: Path) 
         found = answers()["name"]["name"] | {"mappings": {"_meta": {"keystone": meta}}}
         with cluster({"name": {"name": found}}) as index:
             place = Place((index.at["url"],), "name")
-            made, _ = attach(place, tmp_path / f"{said}-{own}", own)
+            made, _ = adopt_loaded(place, tmp_path / f"{said}-{own}", own)
         assert made.embedding == Embedding("m", "https://h/v1", 1, key_env=own)
 
 
@@ -272,7 +272,7 @@ def test_a_cluster_does_not_name_the_key_of_its_embedding_model(tmp_path: Path) 
 def test_what_a_cluster_says_of_an_index_is_checked_or_unused(wrong: dict[str, Any], tmp_path: Path) -> None:
     found = answers()["name"]["name"] | {"mappings": {"_meta": {"keystone": {"key": "k"} | wrong}}}
     with cluster({"name": {"name": found}}) as index, pytest.raises(UserError):
-        attach(Place((index.at["url"],), "name"), tmp_path / "index")
+        adopt_loaded(Place((index.at["url"],), "name"), tmp_path / "index")
     assert not list(tmp_path.iterdir())
 
 

@@ -23,7 +23,7 @@ from indexing.lucene.java import java_class
 from indexing.lucene.write import analyzer
 from indexing.opensearch import bulk as opensearch_bulk
 from indexing.opensearch import missing as opensearch_rows
-from indexing.opensearch.build import attach
+from indexing.opensearch.build import adopt_loaded
 from indexing.opensearch.cluster import connect, place_at, place_of
 from indexing.opensearch.index import ANALYSIS, ANALYZER, Target, create, index_body, vector_field
 from indexing.opensearch.load import Upload, load
@@ -295,10 +295,10 @@ def test_another_machine_attaches_to_a_loaded_index(opensearch: Cluster, tmp_pat
     done = keystone("index", f"opensearch:{place}", "--out", tmp_path / "third", "--opensearch", place)
     assert "expected one of them" in done.stderr
     with pytest.raises(UserError, match="no such index; expected one that"):
-        attach(place_of(f"{place}-none"), tmp_path / "third")
+        adopt_loaded(place_of(f"{place}-none"), tmp_path / "third")
     call(opensearch.url, "PUT", f"/{place_of(place).name}/_settings", {"index.blocks.write": False})
     with pytest.raises(UserError, match="not yet finished"):
-        attach(place_of(place), tmp_path / "third")
+        adopt_loaded(place_of(place), tmp_path / "third")
     assert not list(tmp_path.glob(".*"))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fusion.fuse import FusionSettings, fuse
 from fusion.lists import Groups
 from indexing.index import Index
-from indexing.stores import open_store
+from retrieval.backends import open_store
 from retrieval.types import Query, Rankings, Topic, offsets_of, ranked
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig

@@ -13,12 +13,11 @@ import pytest
 from indexing.build.index import build_index
 from indexing.errors import UserError
 from indexing.index import Index, open_index
-from indexing.stores import open_store
 from indexing.types import MINILM, Embedding
 from indexing.vectors.cache import text_key
 from indexing.vectors.of_documents import document_vectors
 from indexing.vectors.of_segments import segment_vectors
-from retrieval.backends import open_dense, open_sparse
+from retrieval.backends import open_dense, open_sparse, open_store
 from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
 from runs.config.read import read_config
