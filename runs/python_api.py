@@ -131,9 +131,8 @@ def answer(index: Index, topics: Sequence[Topic], config: RunConfig | None = Non
         raise UserError("answer.method: found none, expected rules, retrieval or answers")
     with _open(index, topics, config) as (job, ask):
         (understood,) = make.make_queries(job, ask)
-        rankings = make.make_rankings(job, ask, understood)
-        systems = [found for found in rankings if isinstance(found, Rankings)]
-        (hybrid,) = make.make_hybrid(job, understood, *systems)
+        rankings: Any = make.make_rankings(job, ask, understood)
+        (hybrid,) = make.make_hybrid(job, understood, *rankings[: len(config.retrieval.systems)])
         (ranking,) = make.make_narrative(job, understood, hybrid)
         found: tuple[Any, ...] = (understood, hybrid, ranking)
         if config.grading.method is not None:

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexing.build.engines import ENGINES
 from indexing.corpora import corpus as corpora
+from indexing.corpora.corpus import FORMATS
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from runs.cli import main as cli
@@ -42,6 +44,12 @@ def test_help_imports_no_slow_package() -> None:
     code = f"import sys, runs.cli.main; print([name for name in {SLOW_IMPORTS} if name in sys.modules])"
     shown = programs.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "[]\n"
+
+
+def test_help_names_all_formats_and_engines() -> None:
+    """The command line has these names without importing the tables that hold them, which takes time."""
+    assert cli.FORMATS.rstrip(".").replace(" or ", ", ").split(", ") == sorted(FORMATS)
+    assert [engine.value for engine in cli.Engine] == list(ENGINES)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
