@@ -13,7 +13,7 @@ from indexing.lucene.java import detach_thread
 from indexing.types import Progress, Store, silent
 from indexing.vectors.embed import embed_queries
 from indexing.vectors.faiss_index import faiss_module
-from indexing.vectors.of_documents import Texts, contents, document_vectors
+from indexing.vectors.of_documents import contents, document_vectors
 from indexing.vectors.types import Effort
 from retrieval.backends import Sparse, open_dense, open_sparse
 from retrieval.feedback import FEEDBACK_DOCUMENTS, METHODS, serves
@@ -119,17 +119,16 @@ def search_all(
     queries: Sequence[Query],
     settings: SearchSettings,
     progress: Progress = silent,
-    texts_of: Texts = contents,
 ) -> dict[str, Rankings]:
     """Search a batch of queries with each system of `settings.systems`, in parallel; the result is keyed by system.
 
     If the index has no vectors of all documents, Keystone searches BM25 first. The dense search then ranks the
-    documents that BM25 found for any query; `texts_of` returns the text that Keystone embeds for each of them.
+    documents that BM25 found for any query.
     `store` is the one of `open_store(index)`. `UserError` as from `search_bm25` and the dense searches.
     """
     if index.pooled and "dense" in settings.systems:
         bm25 = search_bm25(index, store, queries, settings, progress)
-        candidates = Candidates(store, pool_of(bm25), texts_of)
+        candidates = Candidates(store, pool_of(bm25), settings.texts_of or contents)
         dense = search_candidates(index, candidates, queries, settings, progress)
         return {name: {"bm25": bm25, "dense": dense}[name] for name in settings.systems}
     searches: dict[str, Callable[..., Rankings]] = {

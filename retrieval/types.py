@@ -1,11 +1,13 @@
 """Topics, queries, settings of a search, and rankings of documents for a whole batch of queries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from indexing.types import Document
 
 Statistics = Literal["global", "local"]
 """The shards that count in how many documents a word occurs: all of them (`global`), or the document's own (`local`).
@@ -56,6 +58,8 @@ class SearchSettings:
     """The shards of an OpenSearch index that count words; other engines have one count."""
     threads: int = 1
     """The number of threads that search and embed."""
+    texts_of: Callable[[Sequence[Document]], Sequence[str]] | None = None
+    """Returns the texts that Keystone embeds for candidates of an index without vectors; None: title and text."""
 
 
 @dataclass(frozen=True, slots=True)

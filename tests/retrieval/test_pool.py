@@ -96,7 +96,7 @@ def test_another_text_can_stand_for_a_document(pooled: Index) -> None:
     def honey(documents: Sequence[Document]) -> list[str]:
         return ["honey in the kitchen" if document.id == "volcano" else "x" for document in documents]
 
-    dense = search_all(pooled, open_store(pooled), QUERIES, SearchSettings(["dense"], 5), texts_of=honey)["dense"]
+    dense = search_all(pooled, open_store(pooled), QUERIES, SearchSettings(["dense"], 5, texts_of=honey))["dense"]
     assert DocumentStore(pooled.store).ids(dense.of(0))[0] == "volcano"
 
 
