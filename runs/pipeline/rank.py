@@ -36,7 +36,15 @@ def as_written(rankings: Rankings) -> Rankings:
 def search_systems(job: Job, queries: Sequence[Query], texts_of: Texts = contents) -> dict[str, Rankings]:
     """The rankings of the queries by each system; `texts_of` says which text of a candidate is embedded."""
     settings = job.config.retrieval
-    search = SearchSettings(**settings.model_dump(exclude={"summarise"}), threads=job.threads, texts_of=texts_of)
+    search = SearchSettings(
+        settings.systems,
+        settings.depth,
+        settings.feedback,
+        settings.faiss,
+        settings.statistics,
+        job.threads,
+        texts_of,
+    )
     found = search_all(job.index, job.store, queries, search, job.progress)
     return {system: as_written(rankings) for system, rankings in found.items()}
 
