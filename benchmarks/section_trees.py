@@ -1,0 +1,139 @@
+"""Section trees against the real headings of ibm-claims-wiki: the share of headings that stand at their place.
+
+The articles come without their heading lines, but with the place of each heading. So the benchmark puts the lines
+back, in five forms: as MS MARCO V2.1 has them (lines of the text and a flat list beside it), the same with a table of
+contents in front and the list twice, Markdown, wikitext, HTML. A heading counts as placed if the tree has a heading of
+exactly its span. Counted are headings with text below them: trees leave out empty ones and back matter. The peer takes
+the first line that equals each heading.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.table import Row
+from indexing.io.files import json_lines
+from indexing.structures.headings import normal_form
+from indexing.structures.sections import BACK_MATTER, CONTENTS, section_tree
+from indexing.types import Document
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+CORPUS = SHARED / "ibm-claims-wiki" / "corpus.jsonl.gz"
+TARGET = 95.0
+"""Percent of the headings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading that the article has at `start`, an offset into its text."""
+
+    level: int
+    heading: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A document with its heading lines, and the (start, end) of each heading that a tree should have."""
+
+    document: Document
+    expected: frozenset[tuple[int, int]]
+
+
+Form = Callable[[Section], tuple[str, str]]
+"""A section to the markup before and after its heading."""
+
+FORMS: dict[str, tuple[str, Form]] = {
+    "list": ("headings", lambda _: ("\n", "\n")),
+    "list and table of contents": ("headings", lambda _: ("\n", "\n")),
+    "Markdown": ("markdown", lambda section: (f"\n\n{'#' * section.level} ", "\n\n")),
+    "wikitext": ("wikitext", lambda section: (f"\n{'=' * section.level} ", f" {'=' * section.level}\n")),
+    "HTML": ("html", lambda section: (f"\n<h{section.level}>", f"</h{section.level}>\n<p>")),
+}
+
+
+def read_articles(path: Path = CORPUS) -> Iterator[tuple[Document, list[Section]]]:
+    """The articles without heading lines, and their sections."""
+    for _, record in json_lines(path):
+        yield Document(record["docid"], record["text"], record["title"]), [Section(**s) for s in record["sections"]]
+
+
+def with_headings(article: Document, sections: Sequence[Section], name: str) -> Case:
+    """The article with its headings in one of the `FORMS`."""
+    _, form = FORMS[name]
+    listed = "".join(f"{section.heading}\n" for section in sections)
+    parts, spans, at, length = [], [], 0, 0
+
+    def add(part: str) -> None:
+        nonlocal length
+        parts.append(part)
+        length += len(part)
+
+    twice = "contents" in name
+    if twice:
+        add(listed + "\n")
+    for section in sections:
+        before, after = form(section)
+        add(article.text[at : section.start] + before)
+        spans.append((length, length + len(section.heading)))
+        add(section.heading + after)
+        at = section.start
+    add(article.text[at:])
+    kept = _with_text(article.text, sections)
+    dropped = BACK_MATTER | CONTENTS | {normal_form(article.title)}
+    expected = (
+        s
+        for s, section, k in zip(spans, sections, kept, strict=True)
+        if k and normal_form(section.heading) not in dropped
+    )
+    document = Document(article.id, "".join(parts), article.title, headings=listed * (1 + twice))
+    return Case(document, frozenset(expected))
+
+
+def _with_text(text: str, sections: Sequence[Section]) -> list[bool]:
+    """Whether each section has text before the next one of the same or a higher level."""
+    kept = []
+    for at, section in enumerate(sections):
+        ends = (later.start for later in sections[at + 1 :] if later.level <= section.level)
+        kept.append(bool(text[section.start : next(ends, len(text))].strip()))
+    return kept
+
+
+def share_placed(name: str, articles: Sequence[tuple[Document, list[Section]]]) -> tuple[float, float]:
+    """Percent of the expected headings that trees have (recall), and of the headings of trees that are expected."""
+    right = expected = made = 0
+    for article, sections in articles:
+        case = with_headings(article, sections, name)
+        tree = section_tree(case.document, FORMS[name][0])
+        found = {(node.start, node.end) for node in tree.nodes[1:] if node.kind == "heading"}
+        right, expected, made = right + len(found & case.expected), expected + len(case.expected), made + len(found)
+    return 100 * right / expected, 100 * right / made
+
+
+def share_first_lines(name: str, articles: Sequence[tuple[Document, list[Section]]]) -> float:
+    """Percent of the expected headings that are the first line of their words."""
+    right = expected = 0
+    for article, sections in articles:
+        case = with_headings(article, sections, name)
+        first: dict[str, int] = {}
+        at = 0
+        for line in case.document.text.split("\n"):
+            first.setdefault(line, at)
+            at += len(line) + 1
+        right += sum(first.get(case.document.text[start:end]) == start for start, end in case.expected)
+        expected += len(case.expected)
+    return 100 * right / expected
+
+
+def rows() -> list[Row]:
+    """A row for each form; without the collection there is none."""
+    if not CORPUS.exists():
+        return []
+    articles = list(read_articles())
+    found = []
+    for name in FORMS:
+        placed, _ = share_placed(name, articles)
+        first = share_first_lines(name, articles) if name.startswith("list") else placed
+        row = Row(f"section trees, {name}: headings placed", placed, first, "%", placed / TARGET, 1, "equal lines")
+        found.append(row)
+    return found
