@@ -38,7 +38,8 @@ CLASSES = {
     **dict.fromkeys(("cause", "result"), "causal"),
     **dict.fromkeys(("means", "manner"), "mode"),
     **dict.fromkeys(("joint", "sequence", "disjunction"), "joint"),
-    "condition": "contingency", "circumstance": "context",
+    "condition": "contingency",
+    "circumstance": "context",
 }
 """The GUM class of each relation of ours that has another name there."""
 

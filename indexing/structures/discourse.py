@@ -170,7 +170,8 @@ def _section_leaves(paragraphs: list[list[tuple[int, int]]], headings: Sequence[
         else:
             chunks.append(list(sentences))
     if len(chunks) > 1 and len(chunks[-1]) < FEWEST_SENTENCES:
-        chunks[-2] += chunks.pop()
+        last = chunks.pop()
+        chunks[-1] += last
     found = []
     for chunk in chunks:
         parts = -(-len(chunk) // MOST_SENTENCES)

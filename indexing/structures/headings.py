@@ -43,13 +43,13 @@ def place_headings(text: str, headings: Sequence[str]) -> list[Span | None]:
     """The place (start, end) of each heading in the text, None for one that is not found.
 
     The places rise. Of all such alignments, this one has the largest sum of weights; of equal ones, the last places.
-    A heading equals a line or a sentence. Runs in O((n + m) log m) for n headings
+    A heading equals a line, a sentence or the last sentence of a line. Runs in O((n + m) log m) for n headings
     and m lines: a heading considers at most 32 places, 4 where there are very many headings.
     """
     forms = [normal_form(heading) for heading in headings]
-    if not any(forms):
-        return [None] * len(forms)
     sentence_spans = sentences(text)
+    if not any(forms) or not sentence_spans:
+        return [None] * len(forms)
     places = _possible_places(text, sentence_spans, frozenset(forms) - {""})
     spans = sorted({span for found in places.values() for span in found})
     weights = _weights(text, sentence_spans, spans, frozenset(forms) - {""})
@@ -57,9 +57,19 @@ def place_headings(text: str, headings: Sequence[str]) -> list[Span | None]:
 
 
 def _possible_places(text: str, sentence_spans: Sequence[Span], forms: frozenset[str]) -> Mapping[str, set[Span]]:
-    """The lines and sentences that equal a heading."""
+    """The places that equal a heading: lines, sentences, and the end of a line from its last sentence on.
+
+    In segments of MS MARCO V2.1, the line break before a heading is a blank if a sentence ends there.
+    """
+    starts = [start for start, _ in sentence_spans]
     found: dict[str, set[Span]] = defaultdict(set)
-    for start, end in [*(trim(text, *line) for line in lines(text)), *sentence_spans]:
+    for first, last in lines(text):
+        start, end = trim(text, first, last)
+        last_sentence = starts[max(0, bisect_left(starts, end) - 1)]
+        for span in {(start, end), (max(start, last_sentence), end)}:
+            if (form := normal_form(text[slice(*span)])) in forms:
+                found[form].add(span)
+    for start, end in sentence_spans:
         if (form := normal_form(text[start:end])) in forms:
             found[form].add((start, end))
     return found

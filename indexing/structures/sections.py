@@ -49,7 +49,8 @@ def read_plain(document: Document) -> list[Block]:
         later[form] -= 1
         in_contents = later[form] > 0 and (in_contents or not below)
         if in_contents:
-            blocks += [*content_blocks(text, *span), *below]
+            blocks += [*_lines(text, [*run, span]), *below]
+            run = []
             continue
         run.append(span)
         if below:

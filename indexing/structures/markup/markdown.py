@@ -22,12 +22,13 @@ class _Reading:
     blocks: list[Block] = field(default_factory=list)
     open: tuple[int, int] | None = None
     level: int = 0
+    is_code: bool = False
     indents: list[int] = field(default_factory=list)
 
     def close(self) -> None:
         if self.open:
             self.blocks += content_blocks(self.text, *self.open, level=self.level)
-        self.open = None
+        self.open, self.is_code = None, False
 
     def extend(self, start: int, end: int) -> None:
         self.open = (self.open[0] if self.open else start, end)
@@ -70,7 +71,7 @@ def _read_line(reading: _Reading, start: int, end: int, line: str, indent: int) 
     outside = indent < CODE_INDENT
     if outside and (marks := _ATX.match(line)):
         _add_heading(reading, len(marks[0]), *trim(reading.text, *_without_closing_marks(line, start, len(marks[0]))))
-    elif outside and reading.open and not reading.level and set(line) in ({"="}, {"-"}):
+    elif outside and reading.open and not (reading.level or reading.is_code) and set(line) in ({"="}, {"-"}):
         opened, reading.open = reading.open, None
         _add_heading(reading, 1 if line[0] == "=" else 2, *opened)
     elif outside and _is_separator(line):
@@ -85,10 +86,13 @@ def _read_line(reading: _Reading, start: int, end: int, line: str, indent: int) 
         reading.level = len(reading.indents)
         reading.extend(*trim(reading.text, start + item.end(), end))
     else:
+        if outside and reading.is_code:
+            reading.close()
         if not reading.open:
             if not indent:
                 reading.indents.clear()
             reading.level = len(reading.indents)
+            reading.is_code = not outside and not reading.indents
         reading.extend(start, end)
 
 

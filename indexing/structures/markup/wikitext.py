@@ -22,12 +22,10 @@ def read_wikitext(text: str) -> list[Block]:
     markup = _markup_ends(text)
     kept_from = 0
     for first, last in lines(text):
-        if first < kept_from:
-            continue
-        start, end = trim(text, first, last)
-        while start in markup:
+        start, end = trim(text, max(first, kept_from), last)
+        while start in markup and start < end:
             kept_from = markup[start]
-            start, end = trim(text, kept_from, last) if kept_from < last else (last, last)
+            start, end = trim(text, kept_from, last)
         if heading := _heading(text, start, end):
             blocks.append(heading)
         elif item := _ITEM.match(text, start, end):
