@@ -24,6 +24,7 @@ from indexing.structures.discourse import (
     Leaf,
     binary_tree,
 )
+from indexing.structures.rst.joints import TreeText
 from indexing.structures.rst.rs3 import MULTINUC, Part, tree_of_parts
 from indexing.structures.tree import Tree
 
@@ -70,10 +71,30 @@ def read_gum(partition: str, folder: Path = GUM) -> list[Gold]:
     documents = {record["docid"]: record for _, record in json_lines(folder / "documents.jsonl")}
     trees = {record["docid"]: record for _, record in json_lines(folder / "rst.jsonl.gz")}
     return [
-        Gold(document["text"], tuple(_leaves(document, trees[name]["edus"])), _gold_joints(name, trees[name]))
+        Gold(
+            document["text"],
+            tuple(_leaves(document, trees[name]["edus"])),
+            joints_of(gold_tree(name, trees[name]).tree),
+        )
         for name, document in documents.items()
         if document["partition"] == partition and document["genre"] not in SPOKEN
     ]
+
+
+def gold_tree(name: str, record: dict[str, Any]) -> TreeText:
+    """The gold tree of a record of `rst.jsonl.gz`."""
+    parts = [
+        Part(
+            str(part["id"]),
+            None if part["parent"] is None else str(part["parent"]),
+            part["rel"] or "",
+            part.get("text"),
+            part.get("type") == MULTINUC,
+        )
+        for part in [*record["edus"], *record["groups"]]
+    ]
+    equal = {relation for relation, type in record["relation_types"].items() if type == MULTINUC}
+    return tree_of_parts(name, parts, equal)
 
 
 def our_joints(gold: Gold) -> Joints:
@@ -169,18 +190,3 @@ def _leaves(document: dict[str, Any], units: Sequence[dict[str, Any]]) -> Iterat
             gap = IN_SENTENCE if sentence == last_sentence else BETWEEN_SENTENCES
         yield Leaf(unit["start"], unit["end"], gap, heading)
         last_sentence, last_block, after_heading = sentence, block, heading
-
-
-def _gold_joints(name: str, record: dict[str, Any]) -> Joints:
-    parts = [
-        Part(
-            str(part["id"]),
-            None if part["parent"] is None else str(part["parent"]),
-            part["rel"] or "",
-            part.get("text"),
-            part.get("type") == MULTINUC,
-        )
-        for part in [*record["edus"], *record["groups"]]
-    ]
-    equal = {relation for relation, type in record["relation_types"].items() if type == MULTINUC}
-    return joints_of(tree_of_parts(name, parts, equal).tree)

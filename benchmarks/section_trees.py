@@ -1,13 +1,13 @@
 """Section trees against the real headings of ibm-claims-wiki: the share of headings that stand at their place.
 
 The articles come without their heading lines, but with the place of each heading. So the benchmark puts the lines
-back, in five forms: as MS MARCO V2.1 has them (lines of the text and a flat list beside it), the same with a table of
-contents in front and the list twice, Markdown, wikitext, HTML. A heading counts as placed if the tree has a heading of
-exactly its span. Counted are headings with text below them: trees leave out empty ones and back matter. The peer takes
-the first line that equals each heading.
+back, in the forms of `FORMS`: as MS MARCO V2.1 has them (lines of the text and a flat list beside it), and as Markdown,
+wikitext and HTML. A heading counts as placed if the tree has a heading of exactly its span. Counted are headings with
+text below them: trees leave out empty ones and back matter. The peer takes the first line that equals each heading.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,15 +40,36 @@ class Case:
     expected: frozenset[tuple[int, int]]
 
 
-Form = Callable[[Section], tuple[str, str]]
-"""A section to the markup before and after its heading."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an article gets its headings: the markup around each one, and for lists the state of text and list.
 
-FORMS: dict[str, tuple[str, Form]] = {
-    "list": ("headings", lambda _: ("\n", "\n")),
-    "list and table of contents": ("headings", lambda _: ("\n", "\n")),
-    "Markdown": ("markdown", lambda section: (f"\n\n{'#' * section.level} ", "\n\n")),
-    "wikitext": ("wikitext", lambda section: (f"\n{'=' * section.level} ", f" {'=' * section.level}\n")),
-    "HTML": ("html", lambda section: (f"\n<h{section.level}>", f"</h{section.level}>\n<p>")),
+    `mark` is repeated once a level. `contents` puts a table of contents in front. `copies` says how often the list has
+    each heading. If `joined` is set, a line break after a sentence is a blank, as in segments of MS MARCO V2.1.
+    """
+
+    format: str = "headings"
+    before: str = "\n"
+    mark: str = ""
+    after: str = "\n"
+    contents: bool = False
+    copies: int = 1
+    joined: bool = False
+
+    def surround(self, section: Section) -> tuple[str, str]:
+        """The markup before and after a heading."""
+        marks, level = self.mark * section.level, str(section.level)
+        return self.before.format(marks=marks, level=level), self.after.format(marks=marks, level=level)
+
+
+FORMS = {
+    "list": Form(),
+    "list, table of contents in front": Form(contents=True),
+    "list twice, table of contents in front": Form(contents=True, copies=2),
+    "list, breaks after sentences lost": Form(joined=True),
+    "Markdown": Form("markdown", "\n\n{marks} ", "#", "\n\n"),
+    "wikitext": Form("wikitext", "\n{marks} ", "=", " {marks}\n"),
+    "HTML": Form("html", "\n<h{level}>", "", "</h{level}>\n<p>"),
 }
 
 
@@ -60,7 +81,7 @@ def read_articles(path: Path = CORPUS) -> Iterator[tuple[Document, list[Section]
 
 def with_headings(article: Document, sections: Sequence[Section], name: str) -> Case:
     """The article with its headings in one of the `FORMS`."""
-    _, form = FORMS[name]
+    form = FORMS[name]
     listed = "".join(f"{section.heading}\n" for section in sections)
     parts, spans, at, length = [], [], 0, 0
 
@@ -69,11 +90,10 @@ def with_headings(article: Document, sections: Sequence[Section], name: str) -> 
         parts.append(part)
         length += len(part)
 
-    twice = "contents" in name
-    if twice:
+    if form.contents:
         add(listed + "\n")
     for section in sections:
-        before, after = form(section)
+        before, after = form.surround(section)
         add(article.text[at : section.start] + before)
         spans.append((length, length + len(section.heading)))
         add(section.heading + after)
@@ -86,7 +106,9 @@ def with_headings(article: Document, sections: Sequence[Section], name: str) -> 
         for s, section, k in zip(spans, sections, kept, strict=True)
         if k and normal_form(section.heading) not in dropped
     )
-    document = Document(article.id, "".join(parts), article.title, headings=listed * (1 + twice))
+    text = "".join(parts)
+    text = re.sub(r"(?<=[.!?])\n", " ", text) if form.joined else text
+    document = Document(article.id, text, article.title, headings=listed * form.copies)
     return Case(document, frozenset(expected))
 
 
@@ -104,7 +126,7 @@ def share_placed(name: str, articles: Sequence[tuple[Document, list[Section]]]) 
     right = expected = made = 0
     for article, sections in articles:
         case = with_headings(article, sections, name)
-        tree = section_tree(case.document, FORMS[name][0])
+        tree = section_tree(case.document, FORMS[name].format)
         found = {(node.start, node.end) for node in tree.nodes[1:] if node.kind == "heading"}
         right, expected, made = right + len(found & case.expected), expected + len(case.expected), made + len(found)
     return 100 * right / expected, 100 * right / made
@@ -133,7 +155,7 @@ def rows() -> list[Row]:
     found = []
     for name in FORMS:
         placed, _ = share_placed(name, articles)
-        first = share_first_lines(name, articles) if name.startswith("list") else placed
+        first = share_first_lines(name, articles) if FORMS[name].format == "headings" else placed
         row = Row(f"section trees, {name}: headings placed", placed, first, "%", placed / TARGET, 1, "equal lines")
         found.append(row)
     return found

@@ -29,9 +29,9 @@ _NUMBER = re.compile(r"(\d{1,3}(?:\.\d{1,3})*)\.?\s")
 def read_plain(document: Document) -> list[Block]:
     """The blocks of a document that lists its headings one a line, as MS MARCO V2.1 does (see `place_headings`).
 
-    Levels come from numbers ("2.1" below "2"). A heading right above another heading is its parent; otherwise the level
-    is 1. No heading, but content, are the lines of a table of contents or a longer menu, a line without text below it,
-    the title, and the titles of back matter.
+    The list has no levels. They come from numbers ("2.1" below "2"), and a heading right above another heading is its
+    parent; a heading with text on both sides is a sibling of the one before it. No heading, but content, are the lines
+    of a table of contents or a longer menu, a line without text below it, the title, and the titles of back matter.
     """
     text = document.text
     names = [name for name in document.headings.split("\n") if normal_form(name)]
@@ -41,7 +41,7 @@ def read_plain(document: Document) -> list[Block]:
     later = Counter(normal_form(text[start:end]) for start, end in spans)
     blocks = _blocks_between(text, 0, spans[0][0] if spans else len(text))
     run: list[tuple[int, int]] = []
-    known: set[str] = set()
+    level, levels = 1, dict[str, int]()
     in_contents = False
     for span, following in pairwise([*spans, (len(text), len(text))]):
         below = _blocks_between(text, span[1], following[0])
@@ -55,8 +55,9 @@ def read_plain(document: Document) -> list[Block]:
         run.append(span)
         if below:
             blocks += _lines(text, run[:-LONGEST_RUN])
-            blocks += _leveled(text, run[-LONGEST_RUN:], known)
-            blocks += below
+            headings = _leveled(text, run[-LONGEST_RUN:], level, levels)
+            level = headings[-1].level
+            blocks += [*headings, *below]
             run = []
     return blocks + _lines(text, run)
 
@@ -103,16 +104,25 @@ def _lines(text: str, spans: Sequence[tuple[int, int]]) -> list[Block]:
     return [block for start, end in spans for block in content_blocks(text, start, end)]
 
 
-def _leveled(text: str, run: Sequence[tuple[int, int]], known: set[str]) -> list[Block]:
-    """The headings of a run; each is one level below the one before it, unless its number says otherwise."""
+def _leveled(text: str, run: Sequence[tuple[int, int]], last: int, levels: dict[str, int]) -> list[Block]:
+    """The headings of a run, each one level below the one before it; `levels` gets the levels of their numbers.
+
+    The first has the level that its number gives: that of the number before it, or one below that of its section. If
+    there is no such number, a heading alone has the level `last`, and a run begins at level 1.
+    """
     found: list[Block] = []
     for start, end in run:
         label = " ".join(text[start:end].split())
-        level = found[-1].level + 1 if found else 1
-        if match := _NUMBER.match(label):
-            known.add(number := match[1])
-            if number.rpartition(".")[0] in known:
-                level = number.count(".") + 1
+        number = match[1] if (match := _NUMBER.match(label)) else ""
+        section, dot, place = number.rpartition(".")
+        if found:
+            level = found[-1].level + 1
+        elif number and (before := f"{section}{dot}{int(place) - 1}") in levels:
+            level = levels[before]
+        else:
+            level = levels[section] + 1 if section in levels else last if len(run) == 1 else 1
+        if number:
+            levels[number] = level
         found.append(Block("heading", start, end, level, label))
     return found
 

@@ -32,6 +32,8 @@ def parse_rs3(content: bytes, doc_id: str) -> TreeText:
         root = ET.fromstring(content)
     except ET.ParseError as error:
         raise ValueError(f"line {error.position[0]}: {str(error).partition(':')[0]}") from None
+    except LookupError as error:
+        raise ValueError(f"line 1: {error}") from None
     relations = {(rel.get("name", ""), rel.get("type", "")) for rel in root.iter("rel")}
     equal = {name for name, type in relations if type == MULTINUC}
     parts = [_part(element) for element in root.iter() if element.tag in ("segment", "group")]

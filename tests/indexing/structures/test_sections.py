@@ -33,7 +33,9 @@ def tree_of(text: str, headings: str = "", format: str = "headings", title: str 
         pytest.param("", "", [], id="no text"),
         pytest.param("a\n\nb", "", ["-a", "-b"], id="no headings"),
         pytest.param("x\nA\ny\nB\nz", "A\nB", ["-x", "-#A", "--y", "-#B", "--z"], id="flat"),
-        pytest.param("A\nB\nx\nC\ny", "A\nB\nC", ["-#A", "--#B", "---x", "-#C", "--y"], id="a heading above a heading"),
+        pytest.param(
+            "A\nB\nx\nC\ny", "A\nB\nC", ["-#A", "--#B", "---x", "--#C", "---y"], id="a heading above a heading"
+        ),
         pytest.param(
             "A\nB\nA\nx\nB\ny", "A\nB\nA\nB", ["-A", "-B", "-#A", "--x", "-#B", "--y"], id="contents in front"
         ),
@@ -44,6 +46,12 @@ def tree_of(text: str, headings: str = "", format: str = "headings", title: str 
             "1 A\n1.1 B\n2 C\n7.1 D",
             ["-#1 A", "--x", "--#1.1 B", "---y", "-#2 C", "--z", "-#7.1 D", "--u"],
             id="numbers give levels below a number that is there",
+        ),
+        pytest.param(
+            "A\n1 B\nx\n2 C\ny\nD\n1.1 E\nz",
+            "A\n1 B\n2 C\nD\n1.1 E",
+            ["-#A", "--#1 B", "---x", "--#2 C", "---y", "-#D", "--#1.1 E", "---z"],
+            id="a heading above a number",
         ),
         pytest.param("T\nx\nB\ny", "T\nB", ["-T", "-x", "-#B", "--y"], id="the title is no section"),
         pytest.param("A\nx\nReferences\nr", "A\nReferences", ["-#A", "--x", "--References", "--r"], id="back matter"),
@@ -117,7 +125,7 @@ def test_paragraphs(text: str, expected: list[str] | int) -> None:
     assert (len(found) if isinstance(expected, int) else found) == expected
 
 
-HEADING = st.sampled_from(["A", "B", "C d", "References", "1 A", "1.1 B", "T", ""])
+HEADING = st.sampled_from(["A", "B", "C d", "References", "1 A", "1.1 B", "2 D", "T", ""])
 LINE = st.one_of(
     HEADING, st.sampled_from(["x", PROSE, "", "- i", "  - j", "# A", "A", "* q", "<h2>B</h2>", "== C d =="])
 )
