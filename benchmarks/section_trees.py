@@ -2,8 +2,9 @@
 
 The articles come without their heading lines, but with the place of each heading. So the benchmark puts the lines
 back, in the forms of `FORMS`: as MS MARCO V2.1 has them (lines of the text and a flat list beside it), and as Markdown,
-wikitext and HTML. A heading counts as placed if the tree has a heading of exactly its span. Counted are headings with
-text below them: trees leave out empty ones and back matter. The peer takes the first line that equals each heading.
+wikitext and HTML. A heading counts as placed if the tree has a heading of exactly its span, and of its level if the
+markup gives levels. Counted are headings with text below them: trees leave out empty ones and back matter. The peer
+takes the first line that equals each heading.
 """
 
 import re
@@ -34,10 +35,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A document with its heading lines, and the (start, end) of each heading that a tree should have."""
+    """A document with its heading lines, and the level of each heading that a tree should have, by (start, end)."""
 
     document: Document
-    expected: frozenset[tuple[int, int]]
+    expected: dict[tuple[int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +102,15 @@ def with_headings(article: Document, sections: Sequence[Section], name: str) -> 
     add(article.text[at:])
     kept = _with_text(article.text, sections)
     dropped = BACK_MATTER | CONTENTS | {normal_form(article.title)}
-    expected = (
-        s
-        for s, section, k in zip(spans, sections, kept, strict=True)
-        if k and normal_form(section.heading) not in dropped
-    )
+    expected = {
+        span: section.level
+        for span, section, has_text in zip(spans, sections, kept, strict=True)
+        if has_text and normal_form(section.heading) not in dropped
+    }
     text = "".join(parts)
     text = re.sub(r"(?<=[.!?])\n", " ", text) if form.joined else text
     document = Document(article.id, text, article.title, headings=listed * form.copies)
-    return Case(document, frozenset(expected))
+    return Case(document, expected)
 
 
 def _with_text(text: str, sections: Sequence[Section]) -> list[bool]:
@@ -127,8 +128,10 @@ def share_placed(name: str, articles: Sequence[tuple[Document, list[Section]]]) 
     for article, sections in articles:
         case = with_headings(article, sections, name)
         tree = section_tree(case.document, FORMS[name].format)
-        found = {(node.start, node.end) for node in tree.nodes[1:] if node.kind == "heading"}
-        right, expected, made = right + len(found & case.expected), expected + len(case.expected), made + len(found)
+        found = {(node.start, node.end): node.level for node in tree.nodes[1:] if node.kind == "heading"}
+        flat = FORMS[name].format == "headings"
+        right += sum(span in found and (flat or found[span] == level) for span, level in case.expected.items())
+        expected, made = expected + len(case.expected), made + len(found)
     return 100 * right / expected, 100 * right / made
 
 

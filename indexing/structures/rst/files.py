@@ -10,7 +10,7 @@ import orjson
 from indexing.errors import UserError
 from indexing.io.files import read_bytes, written
 from indexing.structures.rst.dis import format_dis, parse_dis
-from indexing.structures.rst.joints import TreeText
+from indexing.structures.rst.joints import TreeText, as_discourse
 from indexing.structures.rst.rs3 import format_rs3, parse_rs3
 from indexing.structures.tree import Node, Tree
 
@@ -39,7 +39,10 @@ def read_tree(path: Path) -> TreeText:
 
 
 def write_tree(path: Path, tree: Tree, text: str) -> None:
-    """Write a tree and its text. `UserError` if the format cannot hold it: only JSON holds trees of sections."""
+    """Write a tree and its text. `UserError` if the format cannot hold it.
+
+    RST formats get a section tree as `as_discourse` gives it, and return it as such; JSON keeps it.
+    """
     try:
         content = _format_of(path).format(tree, text)
     except (ValueError, orjson.JSONEncodeError) as error:
@@ -84,12 +87,16 @@ def _node(number: int, fields: object) -> Node:
     return Node(**fields)
 
 
-_RS3 = Format(parse_rs3, format_rs3)
+_RS3 = Format(parse_rs3, lambda tree, text: format_rs3(*as_discourse(tree, text)))
+_DIS = Format(
+    lambda content, name: parse_dis(content.decode(), name),
+    lambda tree, text: format_dis(*as_discourse(tree, text)).encode(),
+)
 
 FORMATS = {
     ".rs3": _RS3,
     ".rs4": _RS3,
-    ".dis": Format(lambda raw, name: parse_dis(raw.decode(), name), lambda tree, text: format_dis(tree, text).encode()),
+    ".dis": _DIS,
     ".json": Format(parse_json, format_json),
 }
 

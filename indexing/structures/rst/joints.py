@@ -1,5 +1,6 @@
 """What files of discourse trees have in common: units that are joined two at a time, and the tree of the last one."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -77,6 +78,31 @@ def tree_of(doc_id: str, whole: Unit, texts: Sequence[str]) -> TreeText:
     return TreeText(Tree(doc_id, tuple(nodes)), " ".join(texts))
 
 
+def as_discourse(tree: Tree, text: str) -> TreeText:
+    """A section tree as a binary tree over its headings and its content; another tree as it is.
+
+    A heading is a unit of text and the satellite of all below it ("organization"). Items of a list elaborate on the
+    content that they stand below. The rest are equals ("joint").
+    """
+    if all(node.kind != "heading" for node in tree.nodes):
+        return TreeText(tree, text)
+    own = [node.label if node.kind == "heading" else text[node.start : node.end] for node in tree.nodes]
+    numbers = [0]
+    for words in own:
+        numbers.append(numbers[-1] + bool(words))
+    below: dict[int | None, list[Unit]] = defaultdict(list)
+    for at in range(len(own) - 1, -1, -1):
+        node, parts = tree.nodes[at], below.pop(tree.nodes[at].id, [])[::-1]
+        body = [join_equals(parts, "joint")] if parts else []
+        head = [Unit(numbers[at], numbers[at])] if own[at] or not (parts or node.parent is not None) else []
+        if head and body:
+            link: tuple[str, Nuclearity] = ("organization", "SN") if node.kind == "heading" else ("elaboration", "NS")
+            below[node.parent].append(join(head[0], body[0], *link))
+        else:
+            below[node.parent] += head or body
+    return tree_of(tree.doc_id, below[None][0], [words for words in own if words] or [""])
+
+
 def check_binary(tree: Tree) -> None:
     """`ValueError` unless the tree is a discourse tree: each relation has a name, a nuclearity and two children."""
     counts = dict.fromkeys(tree.ids, 0)
@@ -86,7 +112,7 @@ def check_binary(tree: Tree) -> None:
     for node in tree.nodes:
         whole = node.relation not in ("", SPAN) and bool(node.nuclearity)
         if node.kind == "heading" or counts[node.id] != 2 * (node.kind == "relation"):
-            raise ValueError(f"node {node.id} is no part of a binary discourse tree; JSON keeps trees of sections")
+            raise ValueError(f"node {node.id} is no part of a binary discourse tree")
         if node.kind == "relation" and not whole:
             raise ValueError(f"node {node.id}: relation {node.relation!r} with nuclearity {node.nuclearity!r}")
 
