@@ -1,0 +1,1 @@
+"""One module a markup: the headings and the content of a source, as blocks."""
