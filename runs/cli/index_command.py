@@ -1,0 +1,163 @@
+"""The command `keystone index`."""
+
+import itertools
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from indexing.errors import BadRecord, UserError
+from runs.cli.options import CORES, REPORTED_RECORDS, Quiet, Threads
+from runs.report.say import say
+from runs.wording import plural
+
+if TYPE_CHECKING:
+    pass
+
+FORMATS = "folder, ir_datasets, jsonl, pyserini, segments, trec or wikitext."
+
+
+class Engine(StrEnum):
+    """The engine that runs a build."""
+
+    local = "local"
+    ray = "ray"
+
+
+class Dense(StrEnum):
+    """The documents to embed."""
+
+    all = "all"
+    pool = "pool"
+    none = "none"
+
+
+def index(
+    corpus: Annotated[
+        str,
+        typer.Argument(
+            help="A file or folder (also .gz, .zst), ir_datasets:ID or pyserini:NAME. Or an index searched in place: "
+            "rest:URL/NAME of a Pyserini server, or opensearch:URL/NAME that another machine loaded."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The index folder to make.")],
+    format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
+    in_place: Annotated[
+        bool,
+        typer.Option(
+            "--in-place", help="Search the prebuilt index pyserini:NAME itself, and make no index of its documents."
+        ),
+    ] = False,
+    segments: Annotated[
+        Path | None, typer.Option(help="A file, or pyserini:NAME, with the MS MARCO V2.1 segments of the documents.")
+    ] = None,
+    windows: Annotated[
+        bool,
+        typer.Option(
+            "--windows",
+            help="Cut MS MARCO V2.1 documents into windows. Tracks reject them.",
+        ),
+    ] = False,
+    dense: Annotated[
+        Dense,
+        typer.Option(
+            help="The documents to embed: all while indexing; or (pool) those that BM25 finds, during a run; or none."
+        ),
+    ] = (Dense.all),
+    no_dense: Annotated[bool, typer.Option("--no-dense", help="The same as --dense none.")] = False,
+    embedding: Annotated[str, typer.Option(help="The embedding model.")] = "all-MiniLM-L6-v2",
+    embedding_url: Annotated[
+        str | None, typer.Option(help="The OpenAI-compatible endpoint of the model, such as http://localhost:8000/v1.")
+    ] = None,
+    embedding_window: Annotated[
+        int | None,
+        typer.Option(min=1, help="The most tokens of a text for the model.", show_default="as the endpoint reports"),
+    ] = None,
+    embedding_key_env: Annotated[
+        str | None,
+        typer.Option(help="The environment variable with the key of the endpoint.", show_default="OPENAI_API_KEY"),
+    ] = None,
+    query_prefix: Annotated[str, typer.Option(help="Text before each query, if the model needs one.")] = "",
+    passage_prefix: Annotated[str, typer.Option(help="Text before each passage, if the model needs one.")] = "",
+    faiss: Annotated[str, typer.Option(help="The kind of FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
+    faiss_shard: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Split vectors into memory-mapped files of this many documents.", show_default="one file"
+        ),
+    ] = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="Read and embed on this machine, or with Ray on the cluster at RAY_ADDRESS (else a local one)."
+        ),
+    ] = Engine.local,
+    opensearch: Annotated[
+        str | None,
+        typer.Option(help="Load the index into an OpenSearch cluster, to URL[,URL...]/NAME: see docs/opensearch.md."),
+    ] = None,
+    shards: Annotated[int, typer.Option(min=1, help="Primary shards of the index in OpenSearch.")] = 1,
+    replicas: Annotated[
+        int, typer.Option(min=0, help="Copies of each shard in OpenSearch. They are made at the end.")
+    ] = 0,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at the first record that is no valid document.")
+    ] = False,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
+) -> None:
+    """Index a corpus: make its document store, BM25 index and embeddings.
+
+    If the command is interrupted, the same command continues.
+
+    It skips invalid records, and reports them with file and line.
+
+    Example: keystone index corpus.jsonl.gz --out index
+    """
+    from indexing.build.settings import BuildSettings
+    from indexing.types import Embedding
+    from runs.cli.make_index import attach_index, is_attached, make_index, target_of
+    from runs.cli.outputs import check_outputs
+    from runs.report.terminal import progress_bars
+
+    check_outputs([corpus, segments], {"--out": out})
+    model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix, embedding_key_env)
+    numbers = itertools.count(1)
+
+    def tell(error: BadRecord) -> None:
+        if strict:
+            raise error
+        if (number := next(numbers)) <= REPORTED_RECORDS:
+            say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
+
+    settings = BuildSettings(
+        format=format,
+        segments=segments,
+        windows=windows,
+        embedding=None if no_dense or dense is Dense.none else model,
+        faiss=None if dense is Dense.pool else faiss,
+        faiss_shard=faiss_shard,
+        opensearch=target_of(opensearch, shards, replicas),
+        engine=engine,
+        threads=threads,
+    )
+    with progress_bars(quiet) as progress:
+        if in_place or is_attached(corpus):
+            made, built = attach_index(corpus, out, settings, progress)
+        else:
+            made, built = make_index(corpus, out, settings, progress, tell)
+    if made.cut:
+        summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
+        say(summary, err=True)
+    if made.left_out:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(made.left_out.items()))
+        summary = f"{made.folder}: records left out of the corpus: {sum(made.left_out.values())} ({kinds})"
+        if strict:
+            raise UserError(f"{summary}; --strict expects none")
+        say(summary, err=True)
+    if made.segments.get("official") or (windows and made.segments):
+        official, cut = made.segments["official"], made.segments["windows"]
+        say(f"{made.folder}: segments: {official:,} official, {plural(cut, 'window')}", err=True)
+    number = "documents of a server" if made.documents is None else plural(made.documents, "document")
+    say(f"{made.folder}: {number}{'' if built else ', already indexed'}")

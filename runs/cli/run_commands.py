@@ -1,0 +1,112 @@
+"""The commands `keystone run`, `answer` and `record`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from indexing.errors import UserError
+from runs.cli.options import CORES, Quiet, Threads
+from runs.report.say import say
+from runs.wording import plural
+
+if TYPE_CHECKING:
+    from runs.pipeline.directory import Stage
+
+
+def run(
+    config: Annotated[Path | None, typer.Argument(help="The YAML file that describes the run.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="A preset with defaults for the file: keystone, or a run of the paper. See docs/keystone.md."
+        ),
+    ] = None,
+    set: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE, which overrides the file. Repeat for several keys.")
+    ] = None,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
+) -> None:
+    """Make a run, or finish an interrupted one: queries, rankings, grades, answers, submission files.
+
+    If the command writes requests that wait for replies (model.backend: batch), the exit code is 3.
+
+    Example: keystone run run.yaml --set retrieval.depth=500
+    """
+    from runs.config.read import read_config
+
+    if config is None and preset is None and not set:
+        raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
+    settings = read_config(config, set, preset)
+
+    from runs.cli.outputs import check_run_outputs
+    from runs.pipeline import stages
+    from runs.pipeline.manifest import told
+    from runs.report.terminal import progress_bars
+
+    check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
+
+    def announce(stage: "Stage", reused: bool) -> None:
+        if not quiet:
+            say(f"{stage.name}: {'kept' if reused else 'made'} {', '.join(stage.artifacts)}", err=True)
+
+    with progress_bars(quiet) as progress:
+        directory = stages.run(settings, threads, progress, announce)
+    if not quiet:
+        for line in told(directory):
+            say(line, err=True)
+    if settings.unnamed and not quiet:
+        say(f"warning: team_id: {settings.team_id!r} is the default: set your team's name before you submit", err=True)
+    say(directory)
+
+
+def answer(
+    config: Annotated[
+        Path | None, typer.Argument(help="A YAML file, as for run. The command ignores its index and topics.")
+    ] = None,
+    topics: Annotated[Path, typer.Option(help="Narratives, in any format of topics; - reads them from a pipe.")] = Path(
+        "-"
+    ),
+    index: Annotated[Path, typer.Option(help="The index with the documents.")] = Path("index"),
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write, or to continue.", show_default="standard output")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="A preset, as for run.")] = None,
+    set: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE, which overrides the file. Repeat for several keys.")
+    ] = None,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
+) -> None:
+    """Answer narratives as they arrive. Write one line of the track's answer file for each topic, in any order.
+
+    If the command is interrupted, the same command continues and skips topics that the file already answers.
+
+    Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
+    """
+    from runs.cli.outputs import check_run_outputs
+    from runs.pipeline.answering import bulk as answering
+    from runs.report.terminal import progress_bars
+
+    with progress_bars(quiet) as progress:
+        settings = answering.settings(config, set or [], preset, topics, index)
+        check_run_outputs(settings, [config], {"--out": out})
+        missed = answering.answer_file(settings, out, threads, progress)
+    for fallback in missed if not quiet else []:
+        say(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
+
+
+def record(
+    replies: Annotated[Path, typer.Argument(help="The stored replies of a run, such as out/replies.sqlite.")],
+    out: Annotated[Path, typer.Option(help="The JSONL file to write.")],
+) -> None:
+    """Write the stored replies of a model to a file. With this file, a run can be repeated without the model.
+
+    Example: keystone record out/replies.sqlite --out replies.jsonl
+    """
+    from generation.llm import replay
+    from runs.cli.outputs import check_outputs
+
+    check_outputs([replies], {"--out": out})
+    say(f"{out}: {plural(replay.record(replies, out), 'reply', 'replies')}")
