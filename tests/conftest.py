@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.index import Index
 from tests.support.servers.opensearch import OLDER, Cluster, cluster
 from tests.support.servers.vllm import CHAT, EMBEDDING, TINY, Server, started

@@ -1,7 +1,6 @@
 """The Python API: the names it exports, and each function on a real index, equal to the command line."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from runs.config.read import read_config
 from runs.pipeline.artifacts import ANSWERS, NARRATIVE
 from runs.pipeline.stages import run
 from runs.trec.types import make_run
+from tests.support import programs
 from tests.support.models.plain_model import say
 from tests.support.places import ROOT
 from tests.support.servers.chat import serving
@@ -30,7 +30,7 @@ def test_the_exported_names_are_these() -> None:
 
 def test_importing_keystone_loads_no_model_and_no_java() -> None:
     code = "import sys, keystone; print([n for n in ('torch', 'faiss', 'jnius', 'ranx', 'vllm') if n in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
+    assert programs.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
 
 
 def as_float32(ranking: keystone.Run) -> dict[str, list[tuple[str, float]]]:

@@ -115,7 +115,7 @@ def index(
 
     Example: keystone index corpus.jsonl.gz --out index
     """
-    from indexing.build.settings import BuildSettings
+    from indexing.builds.settings import BuildSettings
     from indexing.types import Embedding
     from runs.cli.make_index import attach_index, is_attached, make_index, target_of
     from runs.cli.outputs import check_outputs

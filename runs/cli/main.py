@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexing.build.interrupts import INTERRUPTED, interrupts_end_the_process
+from indexing.builds.interrupts import INTERRUPTED, interrupts_end_the_process
 from indexing.errors import UserError
 from runs.cli.file_commands import fuse, validate
 from runs.cli.index_command import index

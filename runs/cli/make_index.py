@@ -5,8 +5,8 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from indexing.attached.attach import AttachSettings
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.errors import Report, UserError
 from indexing.index import Index
 from indexing.types import Progress

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.types import Progress
 from runs.config.run_config import Queries, RunConfig

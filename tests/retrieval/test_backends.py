@@ -1,6 +1,5 @@
 """The tables of engines: every line leads to a function, and nothing is imported before it is needed."""
 
-import subprocess
 import sys
 from dataclasses import replace
 from inspect import signature
@@ -9,11 +8,12 @@ from pkgutil import resolve_name
 
 import pytest
 
-from indexing.build.engines import ENGINES, open_engine
+from indexing.builds.engines import ENGINES, open_engine
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.store import DocumentStore
 from retrieval.backends import BACKENDS, open_dense, open_sparse, open_store
+from tests.support import programs
 from tests.support.small_corpus import with_folder
 
 LAZY = """
@@ -39,7 +39,7 @@ def test_every_import_path_leads_to_a_function_of_the_same_form(path: str, param
 
 
 def test_engines_are_imported_when_they_are_needed() -> None:
-    shown = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=True)
+    shown = programs.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=True)
     assert shown.stdout.splitlines() == ["[]", "[]"]
 
 

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.opensearch.cluster import place_of

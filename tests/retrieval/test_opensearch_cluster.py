@@ -9,8 +9,8 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.index import Index
 from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import Target

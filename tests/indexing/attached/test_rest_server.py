@@ -16,8 +16,8 @@ from indexing.attached import rest_server as rest
 from indexing.attached.rest_replies import candidates_of
 from indexing.attached.rest_server import Server, address, form_of
 from indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from indexing.io import retry

@@ -15,8 +15,8 @@ from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseDocs, TsvDocs
 from ir_datasets.util import LocalDownload
 
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.corpora.corpus import guess_format, read_corpus
 from indexing.errors import UserError
 from indexing.store import DocumentStore

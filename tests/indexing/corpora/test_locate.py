@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.locate import MISSES, Cut, located
 from indexing.corpora.segments import MS_MARCO_SEGMENT, is_window, segmented, sentences, windows

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.corpora.corpus import guess_format, read_corpus
 from indexing.errors import BadRecord, UserError
 from indexing.lucene.java import anserini_jar, java_home

@@ -31,14 +31,14 @@ def limit(size, resource=__import__("resource")):
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 """
 IN_STAGE = """
-from indexing.build import index as build
+from indexing.builds import index as build
 def limited(folder, name, make, stage=build.stage, limit=limit):
     limit({size} if name == {name!r} else None)
     return stage(folder, name, make)
 build.stage = limited
 """
 IN_VECTORS = """
-from indexing.build import index as build
+from indexing.builds import index as build
 def limited(*arguments, embed_store=build.embed_store, limit=limit):
     limit({size})
     return embed_store(*arguments)

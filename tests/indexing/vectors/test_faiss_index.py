@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.vectors import shards as vectors

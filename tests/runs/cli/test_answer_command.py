@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 import pytest
 
-from indexing.build.index import build_index
+from indexing.builds.index import build_index
 from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.types import Embedding

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.build.engines import ENGINES
+from indexing.builds.engines import ENGINES
 from indexing.corpora import corpus as corpora
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index

@@ -14,8 +14,8 @@ import pytest
 from generation.context.tokens import tokens
 from generation.llm.replay import record
 from generation.llm.settings import REPLIES
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.index import Index
 from runs.config.read import PRESETS, read_config
 from runs.pipeline.model import USAGE

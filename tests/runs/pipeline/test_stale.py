@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from indexing.build.index import build_index
+from indexing.builds.index import build_index
 from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.types import MINILM, Embedding

@@ -11,7 +11,7 @@ from tests.support.waiting import LIMIT_S, within
 CODE = """if True:
     import sys, time
     from concurrent.futures import ThreadPoolExecutor
-    from indexing.build.interrupts import interrupts_end_the_process
+    from indexing.builds.interrupts import interrupts_end_the_process
 
     with interrupts_end_the_process(0.5), ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: (print("begun", flush=True), time.sleep(600))).result()

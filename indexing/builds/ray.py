@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from indexing.build.engines import Engine
-from indexing.build.interrupts import interrupts_end_the_process
+from indexing.builds.engines import Engine
+from indexing.builds.interrupts import interrupts_end_the_process
 from indexing.corpora.corpus import Files
 from indexing.corpora.corpus import read_files as read_here
 from indexing.corpora.segments import segmented

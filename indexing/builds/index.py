@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from indexing.build.engines import open_engine
-from indexing.build.settings import DEFAULTS, BuildSettings
+from indexing.builds.engines import open_engine
+from indexing.builds.settings import DEFAULTS, BuildSettings
 from indexing.corpora.corpus import corpus_key, guess_format, read_corpus
 from indexing.corpora.segments import is_window, refuse_windows, segmented
 from indexing.errors import BadRecord, Report, UserError, stop

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from indexing.build import ray as ray_engine
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds import ray as ray_engine
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.corpora.corpus import corpus_files, read_files
 from indexing.errors import BadRecord, MissingPackage, UserError
 from indexing.index import Index
@@ -330,7 +330,7 @@ def test_java_works_on_with_ray_and_after_it() -> None:
     code = """if True:
         import ctypes, signal
         from indexing.lucene.java import java_class
-        from indexing.build.ray import cluster
+        from indexing.builds.ray import cluster
 
         def handlers():
             found = [ctypes.create_string_buffer(1024) for _ in range(4)]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexing.build.index import build_index
-from indexing.build.settings import BuildSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.types import Embedding

@@ -21,7 +21,7 @@ class Engine:
     embed: Embed
 
 
-ENGINES = {"local": "indexing.build.engines:open_local", "ray": "indexing.build.ray:open_ray"}
+ENGINES = {"local": "indexing.builds.engines:open_local", "ray": "indexing.builds.ray:open_ray"}
 """For each engine the import path, `MODULE:FUNCTION`, of a function of (threads): a context manager of an `Engine`."""
 
 

@@ -29,7 +29,7 @@ class BuildSettings:
     opensearch: "Target | None" = None
     """The index in an OpenSearch cluster that receives documents, postings and vectors; None for the folder."""
     engine: str = "local"
-    """Where the long work runs: a name in `indexing.build.engines.ENGINES`."""
+    """Where the long work runs: a name in `indexing.builds.engines.ENGINES`."""
     threads: int = 1
     """The number of threads, or of CPUs of a local Ray cluster."""
 
