@@ -8,8 +8,9 @@ import orjson
 
 from indexing.errors import UserError
 from indexing.index import FORMAT, Index, open_index
-from indexing.io.files import digest, written
+from indexing.io.json_values import digest
 from indexing.io.staged import partial_folder
+from indexing.io.writing import write_whole
 from indexing.types import Embedding
 from indexing.vectors.embed import embedder
 
@@ -46,6 +47,6 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     with partial_folder(out, key, (*attachment.parts, "index.json")) as folder:
         meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": None, "documents": fill(folder)}
         meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus)}
-        with written(folder / "index.json") as file:
+        with write_whole(folder / "index.json") as file:
             file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
     return open_index(out), True

@@ -21,7 +21,7 @@ from indexing.corpora.official_segments import OfficialSegments
 from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
-from indexing.io.files import digest
+from indexing.io.json_values import digest
 from indexing.io.staged import stage
 from indexing.lucene.java import ALONE, detach_thread
 from indexing.lucene.read import StoredTexts

@@ -20,8 +20,9 @@ from indexing.corpora.corpus import corpus_key, guess_format, read_corpus
 from indexing.corpora.segments import is_cut_officially, is_window, segmented
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.index import FORMAT, Index, open_index
-from indexing.io.files import digest, unicode_name, written
+from indexing.io.json_values import digest
 from indexing.io.staged import partial_folder, stage
+from indexing.io.writing import unicode_name, write_whole
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding, Progress, silent
 from indexing.vectors.embed import embedder
@@ -90,7 +91,7 @@ def build_index(
                 from indexing.opensearch.load import Upload
 
                 load_stage(folder, Upload(opensearch, meta, store, shards, folder / "acknowledged"), progress)
-            with written(folder / "index.json") as file:
+            with write_whole(folder / "index.json") as file:
                 file.write(orjson.dumps({**meta, "at": at}, option=orjson.OPT_INDENT_2))
     return open_index(out), True
 

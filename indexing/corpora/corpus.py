@@ -20,7 +20,7 @@ import orjson
 from indexing.corpora import ir_datasets, jsonl, pyserini, text, trec, wikitext
 from indexing.corpora.locate import located
 from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.io.files import COMPRESSIONS, byte_lines, sha256
+from indexing.io.reading import COMPRESSIONS, hash_file, read_byte_lines
 from indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def guess_format(path: Path) -> str:
 
 def _format_of(file: Path) -> str | None:
     """The format that the first lines of a file show, None where they show none."""
-    numbered = byte_lines(file, lambda _error: None)
+    numbered = read_byte_lines(file, lambda _error: None)
     filled = (line.removeprefix(b"\xef\xbb\xbf").strip() for _, line in numbered if line.strip())
     for position, line in enumerate(itertools.islice(filled, LOOKED_AT)):
         if position == 0 and re.match(rb"<doc[\s>]", line, re.IGNORECASE):
@@ -172,8 +172,8 @@ def corpus_key(path: Path, format: str) -> list[list[str]]:
         return [[str(path), version("ir_datasets")]]
     if format == "pyserini" or pyserini.index_name(path) is not None:
         folder = pyserini.index_folder(path)
-        return [[file.name, sha256(file)] for file in sorted(folder.glob("segments_*"))]
-    return [[relative_name(file, path), sha256(file)] for file in corpus_files(path, format)]
+        return [[file.name, hash_file(file)] for file in sorted(folder.glob("segments_*"))]
+    return [[relative_name(file, path), hash_file(file)] for file in corpus_files(path, format)]
 
 
 def _files(folder: Path, names: re.Pattern[str]) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from indexing.corpora.locate import Cut
 from indexing.errors import BadRecord, Report, stop
-from indexing.io.files import json_lines
+from indexing.io.reading import read_json_lines
 from indexing.types import Document, Segment, Span, document_id, is_id
 
 ID_KEYS = ("docid", "_id", "id", "doc_id")
@@ -21,7 +21,7 @@ TRIES = 100
 
 def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
     """One document a line; ids under `docid`, `_id`, `id` or `doc_id`, text under `text`, `contents` or `body`."""
-    for number, record in json_lines(file, report):
+    for number, record in read_json_lines(file, report):
         try:
             yield document_of(record, f"{file}:{number}")
         except BadRecord as error:
@@ -48,7 +48,7 @@ Piece = tuple[str, str, str, tuple[str, str, str]]
 
 
 def _segments(file: Path, report: Report) -> Iterator[Piece]:
-    for number, record in json_lines(file, report):
+    for number, record in read_json_lines(file, report):
         where = f"{file}:{number}"
         try:
             name, key = _id(record, where), _first_key(record, ("segment",), "text", where)
@@ -112,7 +112,7 @@ class FileSegments:
         self._cuts: dict[str, list[tuple[Cut, int, int]]] = {}
         end = 0
         for file in files:
-            for number, record in json_lines(file, report):
+            for number, record in read_json_lines(file, report):
                 where = f"{file}:{number}"
                 try:
                     cut = cut_of(record, _id(record, where), where)

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from indexing.corpora.markup import read_html
 from indexing.errors import BadRecord, Report, stop
-from indexing.io.files import LONGEST_LINE, byte_lines
+from indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from indexing.types import Document
 
 SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
@@ -19,7 +19,7 @@ _CLOSING_HASHES = re.compile(r"\s#+\s*$")
 def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
     """The document of a UTF-8 file; its id is `name`, its title and headings are those of Markdown or HTML."""
     try:
-        yield _document(b"".join(line for _, line in byte_lines(file, limit=LONGEST_LINE)), file, name)
+        yield _document(b"".join(line for _, line in read_byte_lines(file, limit=LONGEST_LINE_BYTES)), file, name)
     except BadRecord as error:
         report(error)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from indexing.corpora.markup import BLOCKS, markup, tidy
 from indexing.errors import BadRecord, Report, stop
-from indexing.io.files import LONGEST_LINE, byte_lines
+from indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from indexing.types import Document
 
 ROLES = {
@@ -40,7 +40,7 @@ def read(file: Path, _name: str = "", report: Report = stop) -> Iterator[Documen
 def _records(file: Path, report: Report) -> Iterator[tuple[int, bytes]]:
     """Each `<DOC>` up to its end tag, with the number of the line in which it begins."""
     start, parts, size, found = 0, [b""], 0, False
-    for number, line in byte_lines(file, report):
+    for number, line in read_byte_lines(file, report):
         at = 0
         for tag in _DOC.finditer(line):
             found = True
@@ -53,8 +53,8 @@ def _records(file: Path, report: Report) -> Iterator[tuple[int, bytes]]:
         if start:
             parts.append(line[at:])
             size += len(line)
-            if size > LONGEST_LINE:
-                report(BadRecord(f"{file}:{start}: expected a <DOC> of at most {LONGEST_LINE} bytes", "too long"))
+            if size > LONGEST_LINE_BYTES:
+                report(BadRecord(f"{file}:{start}: expected a <DOC> of at most {LONGEST_LINE_BYTES} bytes", "too long"))
                 start = 0
     if start:
         report(_unpaired(f"{file}:{start}", "</DOC>"))

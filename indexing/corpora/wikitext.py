@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexing.errors import BadRecord, Report, stop
-from indexing.io.files import LONGEST_LINE, lines
+from indexing.io.reading import LONGEST_LINE_BYTES, read_text_lines
 from indexing.types import Document
 
 
@@ -27,7 +27,7 @@ def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
         return Document(f"{name}:{start}", text, title, headings=sections, place=place)
 
     blank = True
-    for number, line in lines(file, report):
+    for number, line in read_text_lines(file, report):
         text = line.strip()
         level, heading = heading_of(text) if blank else (0, "")
         if level == 1:
@@ -38,8 +38,8 @@ def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
             headings += [heading] if level else []
             paragraphs.append(heading or text)
             size += len(text)
-            if size > LONGEST_LINE:
-                found = f"{file}:{start}: expected an article of at most {LONGEST_LINE} characters"
+            if size > LONGEST_LINE_BYTES:
+                found = f"{file}:{start}: expected an article of at most {LONGEST_LINE_BYTES} characters"
                 report(BadRecord(found, "too long"))
                 start = -1
         elif text and start == 0:

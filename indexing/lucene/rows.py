@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import UserError
-from indexing.io.files import reserved
+from indexing.io.writing import reserve_array
 from indexing.lucene.read import IdTerms
 from indexing.types import LONGEST_DOCUMENT_ID, Progress, is_id, silent
 
@@ -40,9 +40,9 @@ def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silen
     if found != count:
         raise UserError(f"{where}: holds {count} documents and {found} ids, expected each document to have its own")
     folder.mkdir(parents=True)
-    names = reserved(folder / "ids.npy", f"S{width}", (count,))
-    numbers = reserved(folder / "numbers.npy", np.int32, (count,))
-    rows = reserved(folder / "rows.npy", np.int32, (count,))
+    names = reserve_array(folder / "ids.npy", f"S{width}", (count,))
+    numbers = reserve_array(folder / "numbers.npy", np.int32, (count,))
+    rows = reserve_array(folder / "rows.npy", np.int32, (count,))
     row = 0
     with progress("Writing rows", count) as tick:
         for ids, own in IdTerms(reader).all(BATCH):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from indexing.errors import NotWritten, UserError
-from indexing.io.files import unicode_name
+from indexing.io.writing import unicode_name
 from indexing.lucene.java import java_class, java_error, java_instance, java_reason
 from indexing.types import Document, Progress, silent
 

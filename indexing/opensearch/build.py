@@ -9,8 +9,9 @@ import orjson
 from indexing.errors import UserError
 from indexing.index import FORMAT, Index, open_index
 from indexing.io.error_text import show_value
-from indexing.io.files import digest, written
+from indexing.io.json_values import digest
 from indexing.io.staged import partial_folder, stage
+from indexing.io.writing import write_whole
 from indexing.opensearch.cluster import Place, as_expected, close, connect
 from indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
 from indexing.opensearch.load import Upload, load
@@ -62,7 +63,7 @@ def attach(place: Place, out: Path, key_env: str | None = None) -> tuple[Index, 
     with as_expected(place):
         meta = _checked({**held.meta, "at": place.at}, key_env)
         content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
-    with partial_folder(out, parts_key, ("index.json",)) as folder, written(folder / "index.json") as file:
+    with partial_folder(out, parts_key, ("index.json",)) as folder, write_whole(folder / "index.json") as file:
         file.write(content)
     return open_index(out), True
 

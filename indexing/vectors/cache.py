@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from indexing.errors import UserError
-from indexing.io.files import digest
+from indexing.io.json_values import digest
 from indexing.types import Embedding
 from indexing.vectors.embed import embedder
 from indexing.vectors.types import Vectors

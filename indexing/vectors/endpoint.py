@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from indexing.errors import Refused, TextRefused, UserError
 from indexing.io.error_text import show_value
 from indexing.io.http import HttpRequest
-from indexing.io.keys import OPENAI_KEY, key_for
-from indexing.io.retry import CONTENT_REFUSALS
+from indexing.io.keys import OPENAI_KEY, choose_key
+from indexing.io.retry import REFUSED_CONTENT_STATUSES
 from indexing.io.server import Asker
 from indexing.types import Tick
 from indexing.vectors.types import Cut, Vectors, on_grid
@@ -54,11 +54,11 @@ _TOKENS = re.compile(r"(\d+) tokens\D+(\d+)")
 
 
 class Endpoint:
-    """A model at a URL; its key is in the environment variable `key_env`, else where `keys.key_for` looks."""
+    """A model at a URL; its key is in the environment variable `key_env`, else where `keys.choose_key` looks."""
 
     def __init__(self, model: str, url: str, window: int | None = None, key_env: str | None = None) -> None:
         self._model, self._url, self._asked_window = model, url, window
-        self._asker = Asker(url, model, key_for(url, OPENAI_KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
+        self._asker = Asker(url, model, choose_key(url, OPENAI_KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
 
     @cached_property
     def window(self) -> int:
@@ -135,7 +135,7 @@ class Endpoint:
         try:
             vectors = self._ask([text for _, text in batch], stopped)
         except Refused as refusal:
-            if refusal.status not in CONTENT_REFUSALS:
+            if refusal.status not in REFUSED_CONTENT_STATUSES:
                 raise
             if len(batch) > 1:
                 middle = len(batch) // 2

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from indexing.errors import MissingPackage, UserError
-from indexing.io.files import written
+from indexing.io.writing import write_whole
 from indexing.types import Progress, Tick, silent
 from indexing.vectors.shards import Shards
 from indexing.vectors.types import Vectors
@@ -91,7 +91,7 @@ def fill(index: Any, parts: Iterable[Vectors], tick: Tick = lambda _: None) -> N
 def write_dense(index: Any, path: Path) -> None:
     """Write an index, whole or not at all. `NotWritten` if the disk does not take it."""
     faiss = faiss_module()
-    with written(path) as out:  # FAISS's own writer loses the error of its last bytes
+    with write_whole(path) as out:  # FAISS's own writer loses the error of its last bytes
         faiss.write_index(index, faiss.PyCallbackIOWriter(out.write, 2**20))
 
 

@@ -13,7 +13,8 @@ import orjson
 from numpy.lib import format as npy
 
 from indexing.errors import NotWritten, TextRefused, UserError
-from indexing.io.files import sha256, written
+from indexing.io.reading import hash_file
+from indexing.io.writing import write_whole
 from indexing.store import DocumentStore
 from indexing.types import Embedding, Tick
 from indexing.vectors.embed import embed_passages
@@ -142,17 +143,17 @@ def embed_store(
 
 def _write_shard(file: Path, vectors: Vectors, cut: int) -> None:
     whole = np.ascontiguousarray(vectors)
-    with written(file) as out:  # `np.save` loses the reason where the disk is full
+    with write_whole(file) as out:  # `np.save` loses the reason where the disk is full
         npy.write_array_header_1_0(out, npy.header_data_from_array_1_0(whole))
         out.write(whole.data)
-    with written(file.with_suffix(".json")) as out:
-        out.write(orjson.dumps({"sha256": sha256(file), "cut": cut}))
+    with write_whole(file.with_suffix(".json")) as out:
+        out.write(orjson.dumps({"sha256": hash_file(file), "cut": cut}))
 
 
 def _cut_in(file: Path) -> int | None:
     """The number of cut documents of a shard; None if the shard is missing or not whole."""
     try:
         note = orjson.loads(file.with_suffix(".json").read_bytes())
-        return int(note["cut"]) if note["sha256"] == sha256(file) else None
+        return int(note["cut"]) if note["sha256"] == hash_file(file) else None
     except (OSError, UserError, ValueError, KeyError, TypeError):
         return None

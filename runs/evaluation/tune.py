@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fusion.methods import METHODS
 from fusion.rrf import fuse_systems
 from indexing.errors import UserError
-from indexing.io.files import digest
+from indexing.io.json_values import digest
 from indexing.types import Progress, silent
 from retrieval.types import Query, Rankings
 from runs.config.read import read_config, shortened, value_of

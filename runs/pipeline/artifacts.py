@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from indexing.io.files import written
+from indexing.io.writing import write_whole
 from retrieval.types import Rankings
 from runs.pipeline.job import Job
 from runs.trec.doc_ids import encode_ids
@@ -29,7 +29,7 @@ CONFIG = "config.yaml"
 
 def write_json_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
     """Write one JSON object a line, all or nothing."""
-    with written(path) as out:
+    with write_whole(path) as out:
         for record in records:
             out.write(orjson.dumps(record) + b"\n")
 

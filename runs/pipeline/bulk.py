@@ -15,7 +15,7 @@ from generation.ask import together
 from generation.llm.model import Model
 from generation.types import Fallback
 from indexing.errors import UserError, Waits
-from indexing.io.files import STDIN
+from indexing.io.reading import STDIN
 from indexing.stores import open_store
 from indexing.types import Document, Progress, silent
 from indexing.vectors.of_documents import contents

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from indexing.io.files import json_lines, written
+from indexing.io.reading import read_json_lines
+from indexing.io.writing import write_whole
 from indexing.types import Store
 from retrieval.types import Rankings, offsets_of
 from runs.pipeline.grade_topic import Graded
@@ -45,7 +46,7 @@ def write_qrels(path: Path, records: Iterable[dict[str, Any]]) -> None:
     A query's grades stand under its id, and under the topic's the highest that any of its queries gives a document.
     Expected grades are rounded.
     """
-    with written(path) as out:
+    with write_whole(path) as out:
         for record in records:
             by = "_".join(record["graded_by"].split())
             grades = np.array(record["grades"], dtype=np.float64)
@@ -60,7 +61,7 @@ def write_qrels(path: Path, records: Iterable[dict[str, Any]]) -> None:
 
 def read_selected(path: Path, store: Store) -> dict[str, list[int]]:
     """The rows of each topic's keystone documents, best first."""
-    return {record["topic_id"]: store.rows(record["selected"]).tolist() for _, record in json_lines(path)}
+    return {record["topic_id"]: store.rows(record["selected"]).tolist() for _, record in read_json_lines(path)}
 
 
 def keystone_rankings(graded: Sequence[Graded], narrative: Rankings, alone: bool) -> Rankings:

@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 
 from indexing.corpora.segments import is_window
-from indexing.io.files import digest, json_lines, sha256
+from indexing.io.json_values import digest
+from indexing.io.reading import hash_file, read_json_lines
 from indexing.vectors.faiss_index import faiss_module
 from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import ANSWERS, GRADES, QUERIES, SUMMARIES
@@ -38,7 +39,7 @@ def describe(job: Job) -> dict[str, Any]:
     return {
         "run_id": config.run_id,
         "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding, **counted},
-        "topics": {"sha256": sha256(config.topics), "number": len(job.topics)},
+        "topics": {"sha256": hash_file(config.topics), "number": len(job.topics)},
         "methods": {
             "queries": config.queries.method,
             "fusion": config.fusion.method,
@@ -69,7 +70,7 @@ def _asked_of_model(job: Job) -> dict[str, Any]:
     if job.config.model is None:
         return {}
     artifacts = [job.directory / name for name in (QUERIES, SUMMARIES, GRADES, ANSWERS)]
-    found = [record for path in artifacts if path.exists() for _, record in json_lines(path)]
+    found = [record for path in artifacts if path.exists() for _, record in read_json_lines(path)]
     summary: dict[str, Any] = {"fallbacks": [fallback for record in found for fallback in record["fallbacks"]]}
     if job.config.grading.method != "none":
         pairs, asked = (sum(record.get(key, 0) for record in found) for key in ("pairs", "asked"))

@@ -19,7 +19,8 @@ from generation.ask import together
 from generation.llm.model import Model
 from generation.types import Answer, Sentence
 from indexing.errors import UserError
-from indexing.io.files import json_lines, locked, written
+from indexing.io.reading import read_json_lines
+from indexing.io.writing import lock_folder, write_whole
 from indexing.types import Document, Progress, silent
 from indexing.vectors.embed import embed_queries
 from indexing.vectors.of_documents import Texts, contents
@@ -65,7 +66,7 @@ def run(
 ) -> Path:
     """Make a run, or finish one that was interrupted; returns its directory."""
     job = open_job(config, threads, progress)
-    with locked(job.directory), asking(config, job.directory) as ask:
+    with lock_folder(job.directory), asking(config, job.directory) as ask:
         perform(job.directory, stages(job, ask), describe(job), announce, progress, lambda: concluded(job))
     return job.directory
 
@@ -148,7 +149,7 @@ def stages(job: Job, ask: Ask) -> list[Stage]:
 
 def write_config(job: Job) -> None:
     """Stage `config`: the resolved configuration."""
-    with written(job.directory / CONFIG) as out:
+    with write_whole(job.directory / CONFIG) as out:
         out.write(yaml.safe_dump(_plain(job.config), sort_keys=False, allow_unicode=True).encode())
 
 
@@ -173,7 +174,7 @@ def write_queries(job: Job, ask: Ask) -> None:
 
 def read_queries(job: Job) -> list[Query]:
     """The queries of stage `queries`."""
-    return [Query(**query) for _, record in json_lines(job.directory / QUERIES) for query in record["queries"]]
+    return [Query(**query) for _, record in read_json_lines(job.directory / QUERIES) for query in record["queries"]]
 
 
 def search(job: Job, ask: Ask) -> None:
@@ -290,7 +291,7 @@ def write_answers(job: Job, ask: Ask) -> None:
 def write_submission(job: Job) -> None:
     """Stage `submission`: the track's answer file."""
     answers = {}
-    for _, record in json_lines(job.directory / ANSWERS):
+    for _, record in read_json_lines(job.directory / ANSWERS):
         said = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
         answers[record["topic_id"]] = cite_by_track_ids(Answer(record["topic_id"], said), job.track)
     write_answer_file(job.directory / job.track.answer_file, job.topics, answers, job.track, job.author)

@@ -16,7 +16,7 @@ from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.io.files import locked
+from indexing.io.writing import lock_folder
 from indexing.lucene.java import java_class
 from indexing.lucene.write import build_lucene
 from indexing.store import DocumentStore
@@ -132,7 +132,7 @@ def test_an_index_without_embeddings_says_so(tmp_path: Path) -> None:
 
 def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl")
-    with locked(tmp_path / ".index.partial"), pytest.raises(UserError, match="another process is writing here"):
+    with lock_folder(tmp_path / ".index.partial"), pytest.raises(UserError, match="another process is writing here"):
         build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))
     assert build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))[1]
 

@@ -26,7 +26,7 @@ from generation.structured import read_json
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 from indexing.io import keys, retry
-from indexing.io.keys import is_guarded, secret, without_key
+from indexing.io.keys import is_guarded, read_key, remove_key
 from indexing.io.limit import FIRST_REQUESTS
 from tests.support import programs
 from tests.support.models.client import SECRET, complete, opened, settings
@@ -524,10 +524,10 @@ def test_the_key_is_shown_nowhere(fault: Fault, tmp_path: Path, caplog: pytest.L
 
 @pytest.mark.parametrize("character", ["\\/", "\\u002f", "\\u002F"])
 def test_a_key_that_is_repeated_with_escapes_is_taken_out(character: str) -> None:
-    said = without_key(b'{"error": "%s?"}' % SECRET.replace("/", character).encode(), SECRET)
+    said = remove_key(b'{"error": "%s?"}' % SECRET.replace("/", character).encode(), SECRET)
     assert json.loads(said) == {"error": "[key]?"}
     other = b'{"error":  "a\\n"} '
-    assert without_key(other, SECRET) == other
+    assert remove_key(other, SECRET) == other
 
 
 @pytest.mark.parametrize(
@@ -551,28 +551,28 @@ def test_a_key_that_nobody_named_is_sent_to_who_alone_can_read_it(
 
 
 def test_where_the_key_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert secret("OPENAI_API_KEY") == SECRET
+    assert read_key("OPENAI_API_KEY") == SECRET
     monkeypatch.delenv("OPENAI_API_KEY")
-    assert secret("OPENAI_API_KEY") is None
+    assert read_key("OPENAI_API_KEY") is None
     monkeypatch.setenv("OTHER", " other\n")
-    assert secret("OTHER") == "other"
+    assert read_key("OTHER") == "other"
     file = tmp_path / "key"
     file.write_text("from-file\n")
     for mode in (0o600, 0o400):
         file.chmod(mode)
-        assert secret("OTHER", file) == "from-file"
+        assert read_key("OTHER", file) == "from-file"
     for mode in (0o644, 0o640, 0o666, 0o700):
         file.chmod(mode)
         with pytest.raises(UserError, match=f"mode {mode:o}, expected 600"):
-            secret("OTHER", file)
+            read_key("OTHER", file)
     file.chmod(0o600)
     for text in ("", "two words", "two\nlines", "schlüssel"):
         file.write_text(text)
         with pytest.raises(UserError, match="key") as error:
-            secret("OTHER", file)
+            read_key("OTHER", file)
         assert not text or text not in str(error.value)
     with pytest.raises(UserError, match="cannot be read"):
-        secret("OTHER", tmp_path / "none")
+        read_key("OTHER", tmp_path / "none")
 
 
 def test_a_refused_text_that_names_fields_changes_nothing_for_others(tmp_path: Path) -> None:

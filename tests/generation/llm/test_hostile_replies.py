@@ -23,9 +23,9 @@ from generation.umbrela import read_grades
 from indexing.errors import Unusable, UserError, WrongReply
 from indexing.index import Index
 from indexing.io import retry
-from indexing.io.error_text import LINE_LENGTH, error_text
-from indexing.io.keys import without_key
-from indexing.io.untrusted_json import NESTING, parse_json
+from indexing.io.error_text import LINE_CHARACTERS, describe_error
+from indexing.io.json_values import MOST_LEVELS, parse_json
+from indexing.io.keys import remove_key
 from runs.config.read import read_config
 from runs.pipeline.stages import run
 from runs.tracks.validate import detect_track, validate
@@ -125,8 +125,8 @@ def test_control_bytes_of_a_server_are_in_no_message(
 
 @given(st.text() | st.binary())
 def test_words_of_a_server_can_be_shown(said: str | bytes) -> None:
-    assert error_text(said).isprintable()
-    assert len(error_text(said)) <= LINE_LENGTH
+    assert describe_error(said).isprintable()
+    assert len(describe_error(said)) <= LINE_CHARACTERS
 
 
 def test_a_pause_that_is_asked_for_is_tried_once_more_before_patience_ends(tmp_path: Path) -> None:
@@ -176,10 +176,10 @@ def test_any_flood_is_json_that_can_be_written_or_unusable(unit: str) -> None:
             continue
 
 
-@pytest.mark.parametrize("depth", [1, NESTING, NESTING + 1, 1_000, 1_100])
+@pytest.mark.parametrize("depth", [1, MOST_LEVELS, MOST_LEVELS + 1, 1_000, 1_100])
 def test_json_is_read_as_deep_as_it_can_be_written(depth: int) -> None:
     text = "[" * depth + "]" * depth
-    if depth <= NESTING:
+    if depth <= MOST_LEVELS:
         assert orjson.dumps(parse_json(text)) == text.encode()
         assert read_json(Reply(text)) == json.loads(text)
         return
@@ -247,7 +247,7 @@ def written(draw: st.DrawFn) -> tuple[str, str]:
 def test_a_key_is_taken_out_however_often_json_has_escaped_it(case: tuple[str, str], before: str) -> None:
     key, text = case
     body = f'{{"text": {json.dumps(before)}, "key": "{text}"}}'.encode()
-    found = without_key(body, key)
+    found = remove_key(body, key)
     assert b"[key]" in found
     for _ in range(6):
         assert key.encode() not in found

@@ -17,7 +17,7 @@ from indexing.corpora import trec
 from indexing.corpora.corpus import FORMATS, read_corpus
 from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
-from indexing.io import files
+from indexing.io import reading
 from indexing.store import DocumentStore, build_store
 from indexing.types import LONGEST_DOCUMENT_ID as LONGEST
 from indexing.types import Document
@@ -136,8 +136,8 @@ def test_names_of_files_need_not_be_utf8(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_LINE", 64)
-    monkeypatch.setattr(trec, "LONGEST_LINE", 64)
+    monkeypatch.setattr(reading, "LONGEST_LINE_BYTES", 64)
+    monkeypatch.setattr(trec, "LONGEST_LINE_BYTES", 64)
     (tmp_path / "c.jsonl").write_bytes(A + record("long", "x" * 200) + B + b"x" * 200)
     documents, errors = stored(tmp_path / "c.jsonl", tmp_path / "store")
     assert [document.id for document in documents] == ["a", "b"]

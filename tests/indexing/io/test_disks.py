@@ -17,7 +17,7 @@ import pytest
 
 from indexing.errors import NotWritten
 from indexing.index import Index
-from indexing.io.files import append, reserved, written
+from indexing.io.writing import append, reserve_array, write_whole
 from tests.support import programs
 from tests.support.command_line import keystone
 from tests.support.places import ROOT
@@ -146,7 +146,7 @@ def test_a_file_that_does_not_fit_leaves_what_was_there(tmp_path: Path, name: st
     (tmp_path / name).write_bytes(b"before")
 
     def write() -> None:
-        with written(tmp_path / name) as out:
+        with write_whole(tmp_path / name) as out:
             out.write(np.random.default_rng(7).bytes(100_000))
 
     with pytest.raises(NotWritten, match=f"{name}: cannot be written: {FULL}"):
@@ -163,14 +163,14 @@ def test_bytes_are_appended_whole_or_with_an_error(tmp_path: Path) -> None:
 
 
 def test_the_space_of_an_array_on_disk_is_taken_before_it_is_used(tmp_path: Path) -> None:
-    array = reserved(tmp_path / "array.npy", np.int64, (100_000, 2))
+    array = reserve_array(tmp_path / "array.npy", np.int64, (100_000, 2))
     found = (tmp_path / "array.npy").stat()
     assert found.st_blocks * 512 >= array.nbytes
     array[:] = 7
     array.flush()
     assert np.array_equal(np.load(tmp_path / "array.npy"), array)
     with pytest.raises(NotWritten, match=rf"more.npy: cannot be written: {FULL}; it takes 1.6 MB"):
-        within(10_000, lambda: reserved(tmp_path / "more.npy", np.int64, (100_000, 2)))
+        within(10_000, lambda: reserve_array(tmp_path / "more.npy", np.int64, (100_000, 2)))
 
 
 def test_a_system_without_the_call_for_it_takes_the_space_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

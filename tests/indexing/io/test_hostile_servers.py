@@ -23,7 +23,7 @@ from indexing.errors import TooLarge, Unreached, UserError, printable
 from indexing.io import keys as access
 from indexing.io import retry
 from indexing.io.body import read_body
-from indexing.io.error_text import error_text
+from indexing.io.error_text import describe_error
 from indexing.io.http import HttpRequest, Sender
 from indexing.opensearch import cluster as opensearch
 from indexing.opensearch.cluster import Request, connect
@@ -287,8 +287,8 @@ def test_what_is_printable_is_one_short_line(text: str, most: int) -> None:
 
 
 def test_words_that_say_nothing_are_named() -> None:
-    assert error_text({"error": {}}) == '{"error":{}}'
-    assert error_text(None) == error_text("") == "no reason"
+    assert describe_error({"error": {}}) == '{"error":{}}'
+    assert describe_error(None) == describe_error("") == "no reason"
 
 
 def test_a_request_goes_out_again_if_the_server_closes_a_kept_connection() -> None:

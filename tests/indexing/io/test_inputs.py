@@ -17,8 +17,8 @@ from indexing.corpora import text, wikitext
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
-from indexing.io import files
-from indexing.io.files import byte_lines, open_binary, read_bytes, read_text, sha256
+from indexing.io import reading
+from indexing.io.reading import hash_file, open_binary, read_byte_lines, read_bytes, read_text
 from indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
 from runs.tracks import violations
 from runs.tracks.violations import read_lines
@@ -35,8 +35,8 @@ WRAPPED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".zst": zstandard.compress,
 }
-READERS: list[Any] = [open_binary, read_bytes, read_text, sha256, read_topics, read_lines]
-READERS += [lambda path: list(byte_lines(path)), lambda path: list(read_corpus(path, "jsonl"))]
+READERS: list[Any] = [open_binary, read_bytes, read_text, hash_file, read_topics, read_lines]
+READERS += [lambda path: list(read_byte_lines(path)), lambda path: list(read_corpus(path, "jsonl"))]
 
 
 def bomb(path: Path, size: int) -> Path:
@@ -82,8 +82,8 @@ def test_what_is_held_in_memory_has_a_limit(tmp_path: Path, ending: str, monkeyp
 def test_a_text_without_end_is_left_out_of_its_folder(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (files, text, wikitext):
-        monkeypatch.setattr(module, "LONGEST_LINE", 1_000)
+    for module in (reading, text, wikitext):
+        monkeypatch.setattr(module, "LONGEST_LINE_BYTES", 1_000)
     wrap = WRAPPED[Path(name).suffix]
     (tmp_path / "a.txt").write_text("Bees.\n" * 150)
     (tmp_path / name).write_bytes(wrap(b"Bees.\n" * 200))
@@ -117,13 +117,13 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, kind: str
 PIPED = """
 import sys
 from pathlib import Path
-from indexing.io.files import sha256
+from indexing.io.reading import hash_file
 from runs.trec.topics import read_topics
 from runs.tracks.rules import TRACKS, set_topic_limits
 path = Path(sys.argv[1])
 for _ in range(3):
     topics = read_topics(path)
-    print(len(topics), sha256(path)[:8], len(set_topic_limits(TRACKS["ragtime"], topics).limits))
+    print(len(topics), hash_file(path)[:8], len(set_topic_limits(TRACKS["ragtime"], topics).limits))
 """
 
 

@@ -21,7 +21,7 @@ from fusion.fuse import FusionSettings
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.segments import segmented
 from indexing.errors import BadRecord, UserError
-from indexing.io.files import unicode_name
+from indexing.io.writing import unicode_name
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, is_id
 from runs.config.read import read_config
