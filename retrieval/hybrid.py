@@ -12,8 +12,8 @@ from indexing.index import Index
 from indexing.lucene.java import detach_thread
 from indexing.types import Progress, Store, silent
 from indexing.vectors.embed import embed_queries
-from indexing.vectors.faiss_index import faiss_module
-from indexing.vectors.of_documents import Texts, contents, document_vectors
+from indexing.vectors.faiss_index import import_faiss
+from indexing.vectors.of_documents import TextsOf, document_vectors, join_title_and_text
 from indexing.vectors.types import Effort
 from retrieval.backends import Sparse, open_dense, open_sparse
 from retrieval.feedback import FEEDBACK_DOCUMENTS, METHODS, serves
@@ -109,7 +109,7 @@ def search_candidates(
     assert index.embedding is not None  # `document_vectors` has checked
     with progress("Dense search", len(queries)) as tick:
         asked = embed_queries(index.embedding, [query.dense_text for query in queries], settings.threads, tick)
-        faiss_module().omp_set_num_threads(settings.threads)
+        import_faiss().omp_set_num_threads(settings.threads)
         return search_pool(candidates.rows, vectors, [query.id for query in queries], asked, settings.depth)
 
 
@@ -119,7 +119,7 @@ def search_all(
     queries: Sequence[Query],
     settings: SearchSettings,
     progress: Progress = silent,
-    texts_of: Texts = contents,
+    texts_of: TextsOf = join_title_and_text,
 ) -> dict[str, Rankings]:
     """Search a batch of queries with each system of `settings.systems`, in parallel; the result is keyed by system.
 

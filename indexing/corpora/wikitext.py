@@ -1,8 +1,8 @@
 """WikiText: the plain files of the WikiText-2 and WikiText-103 language modelling data sets (Merity et al., 2016).
 
 An article begins with a line ` = Title = `, its sections with ` = = Section = = `, ` = = = Subsection = = = ` and so
-on; the blank line before sets a heading apart from a formula. Every other line is a paragraph. This is not the markup
-of MediaWiki, and not its XML dumps.
+on. A heading follows a blank line; a formula does not. Every other line is a paragraph. The module reads neither the
+markup of MediaWiki nor its XML dumps.
 """
 
 import itertools
@@ -15,10 +15,10 @@ from indexing.types import Document
 
 
 def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
-    """One document an article, with its sections as headings; ids are `name:line`, since titles may repeat.
+    """The documents of a file, one for each article, with its sections as headings.
 
-    Tokens are left as they are (`@-@`, `<unk>`). Text before the first title is reported once, and an article that is
-    too long is reported and left out.
+    Ids are `name:line`, since titles can repeat. Tokens such as `@-@` and `<unk>` stay. The function reports text
+    before the first title once, and reports and skips an article that is too long.
     """
     start, title, headings, paragraphs, size = 0, "", [""], [""], 0
 
@@ -51,7 +51,7 @@ def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
 
 
 def heading_of(line: str) -> tuple[int, str]:
-    """Level and text of a heading, (0, "") for another line: level 2 is `= = Section = =`."""
+    """Level and text of a heading; (0, "") if the line is none. `= = Section = =` has level 2."""
     if not line.startswith("= "):
         return 0, ""
     words = line.split()

@@ -16,7 +16,7 @@ from indexing.opensearch.cluster import Place, as_expected, close, connect
 from indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
 from indexing.opensearch.load import Upload, load
 from indexing.types import Embedding, Progress
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 
 
 def check_cluster(target: Target, key: str, embedding: Embedding | None, faiss: str | None) -> None:
@@ -24,7 +24,7 @@ def check_cluster(target: Target, key: str, embedding: Embedding | None, faiss: 
 
     `key` is the key of the index, `faiss` the kind of search among vectors.
     """
-    dimension = embedder(embedding).dimension if embedding and faiss is not None else None
+    dimension = load_embedder(embedding).dimension if embedding and faiss is not None else None
     body = index_body({"faiss": faiss}, target.shards, dimension)
     nodes = connect(target.place.urls, 1)
     try:

@@ -18,7 +18,7 @@ from indexing.errors import UserError, Waits
 from indexing.io.reading import STDIN
 from indexing.stores import open_store
 from indexing.types import Document, Progress, silent
-from indexing.vectors.of_documents import contents
+from indexing.vectors.of_documents import join_title_and_text
 from retrieval.types import Query, Rankings, Topic
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
@@ -211,7 +211,7 @@ class Searches:
 
     def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
         config = job.config
-        found = rankings_of(job, queries, self._texts_of if config.retrieval.summarise else contents)
+        found = rankings_of(job, queries, self._texts_of if config.retrieval.summarise else join_title_and_text)
         return fuse_systems(list(found.values()), config.fusion.k, config.retrieval.depth)
 
     def _texts_of(self, documents: Sequence[Document]) -> list[str]:

@@ -13,7 +13,7 @@ import orjson
 from indexing.corpora.segments import is_window
 from indexing.io.json_values import digest
 from indexing.io.reading import hash_file, read_json_lines
-from indexing.vectors.faiss_index import faiss_module
+from indexing.vectors.faiss_index import import_faiss
 from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import ANSWERS, GRADES, QUERIES, SUMMARIES
 from runs.pipeline.directory import MANIFEST
@@ -47,7 +47,7 @@ def describe(job: Job) -> dict[str, Any]:
             "answer": "none" if config.track == "none" else config.answer.method,
         },
         "model": config.model.name if config.model and config.asks() else None,
-        "versions": {**{package: version(package) for package in packages}, "faiss": faiss_module().__version__},
+        "versions": {**{package: version(package) for package in packages}, "faiss": import_faiss().__version__},
     }
 
 

@@ -23,7 +23,7 @@ from indexing.io.reading import read_json_lines
 from indexing.io.writing import lock_folder, write_whole
 from indexing.types import Document, Progress, silent
 from indexing.vectors.embed import embed_queries
-from indexing.vectors.of_documents import Texts, contents
+from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from indexing.vectors.of_segments import segment_vectors
 from retrieval.types import Query, Rankings, Topic
 from runs.config.run_config import RunConfig
@@ -187,10 +187,10 @@ def search(job: Job, ask: Ask) -> None:
         write_json_lines(job.directory / SUMMARIES, made)
 
 
-def texts_of(job: Job, ask: Ask, tell: Callable[[dict[str, Any]], None] = lambda _record: None) -> Texts:
+def texts_of(job: Job, ask: Ask, tell: Callable[[dict[str, Any]], None] = lambda _record: None) -> TextsOf:
     """What is embedded of candidates: their contents, or summaries of the long ones, each of which `tell` is given."""
     if not job.config.retrieval.summarise:
-        return contents
+        return join_title_and_text
 
     def texts(documents: Sequence[Document]) -> list[str]:
         summaries, missed = ask(lambda model: summaries_of(job, model, documents))

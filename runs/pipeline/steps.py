@@ -15,7 +15,7 @@ from generation.rules.understand import understand as understand_by_rules
 from generation.summarise import summarise
 from generation.types import Fallback, Understanding
 from indexing.types import Document
-from indexing.vectors.of_documents import Texts, contents
+from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, SearchSettings, offsets_of
 from runs.pipeline.job import Job
@@ -56,7 +56,7 @@ async def understood(job: Job, model: Model | None) -> list[Understood]:
     ]
 
 
-def rankings_of(job: Job, queries: Sequence[Query], texts_of: Texts = contents) -> dict[str, Rankings]:
+def rankings_of(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_title_and_text) -> dict[str, Rankings]:
     """The rankings of the queries by each system; `texts_of` says what is embedded of candidates."""
     chosen = job.config.retrieval
     settings = SearchSettings(

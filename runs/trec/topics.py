@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from indexing.corpora.markup import markup
+from indexing.corpora.markup import split_markup
 from indexing.errors import UserError
 from indexing.io.reading import read_json_lines, read_text_lines
 from indexing.types import is_id
@@ -115,7 +115,7 @@ def _read_trec_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]
     start, field = 0, ""
     fields: dict[str, str] = {}
     for number, line in chain(numbered, [(0, "<top>")]):
-        for text, tag in markup(line + "\n"):
+        for text, tag in split_markup(line + "\n"):
             if field:
                 fields[field] += text
             elif text.strip():

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing import store as store_module
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Segment, Span
@@ -22,7 +22,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 )
 TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
 DOCUMENTS = st.lists(
-    st.builds(Document, NAMES, TEXT, TEXT, TEXT, TEXT).map(segmented),
+    st.builds(Document, NAMES, TEXT, TEXT, TEXT, TEXT).map(cut_segments),
     min_size=1,
     max_size=12,
     unique_by=lambda document: document.id,
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> DocumentStore:
         Document("\U0001d538", "A."),
         Document("\ufb00", "Ff."),
     ]
-    assert build_store(map(segmented, documents), tmp_path / "store") == 6
+    assert build_store(map(cut_segments, documents), tmp_path / "store") == 6
     return DocumentStore(tmp_path / "store")
 
 

@@ -24,7 +24,7 @@ from indexing.stores import open_store
 from indexing.types import Document, Embedding
 from indexing.vectors.faiss_index import build_dense
 from indexing.vectors.shards import Shards
-from indexing.vectors.types import on_grid
+from indexing.vectors.types import round_to_grid
 from retrieval.backends import open_dense, open_sparse
 from retrieval.faiss_search import FaissSearcher
 from retrieval.hybrid import search_bm25
@@ -264,7 +264,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shards]:
     """A store and vectors of its documents, of which many tie."""
     folder = tmp_path_factory.mktemp("vectors")
     random = np.random.default_rng(5)
-    drawn = on_grid(random.normal(size=(VECTORS, DIMENSION)))
+    drawn = round_to_grid(random.normal(size=(VECTORS, DIMENSION)))
     drawn[random.integers(0, VECTORS, VECTORS // 3)] = drawn[0]
     build_store((Document(f"d{row:05d}", f"text {row}") for row in range(VECTORS)), folder / "store")
     np.save(folder / "00000000.npy", drawn)
@@ -291,7 +291,7 @@ def held_vectors(server: Cluster, vectors: tuple[Path, Shards]) -> Callable[[str
 
 
 def asked(count: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    return on_grid(np.random.default_rng(6).normal(size=(count, DIMENSION)))
+    return round_to_grid(np.random.default_rng(6).normal(size=(count, DIMENSION)))
 
 
 @pytest.mark.parametrize("parts", [1, 3])

@@ -15,8 +15,8 @@ from indexing.index import Index
 from indexing.store import DocumentStore
 from indexing.stores import open_store
 from indexing.types import Document, Embedding
-from indexing.vectors.of_documents import contents, document_vectors
-from indexing.vectors.types import on_grid
+from indexing.vectors.of_documents import document_vectors, join_title_and_text
+from indexing.vectors.types import round_to_grid
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
 from retrieval.pool import Candidates, pool_of, search_pool
 from retrieval.types import Query, Rankings, SearchSettings, offsets_of
@@ -61,8 +61,8 @@ def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
 )
 def test_exact_with_ties_by_row(vectors: list[list[int]], some: set[int], depth: int) -> None:
     pool = np.array(sorted(row for row in some if row < len(vectors)), dtype=np.int32)
-    documents = on_grid(np.array([vectors[row] for row in pool.tolist()], dtype=np.float64).reshape(-1, 3))
-    queries = on_grid(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
+    documents = round_to_grid(np.array([vectors[row] for row in pool.tolist()], dtype=np.float64).reshape(-1, 3))
+    queries = round_to_grid(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
     found = search_pool(pool, documents, ["a", "b"], queries, depth)
     for i in range(2):
         scores = (documents @ queries[i]).tolist()
@@ -82,7 +82,7 @@ def test_vectors_are_made_once_for_a_text(pooled: Index, monkeypatch: pytest.Mon
     (pooled.folder / "documents.sqlite").unlink(missing_ok=True)
     first = document_vectors(pooled, open_store(pooled), [0, 3, 5])
     again = document_vectors(pooled, open_store(pooled), [5, 1, 0])
-    assert embedded == contents(DocumentStore(pooled.store).get([0, 3, 5, 1]))
+    assert embedded == join_title_and_text(DocumentStore(pooled.store).get([0, 3, 5, 1]))
     assert np.array_equal(first[[2, 0]], again[[0, 2]])
 
     def short(documents: Sequence[Document]) -> list[str]:

@@ -22,8 +22,8 @@ from indexing.lucene.write import build_lucene
 from indexing.store import DocumentStore
 from indexing.stores import open_store
 from indexing.types import Document
-from indexing.vectors.faiss_index import faiss_module, load_dense
-from indexing.vectors.types import on_grid
+from indexing.vectors.faiss_index import import_faiss, load_dense
+from indexing.vectors.types import round_to_grid
 from retrieval.faiss_search import search_dense
 from retrieval.feedback import Feedback, rm3, rocchio
 from retrieval.hybrid import search_all, search_bm25, search_embeddings
@@ -109,9 +109,9 @@ def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 50), st.integers(1, 30))
 def test_dense_search_equals_scoring_every_document(seed: int, documents: int, depth: int, queries: int) -> None:
     random = np.random.default_rng(seed)
-    vectors = on_grid(random.integers(-1, 2, size=(documents, 8)).astype(np.float64))  # many ties
-    asked = on_grid(random.integers(-1, 2, size=(queries, 8)).astype(np.float64))
-    index = faiss_module().IndexFlatIP(8)
+    vectors = round_to_grid(random.integers(-1, 2, size=(documents, 8)).astype(np.float64))  # many ties
+    asked = round_to_grid(random.integers(-1, 2, size=(queries, 8)).astype(np.float64))
+    index = import_faiss().IndexFlatIP(8)
     index.add(vectors)
     names = [str(i) for i in range(queries)]
     plain = ranked(names, [np.arange(documents)] * queries, list(asked @ vectors.T), depth)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from indexing.vectors.types import Vectors, on_grid
+from indexing.vectors.types import Vectors, round_to_grid
 
 COUNT, DIMENSION = 2_000, 32
 
@@ -11,4 +11,4 @@ def clustered(count: int, seed: int) -> Vectors:
     """Vectors around 40 centres, as texts lie around subjects."""
     random = np.random.default_rng(seed)
     centres = np.random.default_rng(0).normal(size=(40, DIMENSION))
-    return on_grid(centres[random.integers(0, 40, count)] + random.normal(size=(count, DIMENSION)) / 2)
+    return round_to_grid(centres[random.integers(0, 40, count)] + random.normal(size=(count, DIMENSION)) / 2)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from indexing.lucene.java import anserini_jar, java_home
+from indexing.lucene.java import find_anserini_jar, find_java_home
 from tests.support import programs
 
 Records = Sequence[dict[str, Any]]
@@ -22,7 +22,7 @@ def anserini_index(
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         with gzip.open(texts / f"{number}.json.gz", "wt") as file:
             file.write(lines)
-    command = [str(java_home() / "bin" / "java"), "-Xmx512m", "-cp", str(anserini_jar())]
+    command = [str(find_java_home() / "bin" / "java"), "-Xmx512m", "-cp", str(find_anserini_jar())]
     command += ["io.anserini.index.IndexCollection", "-generator", "DefaultLuceneDocumentGenerator"]
     command += ["-collection", collection, "-threads", str(len(files)), "-input", str(texts)]
     programs.run([*command, "-index", str(folder / name), *options], check=True, capture_output=True)

@@ -23,7 +23,7 @@ from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import Unusable, Waits
 from indexing.index import Index
 from indexing.types import Embedding
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 from indexing.vectors.endpoint import Endpoint
 from indexing.vectors.minilm import MiniLM
 from indexing.vectors.types import Vectors
@@ -59,7 +59,7 @@ def cosines(a: Vectors, b: Vectors) -> Vectors:
 
 def test_vllm_embeds_as_the_local_model_does(minilm: Server) -> None:
     texts = ["", *(text for _, text in CORPUS.values()), *(page[: 20 * i] for i, page in enumerate(PAGES[:25], 1))]
-    served = embedder(Embedding("minilm", minilm.url))
+    served = load_embedder(Embedding("minilm", minilm.url))
     cut: list[int] = []
     found = served.embed(texts, cut=cut.append)
     assert not cut

@@ -16,8 +16,8 @@ from indexing.attached.lucene_index import PrebuiltSettings, PrebuiltStore, adop
 from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.corpora.corpus import read_corpus
-from indexing.corpora.pyserini import document_from
-from indexing.corpora.segments import segmented
+from indexing.corpora.pyserini import parse_stored_document
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index, open_index
 from indexing.lucene.java import java_class
@@ -255,10 +255,10 @@ def test_ids_that_no_run_can_hold_are_refused(
 )
 def test_stored_documents_of_every_form(raw: str, expected: Document | str) -> None:
     if isinstance(expected, Document):
-        assert document_from(raw, "d", "here") == expected
+        assert parse_stored_document(raw, "d", "here") == expected
     else:
         with pytest.raises(BadRecord, match=expected):
-            document_from(raw, "d", "here")
+            parse_stored_document(raw, "d", "here")
 
 
 def test_what_is_not_stored_is_none_and_any_text_comes_back(folder: Path) -> None:
@@ -274,7 +274,9 @@ def official(record: dict[str, Any]) -> Document:
     name = record["docid"]
     found = Document(name, record["body"], record["title"], record["url"], record["headings"])
     cuts = [Segment(f"{name}#{n}_{s}", Span(name, s, e)) for n, (s, e) in enumerate(CUTS.get(name, []))]
-    return Document(name, found.text, found.title, found.url, found.headings, tuple(cuts) or segmented(found).segments)
+    return Document(
+        name, found.text, found.title, found.url, found.headings, tuple(cuts) or cut_segments(found).segments
+    )
 
 
 def test_official_segments_are_found_by_id_for_adopted_documents_and_for_a_corpus(folder: Path, tmp_path: Path) -> None:
@@ -288,7 +290,7 @@ def test_official_segments_are_found_by_id_for_adopted_documents_and_for_a_corpu
     own, _ = build_index(
         tmp_path / "c.jsonl", tmp_path / "own", BuildSettings(segments=segments, windows=True, embedding=None)
     )
-    assert own.segments == {"official": len(SEGMENTS), "windows": len(segmented(expected[1]).segments)}
+    assert own.segments == {"official": len(SEGMENTS), "windows": len(cut_segments(expected[1]).segments)}
     assert list(DocumentStore(own.store)) == expected
     assert not build_index(tmp_path / "c.jsonl", tmp_path / "own", BuildSettings(segments=segments, embedding=None))[1]
 

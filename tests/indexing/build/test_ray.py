@@ -20,7 +20,7 @@ import pytest
 from indexing.build import ray as ray_engine
 from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
-from indexing.corpora.corpus import corpus_files, read_files
+from indexing.corpora.corpus import list_corpus_files, read_files
 from indexing.errors import BadRecord, MissingPackage, UserError
 from indexing.index import Index
 from indexing.types import Embedding
@@ -34,7 +34,7 @@ from tests.support.servers.embeddings import serving, status
 from tests.support.small_corpus import CORPUS
 from tests.support.waiting import LIMIT_S, join, wait_until
 
-WORKERS, SHARD, FILES, LINES = 2, 20, 5, 50
+WORKERS, SHARD_SIZE, FILES, LINES = 2, 20, 5, 50
 SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
 
 
@@ -49,7 +49,7 @@ def ray() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "SHARD", SHARD)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", SHARD_SIZE)
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +101,7 @@ def test_a_build_on_ray_has_the_bytes_and_tells_the_records_of_a_local_one(
 
 @pytest.mark.usefixtures("ray")
 def test_readers_give_files_in_order_however_they_are_dealt(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [(file, "") for file in corpus_files(corpus, "jsonl")]
+    files = [(file, "") for file in list_corpus_files(corpus, "jsonl")]
     errors: list[BadRecord] = []
     expected = [(document, document.place) for document in read_files(files, "jsonl", errors.append)]
     for size in (1, 3_000, 2**25):
@@ -153,7 +153,8 @@ def processes(word: str) -> list[int]:
 
 
 COMMAND = (
-    f"from indexing.vectors import shards as vectors; vectors.SHARD = {SHARD}; from runs.cli.main import main; main()"
+    f"from indexing.vectors import shards; shards.SHARD_DOCUMENTS = {SHARD_SIZE}; "
+    "from runs.cli.main import main; main()"
 )
 
 
@@ -222,11 +223,11 @@ def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: P
         index, told = build(corpus, tmp_path / "index", "ray", embedding=embedding)
         join(killer, "the worker to be killed")
     assert index.documents
-    shards = -(-index.documents // SHARD)
+    shards = -(-index.documents // SHARD_SIZE)
     assert killed[0][1] < shards
     assert contents(index.folder) == contents(whole[0].folder)
     assert told == whole[1]
-    at_most = 2 * 2 * SHARD  # what an actor has in its hands: a shard that it embeds, one that waits
+    at_most = 2 * 2 * SHARD_SIZE  # what an actor has in its hands: a shard that it embeds, one that waits
     assert sum(len(texts) for texts in server.requests) <= needed + at_most
 
 
@@ -244,7 +245,7 @@ def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp
             goes_on.set()
             kept = {name: _written(out, name) for name in done(out)}
             assert whole.documents
-            assert 2 <= len(kept) < -(-whole.documents // SHARD)
+            assert 2 <= len(kept) < -(-whole.documents // SHARD_SIZE)
 
             def compared(*arguments: Any, kept: dict[str, int] = kept, out: Path = out) -> None:
                 assert {name: _written(out, name) for name in kept} == kept, "a shard that was there was made again"

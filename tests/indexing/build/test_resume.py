@@ -17,7 +17,7 @@ from indexing.index import Index, open_index
 from indexing.stores import open_store
 from indexing.types import Embedding
 from indexing.vectors import shards as vectors
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
 from tests.support.index_folders import contents
@@ -39,7 +39,7 @@ def sent(server: Server) -> list[str]:
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "SHARD", 2)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 2)
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -139,7 +139,7 @@ def test_a_model_that_changed_between_two_tries_is_an_error(tmp_path: Path) -> N
         with pytest.raises(UserError):
             build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
         server.always, server.model = None, lambda texts: np.ones((len(texts), 3), np.float32)
-        embedder.cache_clear()
+        load_embedder.cache_clear()
         with pytest.raises(UserError, match="found vectors of 3 numbers after 9: the model has changed"):
             build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
 
@@ -177,5 +177,5 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
         shutil.rmtree(index.folder)
 
     arguments = ["index", str(corpus), "--out", str(tmp_path / "index"), "--faiss", factory, "--quiet"]
-    small_shards = "from indexing.vectors import shards as vectors; vectors.SHARD = 20"
+    small_shards = "from indexing.vectors import shards as vectors; vectors.SHARD_DOCUMENTS = 20"
     killed(*arguments, times=times, kills=kills, done=compare, code=small_shards)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.corpora.corpus import guess_format, read_corpus
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import UserError
 from indexing.types import Document, Segment, Span
 from tests.support.places import SHARED
@@ -84,7 +84,7 @@ def test_segments_are_joined_into_the_documents_that_they_were_cut_from(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], sentence: str, between: str
 ) -> None:
     documents = [
-        segmented(Document(f"d#{n}", between.join(sentence.format(n=n, i=i) for i in range(length)), "T", "u", "h"))
+        cut_segments(Document(f"d#{n}", between.join(sentence.format(n=n, i=i) for i in range(length)), "T", "u", "h"))
         for n, length in enumerate(lengths)
     ]
     records = [record for document in documents for record in segment_records(document)]

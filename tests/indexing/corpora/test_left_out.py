@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from indexing.corpora import trec
 from indexing.corpora.corpus import FORMATS, read_corpus
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
 from indexing.io import reading
 from indexing.store import DocumentStore, build_store
@@ -39,7 +39,7 @@ def stored(path: Path, folder: Path, format: str | None = None) -> tuple[list[Do
     arrived: list[Document] = []
 
     def documents() -> list[Document]:
-        arrived.extend(map(segmented, read_corpus(path, format, report=errors.append)))
+        arrived.extend(map(cut_segments, read_corpus(path, format, report=errors.append)))
         return arrived
 
     build_store(documents(), folder, report=errors.append)

@@ -11,7 +11,7 @@ from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.corpora.corpus import guess_format, read_corpus
 from indexing.errors import BadRecord, UserError
-from indexing.lucene.java import anserini_jar, java_home
+from indexing.lucene.java import find_anserini_jar, find_java_home
 from indexing.store import DocumentStore
 from indexing.types import Document
 from tests.support import programs
@@ -29,7 +29,12 @@ def anserini(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "texts").mkdir()
     (folder / "texts" / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     for name, store in (("raw", ["-storeRaw"]), ("slim", [])):
-        command = [str(java_home() / "bin" / "java"), "-cp", str(anserini_jar()), "io.anserini.index.IndexCollection"]
+        command = [
+            str(find_java_home() / "bin" / "java"),
+            "-cp",
+            str(find_anserini_jar()),
+            "io.anserini.index.IndexCollection",
+        ]
         command += ["-collection", "JsonCollection", "-generator", "DefaultLuceneDocumentGenerator", "-threads", "1"]
         command += ["-input", str(folder / "texts"), "-index", str(folder / name), *store]
         programs.run(command, check=True, capture_output=True)

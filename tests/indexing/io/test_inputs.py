@@ -15,7 +15,7 @@ import zstandard
 
 from indexing.corpora import text, wikitext
 from indexing.corpora.corpus import read_corpus
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
 from indexing.io import reading
 from indexing.io.reading import hash_file, open_binary, read_byte_lines, read_bytes, read_text
@@ -187,7 +187,7 @@ def test_the_longest_id_of_a_document_leaves_room_for_its_segments(tmp_path: Pat
     told: list[BadRecord] = []
     (found,) = read_corpus(tmp_path / "c.jsonl", report=told.append)
     assert [error.kind for error in told] == ["bad id"]
-    late = segmented(Document(found.id, "Bees hum here. " * 100_000)).segments[-1]
+    late = cut_segments(Document(found.id, "Bees hum here. " * 100_000)).segments[-1]
     assert is_id(late.id)
     assert is_id(f"{name}#w9999999999_9999999999999")
 

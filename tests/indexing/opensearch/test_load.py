@@ -20,7 +20,7 @@ from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.lucene.java import java_class
-from indexing.lucene.write import analyzer
+from indexing.lucene.write import make_analyzer
 from indexing.opensearch import bulk as opensearch_bulk
 from indexing.opensearch import missing as opensearch_rows
 from indexing.opensearch.build import attach
@@ -61,7 +61,7 @@ def place(opensearch: Cluster) -> str:
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 4)
-    monkeypatch.setattr(vectors, "SHARD", 3)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 3)
 
 
 def held(index: Index) -> list[dict[str, Any]]:
@@ -169,7 +169,7 @@ STRINGS = [
 
 def stems(text: str) -> list[str]:
     """As Anserini indexes a text."""
-    return list(java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer(), text).toArray())
+    return list(java_class("io.anserini.analysis.AnalyzerUtils").analyze(make_analyzer(), text).toArray())
 
 
 def analyzed(server: Cluster, texts: list[str]) -> list[str]:
@@ -368,7 +368,7 @@ def test_each_document_is_sent_with_its_own_vector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: list[tuple[int, int]]
 ) -> None:
     """Within one shard, and over several."""
-    monkeypatch.setattr(vectors, "SHARD", 4)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 4)
     monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 3)
     build_store(documents(10), tmp_path / "store")
     values = np.arange(30, dtype=np.float32).reshape(10, 3) / 4096
@@ -411,7 +411,7 @@ def test_a_load_killed_at_random_moments_ends_as_an_undisturbed_one(opensearch: 
 
     small = (
         "from indexing.opensearch import bulk; from indexing.vectors import shards; "
-        "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD = 20"
+        "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD_DOCUMENTS = 20"
     )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
     killed(*arguments.split(), times=12, kills=4, done=compare, code=small)

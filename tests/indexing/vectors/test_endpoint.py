@@ -16,10 +16,10 @@ from indexing.index import open_index
 from indexing.io import retry
 from indexing.types import Embedding
 from indexing.vectors import endpoint as embedding_endpoint
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 from indexing.vectors.endpoint import Endpoint, read_reply, shorten
 from indexing.vectors.minilm import MiniLM
-from indexing.vectors.types import GRID, on_grid
+from indexing.vectors.types import GRID_STEP, round_to_grid
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, SearchSettings
 from tests.support.command_line import keystone
@@ -54,7 +54,7 @@ def test_the_vectors_come_back_in_the_order_of_the_texts(as_lists: bool) -> None
     ticks: list[int] = []
     with serving(as_lists=as_lists, always=unhurried) as server:
         found = Endpoint("letters", server.url).embed(TEXTS, tick=ticks.append)
-    assert found.tobytes() == on_grid(letters(TEXTS)).tobytes()
+    assert found.tobytes() == round_to_grid(letters(TEXTS)).tobytes()
     assert sum(ticks) == len(TEXTS)
     assert 1 < server.most_at_once <= embedding_endpoint.MOST_REQUESTS
 
@@ -75,7 +75,7 @@ def test_a_passing_fault_is_not_seen(fault: Fault) -> None:
         model = Endpoint("letters", server.url)
         assert model.dimension == 9
         server.faults = [fault, fault]
-        assert model.embed(TEXTS).tobytes() == on_grid(letters(TEXTS)).tobytes()
+        assert model.embed(TEXTS).tobytes() == round_to_grid(letters(TEXTS)).tobytes()
         assert not server.faults
 
 
@@ -163,7 +163,7 @@ def test_another_dimension_later_is_an_error() -> None:
 @pytest.mark.parametrize("largest", [1, 3, 31])
 def test_a_refused_batch_is_split_and_nothing_is_lost(largest: int) -> None:
     with serving(always=more_than(largest, 10_000)) as server:
-        assert Endpoint("letters", server.url).embed(TEXTS).tobytes() == on_grid(letters(TEXTS)).tobytes()
+        assert Endpoint("letters", server.url).embed(TEXTS).tobytes() == round_to_grid(letters(TEXTS)).tobytes()
         assert max(map(len, server.requests)) == 32
 
 
@@ -176,7 +176,7 @@ def test_a_refused_text_is_cut_further_and_reported(tell: bool) -> None:
     assert cut == [1]
     kept = [text for request in server.requests for text in request if len(text) <= 2000 and text.startswith("tears")]
     assert len(kept[-1]) == (1900 if tell else 1500)
-    assert found.tobytes() == on_grid(letters([texts[0], kept[-1], texts[2]])).tobytes()
+    assert found.tobytes() == round_to_grid(letters([texts[0], kept[-1], texts[2]])).tobytes()
 
 
 def test_a_text_of_which_nothing_is_taken_is_named(tmp_path: Path) -> None:
@@ -244,9 +244,9 @@ def test_the_key_comes_from_the_environment_and_stays_out_of_the_index(
         assert sent[-1] == "ask: rain on stones"
         assert sum(text.startswith("tell: ") for text in sent) == len(CORPUS)
         told = letters([f"tell: {CORPUS[name][0]}\n{CORPUS[name][1]}"[:80] for name in sorted(CORPUS)])
-        assert first == np.argmax(on_grid(told) @ on_grid(letters(["ask: rain on stones"]))[0])
+        assert first == np.argmax(round_to_grid(told) @ round_to_grid(letters(["ask: rain on stones"]))[0])
         server.model = lambda texts: letters(texts)[:, :4]
-        embedder.cache_clear()
+        load_embedder.cache_clear()
         with pytest.raises(UserError, match="found vectors of 4 numbers from letters, expected 9"):
             search_embeddings(made, [query], SearchSettings(depth=3))
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"sk-secret" in file.read_bytes()]
@@ -298,7 +298,7 @@ def test_the_local_model_behind_an_endpoint_gives_its_own_vectors() -> None:
     texts = [text for _, text in CORPUS.values()]
     with serving(model=local.embed) as server:
         found = Endpoint("letters", server.url).embed(texts)
-    assert np.abs(found - local.embed(texts)).max() <= GRID
+    assert np.abs(found - local.embed(texts)).max() <= GRID_STEP
 
 
 def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path: Path) -> None:

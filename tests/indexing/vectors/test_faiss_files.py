@@ -18,9 +18,9 @@ from indexing.index import shard_files
 from indexing.vectors import faiss_files as dense_shards
 from indexing.vectors import shards as vectors
 from indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
-from indexing.vectors.faiss_index import build_dense, new_index, write_dense
+from indexing.vectors.faiss_index import build_dense, make_faiss_index, write_dense
 from indexing.vectors.shards import Shards
-from indexing.vectors.types import Vectors, on_grid
+from indexing.vectors.types import Vectors, round_to_grid
 from retrieval.faiss_search import FaissSearcher, search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, Rankings, SearchSettings
@@ -36,9 +36,9 @@ NAMES = [str(i) for i in range(20)]
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     folder = tmp_path_factory.mktemp("vectors")
     files = []
-    for start in range(0, COUNT, vectors.SHARD):
+    for start in range(0, COUNT, vectors.SHARD_DOCUMENTS):
         files.append(folder / f"{start}.npy")
-        np.save(files[-1], clustered(COUNT, 1)[start : start + vectors.SHARD])
+        np.save(files[-1], clustered(COUNT, 1)[start : start + vectors.SHARD_DOCUMENTS])
     return Shards(files, COUNT, 0)
 
 
@@ -55,8 +55,8 @@ def test_flat_parts_give_bit_for_bit_what_one_index_gives(data: st.DataObject) -
     count = data.draw(st.integers(1, 120), label="documents")
     random = np.random.default_rng(data.draw(st.integers(0, 99), label="seed"))
     kinds = data.draw(st.integers(1, 9), label="different vectors")  # the fewer, the more ties
-    found = on_grid(random.normal(size=(kinds, 8)))[random.integers(0, kinds, count)]
-    asked = on_grid(random.normal(size=(3, 8)))
+    found = round_to_grid(random.normal(size=(kinds, 8)))[random.integers(0, kinds, count)]
+    asked = round_to_grid(random.normal(size=(3, 8)))
     cuts = sorted(data.draw(st.sets(st.integers(1, count), max_size=6), label="boundaries") - {count})
     depth = data.draw(st.integers(1, 130), label="depth")
     parts = [_flat(part) for part in np.split(found, cuts)]
@@ -67,7 +67,7 @@ def test_flat_parts_give_bit_for_bit_what_one_index_gives(data: st.DataObject) -
 
 
 def _flat(rows: Vectors) -> Any:
-    index = new_index(rows.shape[1], "Flat")
+    index = make_faiss_index(rows.shape[1], "Flat")
     index.add(np.ascontiguousarray(rows))
     return index
 
@@ -172,7 +172,7 @@ print(anonymous() - before)
 @pytest.mark.parametrize("factory", ["Flat", "IVF16,Flat", "SQ8", "HNSW16"])
 def test_files_in_parts_stay_on_disk_when_searched(tmp_path: Path, factory: str) -> None:
     """Pages of a file, unlike memory of its own, are given back when others need them."""
-    rows = on_grid(np.random.default_rng(0).normal(size=(16_000, 256)))
+    rows = round_to_grid(np.random.default_rng(0).normal(size=(16_000, 256)))
     np.save(tmp_path / "0.npy", rows)
     shards = Shards([tmp_path / "0.npy"], len(rows), 0)
     build_dense(shards, factory, tmp_path / "one")

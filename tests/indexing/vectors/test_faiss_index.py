@@ -12,7 +12,7 @@ from indexing.build.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.vectors import shards as vectors
-from indexing.vectors.faiss_index import build_dense, faiss_module, load_dense
+from indexing.vectors.faiss_index import build_dense, import_faiss, load_dense
 from indexing.vectors.shards import Shards
 from retrieval.faiss_search import search_dense
 from retrieval.hybrid import search_embeddings
@@ -23,7 +23,7 @@ from tests.support.small_corpus import write_corpus
 
 @pytest.fixture
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shards:
-    monkeypatch.setattr(vectors, "SHARD", 300)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 300)
     files = [tmp_path / f"{n}.npy" for n in range(-(-COUNT // 300))]
     for n, file in enumerate(files):
         np.save(file, clustered(COUNT, 1)[n * 300 : n * 300 + 300])
@@ -47,7 +47,7 @@ def test_an_index_has_the_same_bytes_each_time_and_finds_what_it_can(
     tmp_path: Path, shards: Shards, factory: str, parameters: str, recall: float
 ) -> None:
     for name, threads in (("one", 1), ("two", 4)):
-        faiss_module().omp_set_num_threads(threads)
+        import_faiss().omp_set_num_threads(threads)
         build_dense(shards, factory, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     queries = clustered(20, 2)

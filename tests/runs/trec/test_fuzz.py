@@ -19,7 +19,7 @@ import yaml
 
 from fusion.fuse import FusionSettings
 from indexing.corpora.corpus import read_corpus
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
 from indexing.io.writing import unicode_name
 from indexing.store import DocumentStore, build_store
@@ -151,7 +151,7 @@ def check_corpus(path: Path, folder: Path, chance: Random) -> None:
     errors: list[BadRecord] = []
 
     def documents() -> Iterator[Document]:
-        for document in map(segmented, read_corpus(corpus, None, cuts, errors.append)):
+        for document in map(cut_segments, read_corpus(corpus, None, cuts, errors.append)):
             arrived.append(document)
             yield document
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from indexing.lucene.java import java_home
+from indexing.lucene.java import find_java_home
 
 MODULES = "transport.Netty4 analysis.common.CommonAnalysis painless.Painless index.reindex.Reindex".split()
 PLUGINS = {
@@ -23,7 +23,7 @@ def start(jars: Path, settings: dict[str, str]) -> Any:
     """Start a node from the jars of a folder that the set-up made; returns it, a Java object."""
     import jnius_config
 
-    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["JAVA_HOME"] = str(find_java_home())
     plugins = [plugin for plugin in PLUGINS if (jars / "plugins" / plugin).is_dir()]
     jnius_config.set_classpath(
         *(

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from indexing.lucene.java import anserini_jar, java_home
+from indexing.lucene.java import find_anserini_jar, find_java_home
 from tests.support.programs import started
 from tests.support.servers.ports import free_port
 from tests.support.waiting import wait_until
@@ -43,7 +43,13 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]))
 def anserini_server(folder: Path, port: int | None = None) -> Iterator[str]:
     """The URL of the server in Pyserini's jar, which has the interface of 2026; indexes are folders in `folder`."""
     port = port or free_port()
-    command = [str(java_home() / "bin" / "java"), "-Xmx512m", "-cp", str(anserini_jar()), "io.anserini.api.RestServer"]
+    command = [
+        str(find_java_home() / "bin" / "java"),
+        "-Xmx512m",
+        "-cp",
+        str(find_anserini_jar()),
+        "io.anserini.api.RestServer",
+    ]
     with _running([*command, "--host", "127.0.0.1", "--port", str(port)], folder, port) as url:
         yield url
 
@@ -58,7 +64,7 @@ def pyserini_server(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _running(command: list[str], folder: Path, port: int) -> Iterator[str]:
-    environment = {**os.environ, "OPENAI_API_KEY": "none", "JAVA_HOME": str(java_home())}
+    environment = {**os.environ, "OPENAI_API_KEY": "none", "JAVA_HOME": str(find_java_home())}
     log = folder / f"server-{port}.log"
 
     def listens() -> bool:
