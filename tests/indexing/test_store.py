@@ -103,7 +103,7 @@ def test_segments_are_found_by_id_also_where_document_ids_hold_a_number_sign(sto
     ]
 
 
-def test_asking_for_nothing_gives_nothing(store: DocumentStore) -> None:
+def test_empty_requests_give_empty_results(store: DocumentStore) -> None:
     assert (store.ids([]), store.rows([]).tolist(), store.get([]), store.segments([])) == ([], [], [], [])
 
 
@@ -117,13 +117,13 @@ def test_asking_for_nothing_gives_nothing(store: DocumentStore) -> None:
         pytest.param([], "the corpus holds no document", id="empty corpus"),
     ],
 )
-def test_a_corpus_that_makes_no_store_is_a_user_error(tmp_path: Path, ids: list[str], message: str) -> None:
+def test_ids_that_a_store_cannot_hold_are_a_user_error(tmp_path: Path, ids: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         build_store((Document(name, "text") for name in ids), tmp_path / "store")
 
 
 @pytest.mark.parametrize("name", ["doc\0", "\0", "doc\ud800", "doc\0\0"])
-def test_an_id_that_is_no_text_is_unknown(store: DocumentStore, name: str) -> None:
+def test_an_id_that_is_not_unicode_is_unknown(store: DocumentStore, name: str) -> None:
     assert store.rows([name, "doc"]).tolist() == [-1, 0]
     assert store.segments([f"{name}#7_0"]) == [None]
 

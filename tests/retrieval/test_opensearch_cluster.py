@@ -123,7 +123,7 @@ def test_every_query_is_answered_when_a_node_freezes_in_the_middle(
     nodes.ready()
 
 
-def test_documents_come_from_the_nodes_that_are_left(nodes: Cluster, index: Index) -> None:
+def test_documents_come_from_the_remaining_nodes(nodes: Cluster, index: Index) -> None:
     store = open_store(index)
     expected = list(store)
     falling = nodes.nodes[1]

@@ -84,7 +84,7 @@ def row(answer: Any) -> int:
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "any"])
-def test_a_search_that_fails_is_asked_again_alone(fault: str) -> None:
+def test_a_failed_search_is_sent_again_alone(fault: str) -> None:
     """A third of all answers are no answers; nothing is lost, nothing comes twice."""
     random, asked = Random(1), [0] * 300
     ticks: list[int] = []

@@ -124,7 +124,7 @@ def test_the_index_holds_a_vector_for_every_document(index: Index) -> None:
     assert (load_dense(index.dense).ntotal, load_dense(index.dense).d) == (len(CORPUS), 384)
 
 
-def test_an_index_without_embeddings_says_so(tmp_path: Path) -> None:
+def test_dense_search_of_an_index_without_embeddings_is_an_error(tmp_path: Path) -> None:
     made, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
     with pytest.raises(UserError, match="has no embeddings"):
         search_embeddings(made, [query("bees")], SearchSettings(depth=5))
@@ -185,7 +185,7 @@ def test_an_index_is_built_once_and_never_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("feedback", ["rm3", "rocchio"])
-def test_feedback_finds_documents_that_share_words_only_with_the_first_ones(feedback: str, tmp_path: Path) -> None:
+def test_feedback_finds_documents_that_share_words_only_with_the_first_hits(feedback: str, tmp_path: Path) -> None:
     fillers = [{"id": f"f{n}", "text": f"filler {n} other"} for n in range(40)]
     records = [
         {"id": "near", "text": "drones mate"},

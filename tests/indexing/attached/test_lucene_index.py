@@ -114,7 +114,7 @@ def test_ids_come_in_order_whatever_the_batch(folder: Path) -> None:
     assert [len(ids) for ids, _ in IdTerms(reader).all(599)] == [599, 1]
 
 
-def test_ids_with_a_beginning_are_found_where_they_stand(folder: Path) -> None:
+def test_ids_are_found_by_their_prefix(folder: Path) -> None:
     terms = IdTerms(open_reader(folder / "many"))
     names = sorted(record["id"].encode() for record in RECORDS)
     for prefix in (b"d", b"d1", b"d59", b"d599", b"d9", b"a", b"e", b"d5999", b""):
@@ -208,7 +208,7 @@ def test_an_index_is_adopted_once_and_known_again(index: Index, folder: Path, tm
         pytest.param("docs", "many-texts", "not a whole Lucene index", id="segments that are texts"),
     ],
 )
-def test_what_cannot_be_adopted_says_so_and_leaves_nothing(
+def test_an_index_that_cannot_be_adopted_is_an_error_and_leaves_no_files(
     folder: Path, tmp_path: Path, name: str, segments: str | None, message: str
 ) -> None:
     cut = Path(f"pyserini:{folder / segments}") if segments else None
@@ -261,7 +261,7 @@ def test_stored_documents_of_every_form(raw: str, expected: Document | str) -> N
             parse_stored_document(raw, "d", "here")
 
 
-def test_what_is_not_stored_is_none_and_any_text_comes_back(folder: Path) -> None:
+def test_stored_texts_are_read_unchanged_and_missing_ones_are_none(folder: Path) -> None:
     assert StoredTexts(open_reader(folder / "slim")).of([1, 0]) == [None, None]
     texts = StoredTexts(open_reader(folder / "many"), "id").of([0] * 300)
     assert texts == [texts[0]] * 300
@@ -323,7 +323,7 @@ def test_threads_may_read_while_another_searches(index: Index) -> None:
 
 
 @pytest.mark.slow
-def test_an_adoption_that_is_killed_goes_on_to_the_same_rows(folder: Path, tmp_path: Path) -> None:
+def test_a_killed_adoption_continues_to_the_same_rows(folder: Path, tmp_path: Path) -> None:
     files = ("index.json", "rows/ids.npy", "rows/numbers.npy", "rows/rows.npy")
     expected: list[list[bytes]] = []
 
@@ -352,7 +352,7 @@ def test_an_adoption_that_is_killed_goes_on_to_the_same_rows(folder: Path, tmp_p
         ),
     ],
 )
-def test_what_the_command_line_cannot_use_is_one_error(folder: Path, arguments: list[str], message: str) -> None:
+def test_a_corpus_that_index_in_place_cannot_use_is_one_error(folder: Path, arguments: list[str], message: str) -> None:
     shown = keystone("index", *arguments, "--out", "never", "-q", cwd=folder)
     assert (shown.returncode, shown.stdout, shown.stderr.count("\n")) == (1, "", 1)
     assert message in shown.stderr

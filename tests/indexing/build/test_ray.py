@@ -90,7 +90,7 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Index
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_build_on_ray_has_the_bytes_and_tells_the_records_of_a_local_one(
+def test_a_build_on_ray_has_the_bytes_and_the_reports_of_a_local_build(
     corpus: Path, whole: tuple[Index, Told], tmp_path: Path
 ) -> None:
     index, told = build(corpus, tmp_path / "index", "ray")
@@ -100,7 +100,9 @@ def test_a_build_on_ray_has_the_bytes_and_tells_the_records_of_a_local_one(
 
 
 @pytest.mark.usefixtures("ray")
-def test_readers_give_files_in_order_however_they_are_dealt(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_come_in_file_order_for_any_distribution_over_readers(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = [(file, "") for file in list_corpus_files(corpus, "jsonl")]
     errors: list[BadRecord] = []
     expected = [(document, document.place) for document in read_files(files, "jsonl", errors.append)]
@@ -116,7 +118,7 @@ def test_readers_give_files_in_order_however_they_are_dealt(corpus: Path, monkey
 
 
 @pytest.mark.usefixtures("ray")
-def test_the_first_bad_record_ends_a_strict_build_and_a_missing_file_any(corpus: Path, tmp_path: Path) -> None:
+def test_a_bad_record_ends_a_strict_build_and_a_missing_file_ends_any_build(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(BadRecord, match=r"part-0.jsonl.gz:2: not JSON"):
         build_index(corpus, tmp_path / "index", BuildSettings(engine="ray"))
     with pytest.raises(UserError, match=r"none.jsonl: cannot be read"):
@@ -125,7 +127,7 @@ def test_the_first_bad_record_ends_a_strict_build_and_a_missing_file_any(corpus:
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_refused_text_is_told_as_by_the_local_engine_and_what_is_done_is_kept(corpus: Path, tmp_path: Path) -> None:
+def test_a_refused_text_is_the_local_engines_error_and_finished_shards_are_kept(corpus: Path, tmp_path: Path) -> None:
     def refuse(handler: Any, texts: list[str]) -> bool:
         return any("volcano" in text for text in texts) and status(400, "too hot")(handler, texts)
 
@@ -199,7 +201,7 @@ def held(out: Path, goes_on: Event) -> Callable[[Any, list[str]], bool]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray")
-def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: Path, tmp_path: Path) -> None:
+def test_a_worker_killed_while_embedding_costs_only_its_current_shards(corpus: Path, tmp_path: Path) -> None:
     killed: list[tuple[int, int]] = []
     goes_on = Event()
 
@@ -266,7 +268,7 @@ def _written(out: Path, name: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_local_ray_listens_on_the_loopback_alone_and_ends_with_the_command(corpus: Path, tmp_path: Path) -> None:
+def test_a_local_ray_listens_only_on_the_loopback_and_ends_with_the_command(corpus: Path, tmp_path: Path) -> None:
     with serving() as server:
         for end, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
             out, goes_on = tmp_path / f"index-{code}", Event()
@@ -327,7 +329,7 @@ def _listening(pids: set[int]) -> set[str]:
     return found
 
 
-def test_java_works_on_with_ray_and_after_it() -> None:
+def test_java_works_beside_ray_and_after_it() -> None:
     code = """if True:
         import ctypes, signal
         from indexing.lucene.java import java_class

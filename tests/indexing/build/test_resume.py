@@ -43,7 +43,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_shards_that_are_there_are_not_embedded_again(tmp_path: Path) -> None:
+def test_finished_shards_are_not_embedded_again(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with serving() as server:
         embedding = Embedding("letters", server.url)
@@ -92,7 +92,7 @@ def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
         pytest.param(lambda folder: (folder / ".00000002.npy.1.partial").write_text("x"), id="the rest of a write"),
     ],
 )
-def test_a_torn_shard_is_made_anew(
+def test_a_damaged_shard_is_embedded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     from indexing.vectors import faiss_index as dense
@@ -115,7 +115,7 @@ def stop(*_: Any) -> None:
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_what_was_made_of_another_corpus_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_corpus_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from indexing.vectors import faiss_index as dense
 
     corpus = write_corpus(tmp_path / "corpus.jsonl")
@@ -144,7 +144,7 @@ def test_a_model_that_changed_between_two_tries_is_an_error(tmp_path: Path) -> N
             build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
 
 
-def test_an_error_before_anything_is_done_leaves_nothing(tmp_path: Path) -> None:
+def test_an_error_before_the_first_finished_stage_leaves_no_files(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"id": "a", "text": "one"}\n{"id": "a"')
     with pytest.raises(UserError):

@@ -125,7 +125,7 @@ def test_a_truncated_file_gives_what_comes_before_its_end(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
-def test_names_of_files_need_not_be_utf8(tmp_path: Path) -> None:
+def test_file_names_that_are_not_utf8_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     folder.mkdir()
     (folder / "caf\udce9.txt").write_text("x")
@@ -135,7 +135,7 @@ def test_names_of_files_need_not_be_utf8(tmp_path: Path) -> None:
     assert str(error) == f"{folder}/caf\ufffd.jsonl:2: document id 'a' occurs more than once in the corpus"
 
 
-def test_a_line_without_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "LONGEST_LINE_BYTES", 64)
     monkeypatch.setattr(trec, "LONGEST_LINE_BYTES", 64)
     (tmp_path / "c.jsonl").write_bytes(A + record("long", "x" * 200) + B + b"x" * 200)
@@ -150,7 +150,7 @@ def test_a_line_without_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.M
     assert [str(error) for error in errors] == [f"{tmp_path}/t:2: expected a <DOC> of at most 64 bytes"]
 
 
-def test_a_text_that_is_not_utf8_is_left_out_of_its_folder(tmp_path: Path) -> None:
+def test_a_text_file_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     folder.mkdir()
     (folder / "a.txt").write_bytes(b"One.")

@@ -49,7 +49,7 @@ def test_segments_are_found_by_text_where_offsets_do_not_fit(said: str, space: s
 
 
 @given(st.text(st.sampled_from("ab. \n"), max_size=60), st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30))))
-def test_what_is_found_has_the_segments_text(text: str, places: list[tuple[int, int]]) -> None:
+def test_a_located_span_has_the_text_of_its_segment(text: str, places: list[tuple[int, int]]) -> None:
     cuts = [SegmentRecord(f"d#{n}", None, None, text[a : a + size]) for n, (a, size) in enumerate(sorted(places))]
     found, kinds = spans_of(Document("d", text), cuts)
     filled = [cut for cut in cuts if cut.text and cut.text.strip()]
@@ -59,7 +59,7 @@ def test_what_is_found_has_the_segments_text(text: str, places: list[tuple[int, 
     assert all("".join(text[a:b].split()) == "".join(texts[name].split()) for name, a, b in found)
 
 
-def test_what_is_not_in_the_document_is_told() -> None:
+def test_a_segment_that_is_not_in_its_document_is_reported() -> None:
     document = Document("d", TEXT, place="c.jsonl:3")
     told: list[BadRecord] = []
     cuts = [
@@ -86,7 +86,7 @@ def test_what_is_not_in_the_document_is_told() -> None:
         pytest.param(lambda n: SegmentRecord(f"d#{200_000 - n}", None, None, f"{n} bee"), id="text in another order"),
     ],
 )
-def test_time_and_what_is_kept_are_linear_for_any_segments(cut: Any) -> None:
+def test_time_and_kept_text_are_linear_for_any_segments(cut: Any) -> None:
     text = "bee " * 500_000
     started = process_time()
     found, _ = spans_of(Document("d", text), [cut(n) for n in range(100_000)])
@@ -147,7 +147,7 @@ def corpus(folder: Path, given_segments: int, documents: int = 4) -> tuple[Path,
         pytest.param(0, False, None, id="no segments at all"),
     ],
 )
-def test_windows_of_a_tracks_documents_are_asked_for_by_name(
+def test_windows_of_a_tracks_documents_need_the_option(
     tmp_path: Path, given_segments: int, windows_asked: bool, expected: tuple[int, int] | None
 ) -> None:
     path, options = corpus(tmp_path, given_segments)

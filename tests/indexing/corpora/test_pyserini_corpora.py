@@ -75,6 +75,6 @@ def test_a_prebuilt_index_is_fetched_once_by_its_name(
         list(read_corpus(Path("pyserini:gone")))
 
 
-def test_an_index_without_raw_documents_says_so(anserini: Path) -> None:
+def test_an_index_without_raw_documents_is_an_error(anserini: Path) -> None:
     with pytest.raises(BadRecord, match="document 0: the index stores no raw documents"):
         list(read_corpus(Path(f"pyserini:{anserini / 'slim'}")))

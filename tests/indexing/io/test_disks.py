@@ -80,7 +80,7 @@ def one_message(shown: tuple[int | None, str], name: Path, reason: str = FULL) -
         pytest.param(IN_STAGE.format(name="dense.faiss", size=1_000), "dense.faiss", id="FAISS"),
     ],
 )
-def test_a_disk_that_is_full_while_indexing_is_a_message_and_the_build_goes_on(
+def test_a_full_disk_ends_indexing_with_one_message_and_the_next_try_continues(
     tmp_path: Path, index: Index, code: str, name: str
 ) -> None:
     corpus, out = write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index"
@@ -92,7 +92,7 @@ def test_a_disk_that_is_full_while_indexing_is_a_message_and_the_build_goes_on(
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_in_a_run_is_a_message_and_the_run_goes_on(tmp_path: Path, index: Index) -> None:
+def test_a_full_disk_ends_a_run_with_one_message_and_the_next_try_continues(tmp_path: Path, index: Index) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     config = tmp_path / "run.yaml"
     config.write_text(f"run_id: small\nindex: {index.folder}\ntopics: {topics}\nout: {tmp_path / 'out'}\n")
@@ -106,7 +106,7 @@ def test_a_disk_that_is_full_in_a_run_is_a_message_and_the_run_goes_on(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_while_answering_is_a_message_and_answering_goes_on(tmp_path: Path, index: Index) -> None:
+def test_a_full_disk_ends_answering_with_one_message_and_the_next_try_continues(tmp_path: Path, index: Index) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
     arguments: list[str | Path] = ["answer", "--topics", topics, "--index", index.folder, "--out", out, "-q"]
     assert command("", *arguments) == (0, "")
@@ -121,7 +121,7 @@ def test_a_disk_that_is_full_while_answering_is_a_message_and_answering_goes_on(
 
 
 @pytest.mark.slow
-def test_a_command_whose_output_goes_to_a_full_disk_says_so(tmp_path: Path) -> None:
+def test_output_to_a_full_disk_ends_a_command_with_one_message(tmp_path: Path) -> None:
     with (tmp_path / "err").open("wb") as err:
         start("doctor", out="/dev/full", err=err.name)
         assert wait(LIMIT_S) == 1
@@ -142,7 +142,7 @@ def within(size: int, work: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("name", ["fused.trec", "fused.trec.gz", "fused.trec.zst"])
-def test_a_file_that_does_not_fit_leaves_what_was_there(tmp_path: Path, name: str) -> None:
+def test_a_file_that_does_not_fit_leaves_the_old_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"before")
 
     def write() -> None:
@@ -162,7 +162,7 @@ def test_bytes_are_appended_whole_or_with_an_error(tmp_path: Path) -> None:
     assert (tmp_path / "file").stat().st_size == 7_000
 
 
-def test_the_space_of_an_array_on_disk_is_taken_before_it_is_used(tmp_path: Path) -> None:
+def test_the_disk_space_of_an_array_is_reserved_before_its_use(tmp_path: Path) -> None:
     array = reserve_array(tmp_path / "array.npy", np.int64, (100_000, 2))
     found = (tmp_path / "array.npy").stat()
     assert found.st_blocks * 512 >= array.nbytes
@@ -173,13 +173,13 @@ def test_the_space_of_an_array_on_disk_is_taken_before_it_is_used(tmp_path: Path
         within(10_000, lambda: reserve_array(tmp_path / "more.npy", np.int64, (100_000, 2)))
 
 
-def test_a_system_without_the_call_for_it_takes_the_space_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_reserved_also_on_a_system_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "posix_fallocate")
-    test_the_space_of_an_array_on_disk_is_taken_before_it_is_used(tmp_path)
+    test_the_disk_space_of_an_array_is_reserved_before_its_use(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_finished_run_needs_no_right_to_write_and_an_unfinished_one_says_what_it_needs(
+def test_in_a_read_only_folder_a_finished_run_is_kept_and_an_unfinished_run_is_one_error(
     tmp_path: Path, index: Index
 ) -> None:
     shutil.copytree(index.folder, tmp_path / "index")
@@ -206,7 +206,7 @@ def test_a_finished_run_needs_no_right_to_write_and_an_unfinished_one_says_what_
 
 
 @pytest.mark.slow
-def test_a_really_full_disk_is_a_message_at_every_size(tmp_path: Path) -> None:
+def test_a_full_file_system_is_one_message_at_every_size(tmp_path: Path) -> None:
     """A file system in memory of some kilobytes, which only this test sees; not every kernel grants one."""
     disk = tmp_path / "disk"
     disk.mkdir()

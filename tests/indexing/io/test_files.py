@@ -62,7 +62,7 @@ def test_a_written_file_is_compressed_as_its_name_says(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("old", [pytest.param(None, id="no file before"), pytest.param(b"old", id="a file before")])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, UserError])
-def test_an_error_in_the_block_leaves_what_was_there(
+def test_an_error_in_the_block_leaves_the_old_file(
     tmp_path: Path, old: bytes | None, error: type[BaseException]
 ) -> None:
     path = tmp_path / "out.txt"
@@ -182,7 +182,7 @@ def test_the_digest_does_not_depend_on_the_order_of_keys(value: Any) -> None:
 
 
 @given(JSON, JSON)
-def test_the_digest_tells_values_apart(one: Any, other: Any) -> None:
+def test_different_values_have_different_digests(one: Any, other: Any) -> None:
     assert (digest(one) == digest(other)) == (repr(in_order(one)) == repr(in_order(other)))
 
 

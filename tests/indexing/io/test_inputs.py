@@ -49,7 +49,7 @@ def bomb(path: Path, size: int) -> Path:
     return path
 
 
-def test_a_bomb_is_read_in_linear_time_and_little_memory(tmp_path: Path) -> None:
+def test_a_decompression_bomb_is_read_in_linear_time_and_little_memory(tmp_path: Path) -> None:
     path = bomb(tmp_path / "c.zst", 2**29)
     assert path.stat().st_size < 20_000
     started, size = process_time(), 0
@@ -61,7 +61,7 @@ def test_a_bomb_is_read_in_linear_time_and_little_memory(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
-def test_what_is_held_in_memory_has_a_limit(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_held_in_memory_has_a_size_limit(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wrap = WRAPPED[ending]
     limit = 5_000
     for name, own in ((topic_files, "TOPICS_LIMIT_BYTES"), (violations, "SUBMISSION_LIMIT_BYTES")):
@@ -79,9 +79,7 @@ def test_what_is_held_in_memory_has_a_limit(tmp_path: Path, ending: str, monkeyp
 
 
 @pytest.mark.parametrize("name", ["b.txt", "b.html.gz", "b.md.zst"])
-def test_a_text_without_end_is_left_out_of_its_folder(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_file_that_is_too_long_is_left_out(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (reading, text, wikitext):
         monkeypatch.setattr(module, "LONGEST_LINE_BYTES", 1_000)
     wrap = WRAPPED[Path(name).suffix]
@@ -98,7 +96,7 @@ def test_a_text_without_end_is_left_out_of_its_folder(
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("kind", ["a folder", "a named pipe", "a device"])
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, kind: str) -> None:
+def test_a_path_that_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, kind: str) -> None:
     path = tmp_path / "input"
     match kind:
         case "a folder":
@@ -157,7 +155,7 @@ def test_commands_take_pipes_of_a_shell(tmp_path: Path) -> None:
         assert (shown.returncode, line in shown.stdout) == (0, True), shown.stdout + shown.stderr
 
 
-def test_links_out_of_a_folder_and_to_folders_are_told_and_not_followed(tmp_path: Path) -> None:
+def test_links_out_of_a_folder_and_to_folders_are_reported_and_not_followed(tmp_path: Path) -> None:
     folder, outside = tmp_path / "corpus", tmp_path / "outside"
     folder.mkdir()
     outside.mkdir()

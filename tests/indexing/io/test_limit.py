@@ -41,7 +41,7 @@ def simulate(limit: Limit, calls: int, seconds: Callable[[int], float], room: in
 
 @pytest.mark.parametrize("capacity", [20, 50, 128, 200])
 @pytest.mark.parametrize("spread", [0.0, 0.3])
-def test_a_server_is_given_what_it_can_bear_and_a_little_more(capacity: int, spread: float) -> None:
+def test_a_server_gets_its_capacity_of_requests_and_a_little_more(capacity: int, spread: float) -> None:
     random = Random(capacity)
     limit = Limit(1_000)
 
@@ -53,7 +53,7 @@ def test_a_server_is_given_what_it_can_bear_and_a_little_more(capacity: int, spr
     assert spread or capacity <= sorted(sizes)[len(sizes) // 2] <= 4 * capacity
 
 
-def test_a_server_that_turns_away_is_given_less() -> None:
+def test_a_server_that_turns_requests_away_gets_fewer() -> None:
     took, sizes = simulate(Limit(256), 5_000, lambda _: 0.05, room=40)
     late = sizes[len(sizes) // 2 :]
     assert 15 < sum(late) / len(late) < 60
@@ -77,7 +77,7 @@ def test_the_limit_stays_within_its_bounds(most: int, events: list[tuple[str, fl
         assert 1 <= limit.size <= most
 
 
-def test_what_was_sent_together_and_turned_away_halves_once() -> None:
+def test_requests_sent_together_and_turned_away_halve_the_limit_once() -> None:
     limit = Limit(64)
     limit.size = 64
     for _ in range(20):
@@ -124,7 +124,7 @@ def test_retry_after(value: str | None, seconds: float | None) -> None:
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ \d+:\d+:\d+ [+-]?[\dA-Z]+", fullmatch=True))
-def test_whatever_a_server_asks_for_is_a_pause_of_bounded_length_or_none(value: str) -> None:
+def test_any_retry_after_header_is_a_bounded_pause_or_none(value: str) -> None:
     seconds = parse_retry_after(value)
     assert seconds is None or 0 <= seconds <= LONGEST_RETRY_AFTER_S
 

@@ -198,7 +198,7 @@ def test_a_node_that_is_gone_for_good_leaves_its_work_to_the_other(store: Docume
     is_whole(state, store)
 
 
-def test_a_node_that_answers_but_does_nothing_is_left_alone(store: DocumentStore, tmp_path: Path) -> None:
+def test_a_node_that_answers_but_does_no_work_gets_no_more_requests(store: DocumentStore, tmp_path: Path) -> None:
     with keeping() as (state, url), keeping(state) as (_, idle):
         port, idled = int(idle.rpartition(":")[2]), list[float]()
 
@@ -234,7 +234,9 @@ def test_a_node_that_comes_back_is_used_again(store: DocumentStore, tmp_path: Pa
         is_whole(state, store)
 
 
-def test_patience_has_an_end_and_the_same_command_goes_on(store: DocumentStore, tmp_path: Path) -> None:
+def test_a_load_gives_up_after_its_patience_and_the_same_command_continues(
+    store: DocumentStore, tmp_path: Path
+) -> None:
     always: Fault = lambda handler: len(handler.state.sent) > 10 and status(503)(handler)  # noqa: E731
     with keeping(State(always=always)) as (state, url):
         with pytest.raises(GaveUp, match=r"503: .*rejected execution; nothing has succeeded for 0.3 s"):
@@ -253,7 +255,7 @@ def uuid_of(state: State) -> str:
     return state.indexes["name"].uuid
 
 
-def test_what_the_cluster_has_lost_is_sent_once_more(store: DocumentStore, tmp_path: Path) -> None:
+def test_documents_that_the_cluster_lost_are_sent_once_more(store: DocumentStore, tmp_path: Path) -> None:
     def forgets(handler: Handler) -> bool:
         if len(handler.state.sent) == 30:
             kept = handler.state.indexes["name"]
@@ -267,7 +269,7 @@ def test_what_the_cluster_has_lost_is_sent_once_more(store: DocumentStore, tmp_p
     is_whole(state, store)
 
 
-def test_what_the_cluster_loses_twice_is_an_error_with_ids(store: DocumentStore, tmp_path: Path) -> None:
+def test_documents_that_the_cluster_loses_twice_are_an_error_with_ids(store: DocumentStore, tmp_path: Path) -> None:
     class Forgetful(dict[str, Any]):
         def __setitem__(self, name: str, document: Any) -> None:
             if name not in ("5", "77"):
@@ -295,7 +297,7 @@ def test_an_index_that_was_removed_is_filled_anew(store: DocumentStore, tmp_path
     is_whole(state, store)
 
 
-def test_documents_of_others_are_noticed(store: DocumentStore, tmp_path: Path) -> None:
+def test_foreign_documents_in_the_index_are_an_error(store: DocumentStore, tmp_path: Path) -> None:
     def intrudes(handler: Handler) -> bool:
         handler.state.indexes["name"].documents["x"] = {"row": 4711}
         return False
@@ -326,7 +328,7 @@ def test_credentials_come_from_the_environment(
 
 
 @pytest.mark.parametrize("code", [401, 403])
-def test_a_refusal_says_what_to_set_and_never_the_key(
+def test_a_refusal_names_the_variables_to_set_and_never_the_key(
     store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     with keeping(State(always=status(code, "security_exception"))) as (_, url):
@@ -360,14 +362,16 @@ def test_credentials_do_not_go_to_other_machines_in_the_clear(monkeypatch: pytes
         ({CA: "/no/such/file.pem"}, "/no/such/file.pem: no such file"),
     ],
 )
-def test_half_of_a_setting_is_an_error(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str) -> None:
+def test_an_incomplete_setting_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str
+) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match=said):
         connect(["http://127.0.0.1:1"], 1)
 
 
-def test_nobody_there_is_an_error_with_the_url() -> None:
+def test_an_unreachable_server_is_an_error_with_the_url() -> None:
     with pytest.raises(UserError, match=r"http://127.0.0.1:1: cannot be reached: .*Connection refused"):
         connect(["http://127.0.0.1:1", "http://127.0.0.1:2"], 1)
 
@@ -383,7 +387,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return made, key
 
 
-def test_a_certificate_of_nobody_is_refused_and_taken_from_a_known_authority(
+def test_a_certificate_is_accepted_only_with_its_authority(
     store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path]
 ) -> None:
     monkeypatch.setenv(KEY, "abc123")
@@ -416,7 +420,7 @@ def test_a_certificate_of_another_host_is_refused(
         pytest.param(None, [], id="no note"),
     ],
 )
-def test_a_note_is_read_as_far_as_it_can_be_trusted(
+def test_a_damaged_note_of_a_load_loses_only_its_invalid_lines(
     tmp_path: Path, content: bytes | None, expected: list[tuple[int, int]]
 ) -> None:
     note = tmp_path / "note"

@@ -171,7 +171,7 @@ def test_a_sound_cluster_is_searched() -> None:
         pytest.param([7], "non-iterable", id="no list of keys"),
     ],
 )
-def test_a_hit_that_cannot_be_is_never_ranked(use: Callable[[Index], object], sorts: list[Any], words: str) -> None:
+def test_an_impossible_hit_is_an_error(use: Callable[[Index], object], sorts: list[Any], words: str) -> None:
     assert words in refused(use, hits(*sorts))
 
 
@@ -241,19 +241,19 @@ def test_an_answer_of_another_form_is_one_error(use: Callable[[Index], object], 
         pytest.param({"segments": 5}, id="segments that are a number"),
     ],
 )
-def test_a_document_that_no_store_has_written_is_not_taken(change: dict[str, Any]) -> None:
+def test_a_document_of_another_form_is_an_error(change: dict[str, Any]) -> None:
     changed = {"_mget": {"docs": [{"_id": "1", "_source": {"document": {**RECORD, **change}}}]}}
     assert "another form" in refused(documents, changed)
 
 
-def test_documents_have_their_own_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replies_with_documents_have_their_own_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opensearch_store, "DOCUMENTS_LIMIT_BYTES", 1000)
     record = {**RECORD, "text": "Text" * 300}
     changed = {"_mget": {"docs": [{"_id": "1", "_source": {"document": record}}]}}
     assert "expected at most 1,000" in refused(documents, changed)
 
 
-def test_a_cluster_does_not_name_the_key_of_its_embedding_model(tmp_path: Path) -> None:
+def test_a_cluster_cannot_name_the_key_variable_of_its_embedding_model(tmp_path: Path) -> None:
     """Else who writes to it could have any variable sent to any server."""
     model = {"model": "m", "url": "https://h/v1", "window": 1, "query_prefix": "", "passage_prefix": ""}
     for said, own in (("AWS_SECRET_ACCESS_KEY", None), (None, "MINE"), ("AWS_SECRET_ACCESS_KEY", "MINE")):
@@ -269,7 +269,7 @@ def test_a_cluster_does_not_name_the_key_of_its_embedding_model(tmp_path: Path) 
     "wrong",
     [{"embedding": 5}, {"embedding": {"model": "m", "other": 1}}, {"documents": None, "left_out": 5, "key": []}],
 )
-def test_what_a_cluster_says_of_an_index_is_checked_or_unused(wrong: dict[str, Any], tmp_path: Path) -> None:
+def test_a_clusters_description_of_an_index_is_checked_or_unused(wrong: dict[str, Any], tmp_path: Path) -> None:
     found = answers()["name"]["name"] | {"mappings": {"_meta": {"keystone": {"key": "k"} | wrong}}}
     with cluster({"name": {"name": found}}) as index, pytest.raises(UserError):
         attach(Place((index.at["url"],), "name"), tmp_path / "index")
@@ -278,7 +278,7 @@ def test_what_a_cluster_says_of_an_index_is_checked_or_unused(wrong: dict[str, A
 
 @pytest.mark.parametrize("path", ["", "_stats", "name", "jvm,os", "plugins"])
 @pytest.mark.parametrize("value", [[], 5, {"nodes": 5}, {"version": {"number": []}}])
-def test_the_doctor_tells_of_a_cluster_that_speaks_otherwise(path: str, value: Any) -> None:
+def test_the_doctor_reports_a_cluster_with_impossible_answers(path: str, value: Any) -> None:
     with cluster({path: value}) as index:
         found = list(examine_cluster(f"{index.at['url']}/name"))
     assert found[-1].state == "problem"

@@ -215,7 +215,7 @@ def test_missing_rows_are_found(opensearch: Cluster, data: st.DataObject) -> Non
     call(opensearch.url, "DELETE", place.path)
 
 
-def test_another_corpus_does_not_get_the_name(tmp_path: Path, place: str) -> None:
+def test_another_corpus_cannot_take_the_name_of_an_index(tmp_path: Path, place: str) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place)))
     corpus.write_text(corpus.read_text().replace("Honey", "Money"))
@@ -225,7 +225,7 @@ def test_another_corpus_does_not_get_the_name(tmp_path: Path, place: str) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index"]
 
 
-def test_an_index_of_others_is_left_alone(opensearch: Cluster, tmp_path: Path, place: str) -> None:
+def test_a_foreign_index_is_left_unchanged(opensearch: Cluster, tmp_path: Path, place: str) -> None:
     name = place_of(place).name
     call(opensearch.url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
     call(opensearch.url, "POST", "/_aliases", {"actions": [{"add": {"index": name, "alias": f"{name}-alias"}}]})
@@ -235,7 +235,7 @@ def test_an_index_of_others_is_left_alone(opensearch: Cluster, tmp_path: Path, p
             build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(where)))
 
 
-def test_the_folder_alone_can_be_made_again(tmp_path: Path, place: str) -> None:
+def test_a_deleted_folder_is_made_again_without_loading(tmp_path: Path, place: str) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     index, _ = build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place)))
     again, built = build_index(corpus, tmp_path / "again", BuildSettings(embedding=None, opensearch=target(place)))
@@ -243,7 +243,7 @@ def test_the_folder_alone_can_be_made_again(tmp_path: Path, place: str) -> None:
     assert (again.key, again.at, held(again)) == (index.key, index.at, held(index))
 
 
-def test_what_a_finished_index_has_lost_is_named(opensearch: Cluster, tmp_path: Path, place: str) -> None:
+def test_documents_that_a_finished_index_lost_are_named(opensearch: Cluster, tmp_path: Path, place: str) -> None:
     corpus, at = write_corpus(tmp_path / "corpus.jsonl"), place_of(place)
     build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place)))
     call(opensearch.url, "PUT", f"{at.path}/_settings", {"index.blocks.write": False})
@@ -254,7 +254,7 @@ def test_what_a_finished_index_has_lost_is_named(opensearch: Cluster, tmp_path: 
         build_index(corpus, tmp_path / "again", BuildSettings(embedding=None, opensearch=target(place)))
 
 
-def test_a_note_that_says_too_much_is_not_believed(opensearch: Cluster, tmp_path: Path, place: str) -> None:
+def test_rows_that_a_note_wrongly_lists_as_loaded_are_sent(opensearch: Cluster, tmp_path: Path, place: str) -> None:
     build_store(documents(50), tmp_path / "store")
     store, meta, at = DocumentStore(tmp_path / "store"), {"key": "k"}, place_of(place)
     nodes = connect(at.urls, 1)
@@ -275,7 +275,7 @@ def test_a_document_that_the_cluster_rejects_is_named(opensearch: Cluster, tmp_p
         load(Upload(target(place), {"key": "k"}, DocumentStore(tmp_path / "store"), None, tmp_path / "note"))
 
 
-def test_what_the_cluster_cannot_make_is_known_before_the_work(tmp_path: Path, place: str) -> None:
+def test_an_index_that_the_cluster_cannot_hold_is_refused_before_the_work(tmp_path: Path, place: str) -> None:
     corpus = tmp_path / "missing.jsonl"
     corpus.write_text("{")  # would be reported if it were read
     with pytest.raises(UserError, match=r"cannot be made there: 400: .*number_of_shards.*1024"):
@@ -329,7 +329,7 @@ def test_another_machine_attaches_to_a_loaded_index(opensearch: Cluster, tmp_pat
         ("http://a:9200/" + "ä" * 128, "longer than 255 bytes"),
     ],
 )
-def test_a_place_that_cannot_be_is_refused_before_anything_is_sent(text: str, said: str) -> None:
+def test_an_impossible_place_is_refused_before_any_request(text: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
         place_of(text)
     assert "secret" not in str(error.value)
@@ -353,7 +353,7 @@ def test_a_place_is_urls_and_a_name(text: str, urls: tuple[str, ...], name: str)
     assert place_at(found.at) == found
 
 
-def test_a_name_that_is_taken_can_be_made(opensearch: Cluster) -> None:
+def test_every_accepted_name_can_be_created(opensearch: Cluster) -> None:
     """What passes our rules passes OpenSearch's."""
     for name in ("a.b", "0", "größe", "x" * 255, "a+b", "a&b=c%d", "name;'()!~$`{}[]^"):
         place = place_of(f"{opensearch.url}/{name}")
@@ -394,7 +394,7 @@ def test_other_kinds_of_indexes_are_refused(faiss: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_load_killed_at_random_moments_ends_as_an_undisturbed_one(opensearch: Cluster, tmp_path: Path) -> None:
+def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearch: Cluster, tmp_path: Path) -> None:
     name = next(NAMES)
     corpus, place = write_documents(tmp_path / "corpus.jsonl", 120), f"{opensearch.url}/{name}"
     wanted = expected(corpus, tmp_path / "local")

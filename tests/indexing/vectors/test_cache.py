@@ -76,6 +76,6 @@ def test_a_file_that_is_no_cache_is_an_error(tmp_path: Path) -> None:
         fill(path, [["a"]])
 
 
-def test_without_a_place_to_write_the_vectors_are_made_each_time(tmp_path: Path) -> None:
+def test_if_the_cache_cannot_be_written_vectors_are_made_each_time(tmp_path: Path) -> None:
     for _ in range(2):
         assert fill(tmp_path / "missing" / "v.sqlite", [["a"]])[1] == [["a"]]

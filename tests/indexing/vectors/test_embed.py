@@ -70,7 +70,7 @@ def test_the_same_bytes_on_any_number_of_threads(model: MiniLM, threads: int) ->
     assert model.embed(texts, threads=threads).tobytes() == model.embed(texts, threads=2).tobytes()
 
 
-def test_a_vector_does_not_depend_on_the_company_of_its_text(model: MiniLM) -> None:
+def test_a_vector_does_not_depend_on_the_other_texts(model: MiniLM) -> None:
     texts = [text[:n] for _, text in CORPUS.values() for n in (0, 1, 9, 20, 60, 500)]
     together = model.embed(texts)
     assert all(
@@ -91,7 +91,7 @@ def test_batches_hold_every_text_once_longest_first_and_none_has_room_for_the_ne
     assert all(size + lengths[after[0]] > most for size, after in zip(sizes, found[1:], strict=False))
 
 
-def test_texts_beyond_the_window_are_told(model: MiniLM) -> None:
+def test_texts_longer_than_the_window_are_reported(model: MiniLM) -> None:
     cut: list[int] = []
     texts = ["bee " * 254, "bee " * 255, "short", " " * (LONGEST_TEXT_CHARACTERS + 1)]
     found = model.embed(texts, cut=cut.append)
@@ -99,7 +99,7 @@ def test_texts_beyond_the_window_are_told(model: MiniLM) -> None:
     assert found[0].tobytes() == found[1].tobytes()
 
 
-def test_no_text_gives_no_vector(model: MiniLM) -> None:
+def test_no_texts_give_no_vectors(model: MiniLM) -> None:
     assert model.embed([]).shape == (0, 384)
 
 
@@ -107,6 +107,6 @@ def test_no_text_gives_no_vector(model: MiniLM) -> None:
     "embedding",
     [pytest.param(Embedding("other"), id="another model"), pytest.param(Embedding(window=9), id="another window")],
 )
-def test_a_model_without_a_url_is_the_local_one_as_it_is(embedding: Embedding) -> None:
+def test_a_model_without_a_url_must_be_the_local_one_unchanged(embedding: Embedding) -> None:
     with pytest.raises(UserError, match=r"without a URL, expected all-MiniLM-L6-v2"):
         load_embedder(embedding)

@@ -70,7 +70,7 @@ def test_the_vectors_come_back_in_the_order_of_the_texts(as_lists: bool) -> None
         pytest.param(slow, id="slow"),
     ],
 )
-def test_a_passing_fault_is_not_seen(fault: Fault) -> None:
+def test_a_temporary_fault_changes_no_vector(fault: Fault) -> None:
     with serving() as server:
         model = Endpoint("letters", server.url)
         assert model.dimension == 9
@@ -142,7 +142,7 @@ def items(*embeddings: Any, indexes: list[Any] | None = None) -> dict[str, Any]:
         pytest.param({"data": None}, "no list of vectors", id="no data"),
     ],
 )
-def test_a_wrong_reply_is_never_taken(reply: Any, message: str) -> None:
+def test_a_wrong_reply_is_an_error(reply: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_reply(reply, 2)
 
@@ -151,7 +151,7 @@ def test_a_reply_in_another_order_is_put_in_order_by_its_indexes() -> None:
     assert [v.tolist() for v in read_reply(items([1.0], [2.0], [3.0], indexes=[2, 0, 1]), 3)] == [[2], [3], [1]]
 
 
-def test_another_dimension_later_is_an_error() -> None:
+def test_a_later_reply_of_another_dimension_is_an_error() -> None:
     with serving() as server:
         model = Endpoint("letters", server.url)
         assert model.dimension == 9
@@ -179,7 +179,7 @@ def test_a_refused_text_is_cut_further_and_reported(tell: bool) -> None:
     assert found.tobytes() == round_to_grid(letters([texts[0], kept[-1], texts[2]])).tobytes()
 
 
-def test_a_text_of_which_nothing_is_taken_is_named(tmp_path: Path) -> None:
+def test_a_document_refused_at_any_length_is_named(tmp_path: Path) -> None:
     def fault(handler: Any, texts: list[str]) -> bool:
         if any("Lava" in text for text in texts):
             handler.reply({"error": {"message": "not this one"}}, 400)
@@ -288,7 +288,7 @@ def test_the_name_of_a_key_is_kept_and_used_by_queries(tmp_path: Path, monkeypat
         pytest.param({"data": [{"id": "letters", "max_model_len": 1e99}]}, id="no whole number"),
     ],
 )
-def test_a_list_of_models_that_says_no_window_is_not_believed(listed: Any) -> None:
+def test_a_list_of_models_without_a_valid_window_is_ignored(listed: Any) -> None:
     with serving(listed=listed) as server:
         assert Endpoint("letters", server.url).window == embedding_endpoint.WINDOW_TOKENS
 
@@ -323,7 +323,7 @@ def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path
 
 
 @given(st.text(min_size=101, max_size=2000), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_a_shortened_text_is_a_shorter_beginning(text: str, window: int, length: int) -> None:
+def test_a_shortened_text_is_a_shorter_prefix(text: str, window: int, length: int) -> None:
     for reason in ("too long", f"maximum context length is {window} tokens, however you requested {length} tokens"):
         found = shorten(text, reason)
         assert len(found) < len(text)

@@ -51,7 +51,7 @@ def same(one: Rankings, other: Rankings) -> bool:
 
 
 @given(st.data())
-def test_flat_parts_give_bit_for_bit_what_one_index_gives(data: st.DataObject) -> None:
+def test_flat_parts_give_the_exact_results_of_one_index(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 120), label="documents")
     random = np.random.default_rng(data.draw(st.integers(0, 99), label="seed"))
     kinds = data.draw(st.integers(1, 9), label="different vectors")  # the fewer, the more ties
@@ -99,7 +99,7 @@ def test_files_of_any_size_find_what_the_single_file_finds(
             assert same(one, many)
 
 
-def test_graphs_in_parts_find_nearly_all(tmp_path: Path, shards: Shards) -> None:
+def test_graphs_in_parts_find_nearly_all_hits(tmp_path: Path, shards: Shards) -> None:
     parts = load_dense_shards(
         shard_files(tmp_path, build_dense_shards(shards, "HNSW32", 700, tmp_path)), "efSearch=200"
     )
@@ -151,7 +151,7 @@ MEMORY = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from indexing.vectors.faiss_index import faiss_module, load_dense
+from indexing.vectors.faiss_index import import_faiss, load_dense
 from indexing.vectors.faiss_files import load_dense_shards
 from retrieval.faiss_search import search_dense
 
@@ -160,7 +160,7 @@ def anonymous():
     return int(status.split("RssAnon:")[1].split()[0]) * 1024
 
 files = [Path(name) for name in sys.argv[1:]]
-faiss_module().omp_set_num_threads(1)
+import_faiss().omp_set_num_threads(1)
 before = anonymous()
 parts = load_dense_shards(files) if len(files) > 1 else [load_dense(files[0])]
 search_dense(parts, ["q"], np.ones((1, parts[0].d), np.float32), 10)

@@ -43,7 +43,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shards:
         ("OPQ8,IVF16,PQ8x4", "nprobe=16", 0.2),
     ],
 )
-def test_an_index_has_the_same_bytes_each_time_and_finds_what_it_can(
+def test_an_index_has_the_same_bytes_each_time_and_finds_most_hits(
     tmp_path: Path, shards: Shards, factory: str, parameters: str, recall: float
 ) -> None:
     for name, threads in (("one", 1), ("two", 4)):
@@ -88,7 +88,7 @@ def test_an_index_that_finds_fewer_documents_gives_shorter_rankings(tmp_path: Pa
 
 
 @pytest.mark.parametrize("factory", ["", "Foo", "IVF,Flat", "PQ7", "HNSW0", "HNSW1", "IVF0,Flat", "Flat,Flat"])
-def test_a_factory_string_that_is_none_is_an_error_before_any_work(tmp_path: Path, factory: str) -> None:
+def test_an_impossible_factory_string_is_an_error_before_any_work(tmp_path: Path, factory: str) -> None:
     with pytest.raises(UserError, match=r"FAISS index '.*': .*; expected a factory string"):
         build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(faiss=factory))
     assert not (tmp_path / "index").exists()
@@ -111,7 +111,7 @@ def test_a_parameter_that_the_index_lacks_is_an_error(index: Index, parameters: 
         search_embeddings(index, [Query("1", "1-1", "", "", "bees")], SearchSettings(depth=3, faiss=parameters))
 
 
-def test_an_inverted_file_must_look_somewhere(tmp_path: Path, shards: Shards) -> None:
+def test_an_inverted_file_must_search_at_least_one_list(tmp_path: Path, shards: Shards) -> None:
     build_dense(shards, "IVF16,Flat", tmp_path / "index")
     assert load_dense(tmp_path / "index").nprobe == 4
     with pytest.raises(UserError, match="nprobe"):
