@@ -30,7 +30,7 @@ from indexing.opensearch.load import NODE_REQUESTS, Upload, send_rows
 from indexing.opensearch.missing import missing_rows
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
-from tests.support.servers.opensearch import JARS, cluster
+from tests.support.servers.opensearch import JARS, start_cluster
 
 PASSAGES, REPEATS = 20_000, 3
 SMALL_DOCUMENTS, LARGE_DOCUMENTS = 10_000, 100_000
@@ -43,7 +43,7 @@ def rows() -> list[Row]:
     if not (JARS / ".ready").exists():
         print("opensearch_load: OpenSearch is not set up: run `make test-opensearch`", file=sys.stderr)
         return []
-    with tempfile.TemporaryDirectory() as folder, cluster() as node:
+    with tempfile.TemporaryDirectory() as folder, start_cluster() as node:
         return [*_compare_helpers(Path(folder), node.url), *_compare_memory(Path(folder), node.url)]
 
 

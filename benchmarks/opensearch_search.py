@@ -34,7 +34,7 @@ from retrieval.lucene.search import LuceneSearcher
 from retrieval.opensearch.dense import QUERY_SCALE, OpenSearchDense
 from retrieval.opensearch.sparse import OpenSearchSparse
 from retrieval.types import Rankings, ranked
-from tests.support.servers.opensearch import JARS, MAIN, OLDER, Cluster, call, cluster
+from tests.support.servers.opensearch import JARS, MAIN_VERSION, OLDER_VERSION, Cluster, call, start_cluster
 
 PASSAGES, QUERIES, DEPTH = 20_000, 771, 1000
 FUSED_QUERIES, DIMENSION = 100, 64
@@ -90,7 +90,7 @@ def _make_vectors(texts: Sequence[str]) -> Vectors:
 
 def _compare_loop(corpus: _Corpus, query_texts: Sequence[str]) -> list[Row]:
     ids = [str(number) for number in range(len(query_texts))]
-    with cluster(version=MAIN) as server:
+    with start_cluster(version=MAIN_VERSION) as server:
         index = corpus.loaded(server, 1)
         client = opensearchpy.OpenSearch(server.url, timeout=120)
         ours = OpenSearchSparse(index)
@@ -114,7 +114,7 @@ def _compare_loop(corpus: _Corpus, query_texts: Sequence[str]) -> list[Row]:
         np.allclose(found["ours"].scores_of(i), [hit["_score"] for hit in answer["hits"]["hits"]], rtol=1e-5)
         for i, answer in enumerate(found["peer"])
     )
-    name = f"OpenSearch {MAIN}, {len(query_texts)} queries, top {DEPTH} of {PASSAGES:,}: client.search loop"
+    name = f"OpenSearch {MAIN_VERSION}, {len(query_texts)} queries, top {DEPTH} of {PASSAGES:,}: client.search loop"
     scores = "same scores" if same else "OTHER SCORES"
     bound = f"the server's scoring and collecting of {DEPTH} hits; {scores}"
     return [
@@ -131,7 +131,7 @@ def _compare_fusions(corpus: _Corpus, query_texts: Sequence[str]) -> list[Row]:
     dense = ranked(ids, every, list(queries @ corpus.vectors.T), DEPTH)
     exact = fuse_systems([LuceneSearcher(corpus.folder / "lucene").search(ids, query_texts, DEPTH), dense], depth=DEPTH)
     found = []
-    with cluster(version=OLDER) as server:
+    with start_cluster(version=OLDER_VERSION) as server:
         processor = {"score-ranker-processor": {"combination": {"technique": "rrf", "rank_constant": 60}}}
         call(server.url, "PUT", f"/_search/pipeline/{PIPELINE}", {"phase_results_processors": [processor]})
         for shards in (1, 3):
@@ -143,7 +143,7 @@ def _compare_fusions(corpus: _Corpus, query_texts: Sequence[str]) -> list[Row]:
             ]
             theirs = _measure_overlaps(exact, native)
             for cut in CUT_DEPTHS:
-                name = f"RRF, {shards} shard{'s' * (shards > 1)}, exact answer's top {cut}: native in {OLDER}"
+                name = f"RRF, {shards} shard{'s' * (shards > 1)}, exact answer's top {cut}: native in {OLDER_VERSION}"
                 why = "ranks in each shard" if shards > 1 else "the same ranks"
                 found.append(Row(name, ours[cut], theirs[cut], "share", ours[cut] / theirs[cut], None, why))
     return found

@@ -1,4 +1,4 @@
-"""The tree of errors: in one file, each with `retryable`."""
+"""The errors: all public classes are in one file, and each has the attribute `retryable`."""
 
 import ast
 from pathlib import Path
@@ -13,7 +13,7 @@ NAMES = {name for name, value in vars(errors).items() if isinstance(value, type)
 
 
 def errors_elsewhere(root: Path) -> list[str]:
-    """The public classes that are errors of the tree, or are called so, and lie in another file."""
+    """The public classes in other files that are errors of the tree, or have the name of one."""
     found = []
     for file in (file for room in ROOMS for file in (root / room).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

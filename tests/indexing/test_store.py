@@ -1,4 +1,4 @@
-"""The document store: rows are ranks of ids, everything comes back as it went in, in bulk."""
+"""The document store: rows are ranks of ids, and documents are read back unchanged, many at once."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -31,7 +31,7 @@ DOCUMENTS = st.lists(
 
 @pytest.fixture
 def store(tmp_path: Path) -> DocumentStore:
-    """Ids of several lengths and scripts, some with '#'."""
+    """A store of documents whose ids have several lengths and scripts, some with '#'."""
     segments = (Segment("doc#7_0", Span("doc", 0, 4)), Segment("doc#8_5", Span("doc", 5, 9)))
     documents = [
         Document("zebra", "Z."),

@@ -1,4 +1,4 @@
-"""Searching real OpenSearch nodes: the same documents and rankings as from a local index."""
+"""Searching real OpenSearch nodes gives the documents and rankings of a local index."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +34,7 @@ from runs.trec.topics import read_topics
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
 from tests.support.servers.opensearch import Cluster, call
-from tests.support.small_corpus import CORPUS, NARRATIVES, with_folder, write_corpus, write_topics
+from tests.support.small_corpus import CORPUS, NARRATIVES, write_corpus, write_index_file, write_topics
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,7 @@ Loaded = Callable[[str, int], Index]
 
 @pytest.fixture(scope="module")
 def loaded(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """A collection without vectors in an index of so many shards."""
+    """Loads a collection without vectors into an index with a number of shards."""
     made: dict[tuple[str, int], Index] = {}
 
     def index_of(name: str, shards: int) -> Index:
@@ -110,7 +110,7 @@ def bm25(index: Index, name: str, depth: int, statistics: Statistics = "global")
 
 
 def differing(one: Rankings, other: Rankings, relative: float = TIGHT) -> list[str]:
-    """The queries whose rankings are not the same: documents may change places only where scores are so close."""
+    """The queries whose rankings differ. Documents may change places only if their scores are close."""
     wrong = []
     for i, name in enumerate(one.query_ids):
         scores, others = one.scores_of(i), other.scores_of(i)
@@ -137,7 +137,7 @@ def test_one_shard_ranks_as_lucene_does(name: str, loaded: Loaded, lucene: Calla
 
 
 def test_shards_with_shared_word_counts_rank_like_one_shard(loaded: Loaded, lucene: Callable[[str], Index]) -> None:
-    """Alone, each shard has weights of its own: then hardly a ranking is the same."""
+    """If each shard counts words alone, the weights differ, and almost no ranking is the same."""
     expected = bm25(lucene("scifact"), "scifact", 1000)
     three = loaded("scifact", 3)
     assert differing(expected, bm25(three, "scifact", 1000)) == []
@@ -263,7 +263,7 @@ ANALYZING: list[str] = []
 
 @pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shards]:
-    """A store and vectors of its documents, of which many tie."""
+    """A store, and vectors of its documents with many ties."""
     folder = tmp_path_factory.mktemp("vectors")
     random = np.random.default_rng(5)
     drawn = round_to_grid(random.normal(size=(VECTORS, DIMENSION)))
@@ -275,7 +275,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shards]:
 
 @pytest.fixture(scope="module")
 def held_vectors(server: Cluster, vectors: tuple[Path, Shards]) -> Callable[[str, int], Index]:
-    """An index of the vectors, by FAISS's name of its kind, in so many shards."""
+    """Loads the vectors into an index, by FAISS's factory string and the number of shards."""
     folder, shards = vectors
     made: dict[tuple[str, int], Index] = {}
 
@@ -286,7 +286,7 @@ def held_vectors(server: Cluster, vectors: tuple[Path, Shards]) -> Callable[[str
             note = folder / f"{kind}-{parts}-{server.version}"
             load(Upload(Target(place, parts), meta, DocumentStore(folder / "store"), shards, note))
             own = Index(folder / f"{kind}-{parts}-index", meta["key"], Embedding(), VECTORS, {}, 0, kind, place.at)
-            made[kind, parts] = with_folder(own)
+            made[kind, parts] = write_index_file(own)
         return made[kind, parts]
 
     return index_of
@@ -355,7 +355,7 @@ def test_another_index_at_its_place_is_refused(loaded: Loaded, tmp_path: Path) -
     ):
         for opened in (open_store, partial(open_sparse, store=DocumentStore.__new__(DocumentStore)), open_dense):
             with pytest.raises(UserError, match=words):
-                opened(with_folder(replace(wrong, folder=tmp_path / words)))
+                opened(write_index_file(replace(wrong, folder=tmp_path / words)))
 
 
 def test_the_doctor_knows_the_cluster_and_the_index(server: Cluster, loaded: Loaded) -> None:

@@ -1,4 +1,4 @@
-"""The arithmetic of searching OpenSearch, without a server."""
+"""The arithmetic of searches of OpenSearch, without a server."""
 
 import numpy as np
 from hypothesis import given

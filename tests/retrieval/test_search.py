@@ -43,7 +43,7 @@ def found(index: Index, rankings: Rankings, i: int = 0) -> list[str]:
 
 
 def test_bm25_scores_follow_the_formula(index: Index) -> None:
-    """Unstemmed words of the small corpus, so that the analyzer only has to drop nothing that we count."""
+    """The words of the small corpus have no stems of another form, so counting words gives the scores."""
     tokens = {name: re.findall("[a-z]+", f"{title} {text}".lower()) for name, (title, text) in CORPUS.items()}
     searcher = LuceneSearcher(index.lucene)
     lengths = {name: np.count_nonzero(searcher.document_frequencies(words)) for name, words in tokens.items()}
@@ -97,7 +97,7 @@ def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:
 
 
 def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two at once can be given each other's objects: another ranking, or an error of Java, one time in many."""
+    """Two threads at once could exchange objects: a rare wrong ranking, or an error of Java."""
     searcher, texts = LuceneSearcher(index.lucene), [text for _, text in CORPUS.values()]
     expected = searcher.search(texts, texts, 5)
     monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail(f"{thread} was started"))
@@ -138,7 +138,7 @@ def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def test_the_ranking_is_anserinis_rank_for_rank(tmp_path: Path) -> None:
-    """On few words and many equal scores, with documents in the order of their ids and some of them empty."""
+    """The corpus has few words, many equal scores and some empty documents, in the order of ids."""
     random = np.random.default_rng(7)
     words = ["bee", "hive", "honey", "queen", "worker", "wasp", "ice"]
     documents = [Document(f"d{n:04d}", " ".join(random.choice(words, random.integers(0, 12)))) for n in range(600)]

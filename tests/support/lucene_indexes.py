@@ -1,4 +1,4 @@
-"""Lucene indexes that Anserini's own indexer makes, as Pyserini runs it."""
+"""Building Lucene indexes with Anserini's own indexer."""
 
 import gzip
 import json
@@ -12,10 +12,10 @@ from tests.support import programs
 Records = Sequence[dict[str, Any]]
 
 
-def anserini_index(
+def build_anserini_index(
     folder: Path, name: str, files: Sequence[Records], *options: str, collection: str = "JsonCollection"
 ) -> Path:
-    """The index `folder/name` of these files of records; each of several threads writes Lucene segments of its own."""
+    """Build the index `folder/name` of files of records. Several threads each write their own Lucene segments."""
     texts = folder / f"{name}-texts"
     texts.mkdir()
     for number, records in enumerate(files):

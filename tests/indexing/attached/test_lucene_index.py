@@ -1,4 +1,4 @@
-"""Lucene indexes made elsewhere, used where they are: rows, ties, stored documents, official segments, whole runs."""
+"""Lucene indexes of other programs, used in place: rows, ties, stored documents, official segments, whole runs."""
 
 import json
 import random
@@ -33,8 +33,8 @@ from runs.tracks.answer_files import read_answer_file
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_run
 from tests.support.command_line import keystone
-from tests.support.lucene_indexes import anserini_index
-from tests.support.processes import killed
+from tests.support.lucene_indexes import build_anserini_index
+from tests.support.processes import run_with_kills
 from tests.support.small_corpus import write_topics
 from tests.support.waiting import LIMIT_S
 
@@ -42,7 +42,7 @@ WORDS = ["bees", "honey", "queen", "volcano", "ash", "weather", "ice \u2744", "s
 
 
 def many(count: int) -> list[dict[str, Any]]:
-    """Records in no order of ids, half of whose texts are those of others."""
+    """Records in random order of ids; half of them repeat the texts of others."""
     chance = random.Random(5)
     names = [f"d{number}" for number in range(count)]
     chance.shuffle(names)
@@ -72,14 +72,14 @@ SEGMENTS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Indexes of Anserini's: `many`, `slim` without documents, `docs` and `segs` of MS MARCO's form."""
+    """A folder of indexes by Anserini: `many`, `slim` without documents, and `docs` and `segs` like MS MARCO's."""
     made = tmp_path_factory.mktemp("prebuilt")
-    anserini_index(made, "many", [RECORDS[:100], RECORDS[100:350], RECORDS[350:]], "-storeRaw")
-    anserini_index(made, "slim", [RECORDS[:3]])
+    build_anserini_index(made, "many", [RECORDS[:100], RECORDS[100:350], RECORDS[350:]], "-storeRaw")
+    build_anserini_index(made, "slim", [RECORDS[:3]])
     marco = "MsMarcoV2DocCollection"
-    anserini_index(made, "docs", [DOCUMENTS[:2], DOCUMENTS[2:]], "-storeRaw", collection=marco)
+    build_anserini_index(made, "docs", [DOCUMENTS[:2], DOCUMENTS[2:]], "-storeRaw", collection=marco)
     shuffled = random.Random(1).sample(SEGMENTS, len(SEGMENTS))
-    anserini_index(made, "segs", [shuffled[:50], shuffled[50:]], "-storeRaw", collection=marco)
+    build_anserini_index(made, "segs", [shuffled[:50], shuffled[50:]], "-storeRaw", collection=marco)
     return made
 
 
@@ -126,7 +126,7 @@ def test_ids_are_found_by_their_prefix(folder: Path) -> None:
 @pytest.mark.parametrize("depth", [1, 5, 40, 1000])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_ranking_is_anserinis_with_ties_by_id_also_at_the_cut(index: Index, depth: int, threads: int) -> None:
-    """Anserini's searcher, which is Pyserini's, rounds scores to four places and takes a millionth off at ties."""
+    """Anserini's searcher rounds scores to four places and lowers tied ones by a millionth."""
     peer = java_class("io.anserini.search.SimpleSearcher")(str(lucene_folder(index)))
     peer.set_bm25(0.9, 0.4)
     texts = [*WORDS, "honey bees and the queen of rivers", "nothing like it", ""]
@@ -146,7 +146,7 @@ def test_the_ranking_is_anserinis_with_ties_by_id_also_at_the_cut(index: Index, 
 
 @given(st.lists(st.lists(st.integers(0, 3), max_size=30), max_size=4), st.integers(1, 12))
 def test_no_tie_is_cut(scores: list[list[int]], depth: int) -> None:
-    """An engine that keeps the largest numbers of those that tie; what is kept of each holds the smallest ones."""
+    """The engine keeps the largest numbers of tied documents; the ranking must hold the smallest ones."""
     engine = [sorted(((score, doc) for doc, score in enumerate(own)), reverse=True) for own in scores]
     asked = []
 
@@ -229,7 +229,7 @@ def test_ids_that_no_run_can_hold_are_refused(
     tmp_path: Path, files: list[list[str]], options: tuple[str, ...], message: str
 ) -> None:
     records = [[{"id": name, "contents": "x"} for name in names] for names in files]
-    made = anserini_index(tmp_path, "odd", records, "-storeRaw", *options)
+    made = build_anserini_index(tmp_path, "odd", records, "-storeRaw", *options)
     with pytest.raises(UserError, match=message):
         adopt_prebuilt(Path(f"pyserini:{made}"), tmp_path / "index")
 
@@ -333,7 +333,7 @@ def test_a_killed_adoption_continues_to_the_same_rows(folder: Path, tmp_path: Pa
         shutil.rmtree(tmp_path / "index")
 
     arguments = ("index", f"pyserini:{folder / 'many'}", "--in-place", "--no-dense", "--out", tmp_path / "index", "-q")
-    killed(*arguments, times=8, kills=3, done=done)
+    run_with_kills(*arguments, times=8, kills=3, done=done)
     assert [path.name for path in tmp_path.iterdir()] == []
 
 

@@ -1,4 +1,4 @@
-"""A REST server as a backend: Pyserini's own servers, whole runs over them, and every fault a server can have."""
+"""REST servers as backends: Pyserini's own servers, whole runs over them, and faults of servers."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, SearchSettings
 from runs.trec.run_files import read_run
 from tests.support.command_line import keystone
-from tests.support.lucene_indexes import anserini_index
+from tests.support.lucene_indexes import build_anserini_index
 from tests.support.servers.ports import free_port
 from tests.support.servers.rest import Fault, Handler, Scripted, anserini_server, pyserini_server, scripted_server
 from tests.support.small_corpus import CORPUS, write_topics
@@ -41,10 +41,10 @@ NAMES = [str(number) for number in range(len(TEXTS))]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lucene indexes of the small corpus: `bees`, and `titled` in MS MARCO's form."""
+    """A folder of Lucene indexes of the small corpus: `bees`, and `titled` in MS MARCO's form."""
     made = tmp_path_factory.mktemp("rest")
-    anserini_index(made, "bees", [RECORDS[::-2], RECORDS[-2::-2]], "-storeRaw")
-    anserini_index(made, "titled", [TITLED], "-storeRaw", collection="MsMarcoV2DocCollection")
+    build_anserini_index(made, "bees", [RECORDS[::-2], RECORDS[-2::-2]], "-storeRaw")
+    build_anserini_index(made, "titled", [TITLED], "-storeRaw", collection="MsMarcoV2DocCollection")
     return made
 
 
@@ -56,7 +56,7 @@ def url(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """The same corpus as a pooled index of our own."""
+    """A local pooled index of the same corpus."""
     made = tmp_path_factory.mktemp("local")
     (made / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     return build_index(made / "c.jsonl", made / "index", BuildSettings(faiss=None))[0]
@@ -235,7 +235,7 @@ def test_an_index_is_adopted_once(remote: Index, url: str) -> None:
 def test_pyserinis_older_server_is_searched_and_its_documents_are_fetched_one_by_one(
     folder: Path, local: Index, tmp_path: Path
 ) -> None:
-    """It sends texts without titles, and of MS MARCO's documents nothing: those are asked for."""
+    """The server sends texts without titles, and no MS MARCO documents, so Keystone fetches those one by one."""
     with pyserini_server(folder) as found:
         plain = adopt_server(Path(f"rest:{found}/bees"), tmp_path / "plain")[0]
         assert plain.at["api"] == "v1/indexes"
@@ -299,7 +299,7 @@ def test_runs_and_answers_over_a_server_are_those_of_a_local_index(url: str, loc
 
 @pytest.mark.slow
 def test_a_run_continues_without_the_server_after_its_searches(folder: Path, tmp_path: Path) -> None:
-    """And needs no Java here. It says what to do where the documents that it had found are gone."""
+    """The run needs no Java. If the found documents are gone, the error says what to do."""
     write_topics(tmp_path / "topics.jsonl")
     with anserini_server(folder) as passing:
         assert keystone("index", f"rest:{passing}/bees", "--out", tmp_path / "i", "-q").returncode == 0
@@ -464,7 +464,7 @@ def test_ties_are_by_id_also_at_the_cut(tmp_path: Path) -> None:
 
 
 def test_a_row_never_changes_its_document(tmp_path: Path) -> None:
-    """Each search finds documents between those that the ones before have found."""
+    """Each search finds documents whose ids lie between those of earlier searches."""
     batches = [["m", "c"], ["d", "a", "m"], ["m", "c"], ["z", "b", "d"]]
 
     def batch(handler: Handler) -> bool:

@@ -1,4 +1,4 @@
-"""An interrupt ends a process in time, whatever its threads are at."""
+"""An interrupt ends a process in time, whatever its threads do."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""A build on Ray makes the bytes of a local one, whatever happens to its workers or to the command."""
+"""A build on Ray has the bytes of a local build, even if its workers or the command are killed."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ from indexing.vectors import shards as vectors
 from indexing.vectors.faiss_index import build_dense
 from tests.support import programs
 from tests.support.command_line import keystone
-from tests.support.index_folders import contents
+from tests.support.index_folders import read_contents
 from tests.support.places import ROOT
 from tests.support.servers.embeddings import serving, status
 from tests.support.small_corpus import CORPUS
@@ -54,7 +54,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of files, compressed or not, with ids that repeat and lines that are no documents."""
+    """A folder of compressed and plain files, with repeated ids and lines that are no documents."""
     folder, choose = tmp_path_factory.mktemp("corpus"), random.Random(3)
     for number in range(FILES):
         lines = []
@@ -94,7 +94,7 @@ def test_a_build_on_ray_has_the_bytes_and_the_reports_of_a_local_build(
     corpus: Path, whole: tuple[Index, Told], tmp_path: Path
 ) -> None:
     index, told = build(corpus, tmp_path / "index", "ray")
-    assert contents(index.folder) == contents(whole[0].folder)
+    assert read_contents(index.folder) == read_contents(whole[0].folder)
     assert told == whole[1]
     assert set(index.left_out) == {"not JSON", "bad id", "repeated id", "unreadable file"}
 
@@ -143,7 +143,7 @@ def test_a_refused_text_is_the_local_engines_error_and_finished_shards_are_kept(
 
 
 def processes(word: str) -> list[int]:
-    """The processes whose title holds a word, as Ray names its workers by what they do."""
+    """The processes whose title holds a word. Ray puts a worker's task into its title."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -164,7 +164,7 @@ COMMAND = (
 def command(
     corpus: Path, out: Path, engine: str, url: str | None = None, **environment: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A build that is killed at the end of the block, it alone."""
+    """A build; at the end of the block, its process alone is killed."""
     model = ["--embedding", "letters", "--embedding-url", url] if url else []
     arguments = ["index", str(corpus), "--out", str(out), "--engine", engine, "--threads", str(WORKERS), "--quiet"]
     process = programs.start(
@@ -189,7 +189,7 @@ def done(out: Path) -> list[str]:
 
 
 def held(out: Path, goes_on: Event) -> Callable[[Any, list[str]], bool]:
-    """No reply from the second shard on, so that the build is in the midst of its work until it may go on."""
+    """A fault that holds replies back from the second shard on, until the event is set."""
 
     def fault(_handler: Any, _texts: list[str]) -> bool:
         if _begun(out, 2):
@@ -227,7 +227,7 @@ def test_a_worker_killed_while_embedding_costs_only_its_current_shards(corpus: P
     assert index.documents
     shards = -(-index.documents // SHARD_SIZE)
     assert killed[0][1] < shards
-    assert contents(index.folder) == contents(whole[0].folder)
+    assert read_contents(index.folder) == read_contents(whole[0].folder)
     assert told == whole[1]
     at_most = 2 * 2 * SHARD_SIZE  # what an actor has in its hands: a shard that it embeds, one that waits
     assert sum(len(texts) for texts in server.requests) <= needed + at_most
@@ -256,7 +256,7 @@ def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("indexing.vectors.faiss_index.build_dense", compared)
                 index, _ = build(corpus, out, second, embedding=embedding)
-            assert contents(index.folder) == contents(whole.folder)
+            assert read_contents(index.folder) == read_contents(whole.folder)
 
 
 def _begun(out: Path, shards: int) -> bool:
@@ -299,7 +299,7 @@ def _alive(pid: int) -> bool:
 
 
 def _family(root: int) -> set[int]:
-    """A process and all that come from it."""
+    """A process and all its descendants."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""An index build that is stopped, by an error or `kill -9`, goes on and ends with the same bytes."""
+"""A build of an index that an error or `kill -9` has stopped continues at the next try and ends with the same bytes."""
 
 import json
 import random
@@ -20,8 +20,8 @@ from indexing.vectors import shards as vectors
 from indexing.vectors.embed import load_embedder
 from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
-from tests.support.index_folders import contents
-from tests.support.processes import killed
+from tests.support.index_folders import read_contents
+from tests.support.processes import run_with_kills
 from tests.support.servers.embeddings import Server, serving, status
 from tests.support.small_corpus import CORPUS, write_corpus
 
@@ -61,7 +61,7 @@ def test_finished_shards_are_not_embedded_again(tmp_path: Path) -> None:
         assert built
         assert len(kept) + len(sent(server)) == len(CORPUS)
         assert not set(kept) & set(sent(server)) - {"Twin\n" + CORPUS["twin-a"][1]}
-    assert contents(index.folder) == contents(whole.folder)
+    assert read_contents(index.folder) == read_contents(whole.folder)
     assert rankings_bm25(index) == rankings_bm25(whole)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index", "whole"]
 
@@ -105,7 +105,7 @@ def test_a_damaged_shard_is_embedded_again(
             build_index(corpus, tmp_path / "index")
     damage(tmp_path / ".index.partial" / "vectors")
     index, _ = build_index(corpus, tmp_path / "index")
-    assert contents(index.folder) == contents(whole.folder)
+    assert read_contents(index.folder) == read_contents(whole.folder)
     assert rankings(index) == rankings(whole)
     assert sorted(path.name for path in index.folder.iterdir()) == ["dense.faiss", "index.json", "lucene", "store"]
 
@@ -126,7 +126,7 @@ def test_files_of_another_corpus_are_not_used(tmp_path: Path, monkeypatch: pytes
     corpus.write_text(corpus.read_text().replace("Honey", "Money"))
     index, _ = build_index(corpus, tmp_path / "index")
     whole, _ = build_index(corpus, tmp_path / "whole")
-    assert contents(index.folder) == contents(whole.folder)
+    assert read_contents(index.folder) == read_contents(whole.folder)
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -169,7 +169,7 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
 
     def compare() -> None:
         index = open_index(tmp_path / "index")
-        assert contents(index.folder) == contents(whole.folder)
+        assert read_contents(index.folder) == read_contents(whole.folder)
         assert rankings(index) == rankings(whole)
         names = ["dense.faiss", "index.json", "lucene", "store"]
         assert sorted(path.name for path in index.folder.iterdir()) == names
@@ -178,4 +178,4 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
 
     arguments = ["index", str(corpus), "--out", str(tmp_path / "index"), "--faiss", factory, "--quiet"]
     small_shards = "from indexing.vectors import shards as vectors; vectors.SHARD_DOCUMENTS = 20"
-    killed(*arguments, times=times, kills=kills, done=compare, code=small_shards)
+    run_with_kills(*arguments, times=times, kills=kills, done=compare, code=small_shards)

@@ -1,4 +1,4 @@
-"""Corpora: every format reads into the same documents, and a bad record is named with file and line."""
+"""Corpora: all formats give the same documents, and an error names a bad record by file and line."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ def put(path: Path, raw: bytes | str) -> Path:
 
 
 def segment_records(document: Document) -> list[dict[str, str]]:
-    """The document as MS MARCO V2.1 publishes its segments."""
+    """The records of a document's segments, in the form of MS MARCO V2.1."""
     described = {"title": document.title, "url": document.url, "headings": document.headings}
     return [{"docid": s.id, "segment": document.segment_text(s), **described} for s in document.segments]
 

@@ -1,4 +1,4 @@
-"""Bad records: each irregularity of a corpus has one result, whatever else the file holds, and memory stays flat."""
+"""Bad records: each irregularity of a corpus has one result in any file, and memory does not grow with the corpus."""
 
 import gzip
 import json
@@ -34,7 +34,7 @@ A, B = record("a"), record("b")
 
 
 def stored(path: Path, folder: Path, format: str | None = None) -> tuple[list[Document], list[BadRecord]]:
-    """The documents of a corpus as the store gives them back, and what was left out."""
+    """The documents of a corpus, read back from a store, and the errors of skipped records."""
     errors: list[BadRecord] = []
     arrived: list[Document] = []
 

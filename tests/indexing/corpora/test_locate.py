@@ -1,4 +1,4 @@
-"""Official segments are found by offsets that fit or by their text; windows never look like them, nor go unnoticed."""
+"""Official segments are found by fitting offsets or by their text; windows are never taken for official segments."""
 
 import json
 from pathlib import Path
@@ -124,7 +124,7 @@ def test_the_longest_overlap_is_found_both_ways(text: str, a: int, b: int) -> No
 
 
 def corpus(folder: Path, given_segments: int, documents: int = 4) -> tuple[Path, list[str]]:
-    """Documents of MS MARCO's form, and options that name the first so many of their segments, without offsets."""
+    """Documents of MS MARCO's form, and options that name their first segments, without offsets."""
     names = [f"msmarco_v2.1_doc_00_{n}" for n in range(documents)]
     path, cuts = folder / "c.jsonl", folder / "s.jsonl"
     path.write_text("".join(json.dumps({"docid": name, "body": f"{TEXT} {name}"}) + "\n" for name in names))

@@ -1,4 +1,4 @@
-"""Lucene indexes of Pyserini as corpora: Anserini's indexer makes them here, and an archive is fetched from disk."""
+"""Lucene indexes of Pyserini as corpora: indexes by Anserini's indexer, and an archive that is fetched from disk."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
-"""Disks that are full or read-only: one message with the name and the reason, and the same command goes on later.
+"""Full or read-only disks: one message names the file and the reason, and the same command continues later.
 
-A limit on the size of files, which needs no rights, stands for a full disk in most tests: writing fails in the same
-places. The last test fills a real one.
+In most tests, a limit on the size of files stands for a full disk. It needs no rights, and writing fails in the same
+places. The last test fills a real disk.
 """
 
 import os
@@ -48,13 +48,13 @@ READ_ONLY = """
 import ctypes
 ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
 """
-"""Root gives up its right to write where it may not."""
+"""Takes the right to ignore file modes from root."""
 
 FULL = "File too large"
 
 
 def command(code: str, *arguments: str | Path) -> tuple[int | None, str]:
-    """The exit code of a command before which this Python is run, and what it says on standard error."""
+    """Run this code and then a command; returns the command's exit code and standard error."""
     with TemporaryDirectory() as folder:
         err = Path(folder, "err")
         start(*arguments, err=str(err), code=code)
@@ -132,7 +132,7 @@ def test_output_to_a_full_disk_ends_a_command_with_one_message(tmp_path: Path) -
 
 
 def within(size: int, work: Callable[[], object]) -> None:
-    """Do something while no file can become larger."""
+    """Do work while no file can grow beyond a size."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -207,7 +207,7 @@ def test_in_a_read_only_folder_a_finished_run_is_kept_and_an_unfinished_run_is_o
 
 @pytest.mark.slow
 def test_a_full_file_system_is_one_message_at_every_size(tmp_path: Path) -> None:
-    """A file system in memory of some kilobytes, which only this test sees; not every kernel grants one."""
+    """The disk is a file system in memory of some kilobytes, visible to this test alone. Not every kernel allows it."""
     disk = tmp_path / "disk"
     disk.mkdir()
     script = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'

@@ -1,4 +1,4 @@
-"""Files: whole or not at all, read by line with numbers, and a digest that knows only values."""
+"""Files: written whole or not at all, and read by numbered lines; and digests, which depend on values alone."""
 
 import gzip
 from pathlib import Path
@@ -27,7 +27,7 @@ ZSTANDARD = zstandard.compress(MANY)
 
 
 def in_order(value: Any, down: bool = False) -> Any:
-    """The same value, each object's keys in ascending order, or descending."""
+    """The same value, with the keys of each object in ascending or descending order."""
     match value:
         case dict():
             return {key: in_order(value[key], down) for key in sorted(value, reverse=down)}

@@ -1,6 +1,6 @@
-"""Hostile servers against each client of them: one error that names the URL, in bounded memory and time.
+"""Hostile servers against each client: one error names the URL, in bounded memory and time.
 
-Keys go to the server that they are for, and to no other.
+A key goes only to the server that it is meant for.
 """
 
 import gzip
@@ -37,16 +37,16 @@ from tests.support.servers.hostile_replies import (
     REFUSED,
     SLOW,
     TOO_LARGE,
-    UNPACKED,
+    UNPACKED_BYTES,
     Hostile,
-    told,
+    send_reply,
 )
 
-TRIES, SECONDS = 2, 0.3
-"""Of a request, and of a reply that takes too long."""
-GENEROUS_SECONDS = 60.0
-MEMORY = UNPACKED * 3 // 4
-"""Bytes: twice the limit of a client, and less than a bomb unpacks to."""
+TRIES, REQUEST_TIMEOUT_S = 2, 0.3
+"""The time limit of a request."""
+GENEROUS_TIMEOUT_S = 60.0
+MEMORY_LIMIT_BYTES = UNPACKED_BYTES * 3 // 4
+"""Twice the size limit of a client, and less than the decompressed bomb."""
 
 Client = Callable[[str], object]
 
@@ -88,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         type(self).seen.append({name.lower(): value for name, value in self.headers.items()})
         if self.path == "/":  # the cluster says hello
-            told(b'{"version": {"number": "3.5.0"}}')(self)
+            send_reply(b'{"version": {"number": "3.5.0"}}')(self)
             return
         type(self).hostile(self)
 
@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(hostile: Hostile) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """The URL of a server that answers so, and the headers of what it was asked."""
+    """The URL of a server with these replies, and the headers of the requests that it receives."""
     seen: list[dict[str, str]] = []
     bound = type("Bound", (Handler,), {"hostile": staticmethod(hostile), "seen": seen})
     server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
@@ -111,12 +111,12 @@ def serving(hostile: Hostile) -> Iterator[tuple[str, list[dict[str, str]]]]:
 
 
 def refusal(client: Client, hostile: Hostile) -> str:
-    """The one line of the error that names the URL, which comes in time."""
+    """The one line of the error, which names the URL and comes in time."""
     with serving(hostile) as (url, _):
         began = time.monotonic()
         with pytest.raises(UserError) as raised:
             client(url)
-        assert time.monotonic() - began < GENEROUS_SECONDS
+        assert time.monotonic() - began < GENEROUS_TIMEOUT_S
         said = str(raised.value)
         assert said.startswith(url)
         assert said.isprintable()
@@ -130,7 +130,7 @@ def test_a_reply_above_its_limit_is_an_error_in_bounded_memory(client: Client, k
     tracemalloc.start()
     try:
         assert "expected" in refusal(client, TOO_LARGE[kind])
-        assert tracemalloc.get_traced_memory()[1] < MEMORY
+        assert tracemalloc.get_traced_memory()[1] < MEMORY_LIMIT_BYTES
     finally:
         tracemalloc.stop()
 
@@ -145,8 +145,8 @@ def test_a_reply_that_is_not_whole_is_one_error(client: Client, kind: str) -> No
 @pytest.mark.parametrize("kind", SLOW)
 def test_the_time_limit_covers_the_whole_reply(client: Client, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (rest, embedding_endpoint):
-        monkeypatch.setattr(module, "REPLY_TIMEOUT_S", SECONDS)
-    assert f"no whole reply in {SECONDS:g} s" in refusal(client, SLOW[kind])
+        monkeypatch.setattr(module, "REPLY_TIMEOUT_S", REQUEST_TIMEOUT_S)
+    assert f"no whole reply in {REQUEST_TIMEOUT_S:g} s" in refusal(client, SLOW[kind])
 
 
 @CLIENTS
@@ -168,13 +168,13 @@ def test_the_text_of_a_refusal_is_short_and_printable(client: Client, kind: str)
 @pytest.mark.parametrize("depth", [250, 300, 900])
 def test_deeply_nested_json_is_one_error(client: Client, depth: int) -> None:
     for body in (b"[" * depth + b"]" * depth, DEEP, b'{"data": [%b]}' % (b"[" * depth + b"]" * depth)):
-        refusal(client, told(body))
+        refusal(client, send_reply(body))
 
 
 @pytest.mark.parametrize("client", [embeds, searches_rest])
 @pytest.mark.parametrize("seconds", ["1e308", "9" * 400, "inf", "nan", "-1", "soon", "\u0661"])
 def test_an_absurd_retry_after_is_not_waited_for(client: Client, seconds: str) -> None:
-    assert "429" in refusal(client, told(b"{}", 429, Retry_After=seconds.encode("utf-8").decode("latin-1")))
+    assert "429" in refusal(client, send_reply(b"{}", 429, Retry_After=seconds.encode("utf-8").decode("latin-1")))
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_a_redirect_is_not_followed_and_its_target_is_named(
 ) -> None:
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
-    with serving(told(b"{}")) as (other, seen):
-        said = refusal(client, told(b"", status, Location=f"{other}/index"))
+    with serving(send_reply(b"{}")) as (other, seen):
+        said = refusal(client, send_reply(b"", status, Location=f"{other}/index"))
         assert f"leads to {other}/index" in said
         assert seen == []
 
@@ -204,11 +204,11 @@ def test_a_key_that_a_server_repeats_is_in_no_message(
     client: Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "k-e-y/7")
-    with serving(told(b"{}")) as (url, seen), suppress(UserError):
+    with serving(send_reply(b"{}")) as (url, seen), suppress(UserError):
         client(url)
     assert "k-e-y/7" in seen[-1]["authorization"]
     for body in (b'{"error": "k-e-y/7 is unknown"}', rb'{"error": "\u006b-e-y\/7 is unknown"}', b"no k-e-y/7"):
-        said = refusal(client, told(body, 401))
+        said = refusal(client, send_reply(body, 401))
         assert "[key]" in said
         assert "e-y/7" not in said
 
@@ -228,7 +228,7 @@ def test_an_embedding_endpoint_receives_only_its_own_key(
     monkeypatch.setenv("OPENAI_API_KEY", "general")
     monkeypatch.setenv("MINE", "own")
     monkeypatch.setattr(access, "is_guarded", lambda _: guarded)
-    with serving(told(b"{}")) as (url, seen):
+    with serving(send_reply(b"{}")) as (url, seen):
         with pytest.raises(UserError):
             _ = Endpoint("letters", url, key_env=named).dimension
         key = "own" if named else "general"
@@ -297,7 +297,7 @@ def test_a_request_is_sent_again_if_the_server_closes_a_kept_connection() -> Non
     served: set[Any] = set()
 
     def once(handler: BaseHTTPRequestHandler) -> None:
-        """Answer the first request of a connection, and close it without a word at the second."""
+        """Answer the first request of a connection, and close the connection at the second."""
         handler.close_connection = handler.client_address in served
         if not handler.close_connection:
             served.add(handler.client_address)

@@ -1,4 +1,4 @@
-"""Inputs that are no plain files, hold more than they seem to, or lead elsewhere; each is made here by code."""
+"""Inputs that are no regular files, hold more than their size suggests, or are links; the tests make each of them."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ from tests.support import programs
 from tests.support.command_line import keystone
 from tests.support.small_corpus import NARRATIVES, write_corpus, write_topics
 
-DEADLINE = 120
+DEADLINE_S = 120
 WRAPPED: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".txt": bytes,
@@ -40,7 +40,7 @@ READERS += [lambda path: list(read_byte_lines(path)), lambda path: list(read_cor
 
 
 def bomb(path: Path, size: int) -> Path:
-    """A small Zstandard file of so many bytes of zeros."""
+    """A small Zstandard file of `size` bytes of zeros."""
     frame = zstandard.ZstdCompressor(1).compressobj()
     with path.open("wb") as out:
         for _ in range(size >> 20):
@@ -57,7 +57,7 @@ def test_a_decompression_bomb_is_read_in_linear_time_and_little_memory(tmp_path:
         while piece := file.read(2**16):
             size += len(piece)
     assert size == 2**29
-    assert process_time() - started < DEADLINE  # it takes seconds; copied for every piece that is read, minutes
+    assert process_time() - started < DEADLINE_S  # it takes seconds; copied for every piece that is read, minutes
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])

@@ -1,4 +1,4 @@
-"""How many requests at once, against simulated servers; pauses; and what is spent."""
+"""The number of requests at once, with simulated servers; pauses; and costs."""
 
 import heapq
 from collections.abc import Callable

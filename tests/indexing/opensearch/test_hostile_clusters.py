@@ -1,4 +1,4 @@
-"""A cluster that speaks as OpenSearch does and says what cannot be: an error with its URL, never a wrong ranking."""
+"""A cluster with impossible answers in OpenSearch's form: an error names its URL, and no ranking is wrong."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ from retrieval.opensearch.dense import OpenSearchDense
 from retrieval.opensearch.sparse import OpenSearchSparse
 from runs.doctor.cluster import examine_cluster
 from tests.support.servers.hostile_replies import TOO_LARGE
-from tests.support.small_corpus import with_folder
+from tests.support.small_corpus import write_index_file
 
 COUNT = 3
 META = {"format": FORMAT, "key": "k", "documents": COUNT, "faiss": "Flat", "left_out": {}, "cut": 0, "embedding": None}
@@ -34,11 +34,11 @@ WHOLE = {"status": 200, "timed_out": False, "_shards": {"failed": 0}}
 HITS = [[3.0, 0], [2.0, 2], [2.0, 1]]
 
 Answers = dict[str, Any]
-"""By the last part of the path; a function is given the handler and answers for itself."""
+"""Answers by the last part of the path; a function gets the handler and answers itself."""
 
 
 def answers() -> Answers:
-    """What a sound cluster says."""
+    """The answers of a sound cluster."""
     settings = {"uuid": "u", "blocks": {"write": "true"}}
     mappings = {"_meta": {"keystone": META}, "properties": {"vector": {"dimension": 2}}}
     known = {"index.number_of_shards": "1", "index.max_result_window": "10000"}
@@ -76,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def cluster(changed: Answers) -> Iterator[Index]:
-    """An index in a cluster that says some things in another way."""
+    """An index in a cluster with some changed answers."""
     handler = type("Bound", (Handler,), {"answers": {**answers(), **changed}})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads, server.block_on_close = True, False
@@ -84,7 +84,7 @@ def cluster(changed: Answers) -> Iterator[Index]:
     at = Place((f"http://127.0.0.1:{server.server_address[1]}",), "name").at
     with TemporaryDirectory() as folder:
         try:
-            yield with_folder(Index(Path(folder), "k", None, COUNT, {}, 0, "Flat", at))
+            yield write_index_file(Index(Path(folder), "k", None, COUNT, {}, 0, "Flat", at))
         finally:
             server.shutdown()
             server.server_close()
@@ -254,7 +254,7 @@ def test_replies_with_documents_have_their_own_size_limit(monkeypatch: pytest.Mo
 
 
 def test_a_cluster_cannot_name_the_key_variable_of_its_embedding_model(tmp_path: Path) -> None:
-    """Else who writes to it could have any variable sent to any server."""
+    """Otherwise a writer to the cluster could make Keystone send any variable to any server."""
     model = {"model": "m", "url": "https://h/v1", "window": 1, "query_prefix": "", "passage_prefix": ""}
     for said, own in (("AWS_SECRET_ACCESS_KEY", None), (None, "MINE"), ("AWS_SECRET_ACCESS_KEY", "MINE")):
         meta = {**META, "embedding": {**model, "key_env": said}}

@@ -1,4 +1,4 @@
-"""A real OpenSearch is loaded: it holds what the corpus holds, as Anserini indexes it, whatever happened on the way."""
+"""Loading a real OpenSearch: it holds the corpus, analysed as Anserini does, even after faults and kills."""
 
 import gzip
 import json
@@ -34,9 +34,9 @@ from indexing.vectors import shards as vectors
 from indexing.vectors.embed import embed_passages, embed_queries
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
-from tests.support.processes import killed
+from tests.support.processes import run_with_kills
 from tests.support.servers.embeddings import serving
-from tests.support.servers.opensearch import Cluster, call, cluster
+from tests.support.servers.opensearch import Cluster, call, start_cluster
 from tests.support.small_corpus import CORPUS, write_corpus
 from tests.support.waiting import join, wait_until
 
@@ -54,7 +54,7 @@ def server(request: pytest.FixtureRequest) -> Cluster:
 
 @pytest.fixture
 def place(opensearch: Cluster) -> str:
-    """A place where nothing is."""
+    """A place without an index."""
     return f"{opensearch.url}/{next(NAMES)}"
 
 
@@ -65,7 +65,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held(index: Index) -> list[dict[str, Any]]:
-    """What searches see of all documents, by row."""
+    """All documents that searches see, by row."""
     at = place_at(index.at)
     found: list[dict[str, Any]] = []
     assert index.documents
@@ -79,7 +79,7 @@ def held(index: Index) -> list[dict[str, Any]]:
 
 
 def expected(corpus: Path, folder: Path) -> list[dict[str, Any]]:
-    """The same from a store of the corpus."""
+    """The same documents from a store of the corpus."""
     store = DocumentStore(build_index(corpus, folder, BuildSettings(embedding=None))[0].store)
     records = map(json.loads, store.records(range(len(store))))
     return [{"_id": str(n), "row": n, "docid": found["id"], "document": found} for n, found in enumerate(records)]
@@ -168,7 +168,7 @@ STRINGS = [
 
 
 def stems(text: str) -> list[str]:
-    """As Anserini indexes a text."""
+    """The tokens that Anserini indexes for a text."""
     return list(java_class("io.anserini.analysis.AnalyzerUtils").analyze(make_analyzer(), text).toArray())
 
 
@@ -198,7 +198,7 @@ def test_the_analyzer_is_anserinis_on_any_text(server: Cluster, texts: list[str]
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_missing_rows_are_found(opensearch: Cluster, data: st.DataObject) -> None:
-    """Whatever is missing, single rows or long stretches, with any width of ranges."""
+    """The missing rows are single ones or long ranges, and the requests have any width."""
     count = data.draw(st.integers(1, 60))
     there = data.draw(st.sets(st.integers(0, count - 1)))
     place = place_of(f"{opensearch.url}/{next(NAMES)}")
@@ -354,7 +354,7 @@ def test_a_place_is_urls_and_a_name(text: str, urls: tuple[str, ...], name: str)
 
 
 def test_every_accepted_name_can_be_created(opensearch: Cluster) -> None:
-    """What passes our rules passes OpenSearch's."""
+    """A name that Keystone accepts is valid for OpenSearch."""
     for name in ("a.b", "0", "größe", "x" * 255, "a+b", "a&b=c%d", "name;'()!~$`{}[]^"):
         place = place_of(f"{opensearch.url}/{name}")
         nodes = connect(place.urls, 1)
@@ -414,7 +414,7 @@ def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearc
         "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD_DOCUMENTS = 20"
     )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
-    killed(*arguments.split(), times=12, kills=4, done=compare, code=small)
+    run_with_kills(*arguments.split(), times=12, kills=4, done=compare, code=small)
 
 
 @pytest.mark.slow
@@ -441,7 +441,7 @@ def test_nothing_is_lost_when_one_of_three_nodes_falls_in_the_middle_of_a_load(
     monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 20)
     build_store(documents(3_000), tmp_path / "store")
     store = DocumentStore(tmp_path / "store")
-    with cluster(3) as nodes:
+    with start_cluster(3) as nodes:
         place, note = f"{','.join(nodes.urls)}/{next(NAMES)}", tmp_path / "note"
         falling = nodes.nodes[2]
 

@@ -1,4 +1,4 @@
-"""The cache of vectors: each group of texts is made once, whatever the file holds before."""
+"""The cache of vectors: the vectors of each group of texts are made once, with any content of the file."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ GROUPS = st.lists(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_siz
 
 
 def fill(path: Path, groups: Sequence[Sequence[str]]) -> tuple[list[Vectors], list[list[str]]]:
-    """The vectors of the groups, which say their letters, and the groups that were made."""
+    """The vectors of the groups, which encode their letters, and the groups whose vectors were made."""
     made: list[list[str]] = []
 
     def make(missing: Sequence[int]) -> list[Vectors]:

@@ -1,4 +1,4 @@
-"""The endpoint embedder against a real server on a socket, with every fault that servers show."""
+"""The embedder at an endpoint, with a real server on a socket and its faults."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ TEXTS = [text for _, text in CORPUS.values()] * 11  # four requests
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Short pauses; and where the server is slow, less time for it."""
+    """Short pauses, and a short time limit for slow servers."""
     monkeypatch.setattr(retry, "LONGEST_PAUSE_S", 0.02)
     monkeypatch.setattr(retry, "LONGEST_REST_S", 0.02)
     if "slow" in request.node.name:
@@ -253,7 +253,7 @@ def test_the_key_comes_from_the_environment_and_stays_out_of_the_index(
 
 
 def test_the_name_of_a_key_is_kept_and_used_by_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And makes no other index: one of before, which names none, is the same."""
+    """The name does not change the index's key, so an earlier index without a name is the same."""
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with serving() as server:
         options = ["--embedding", "letters", "--embedding-url", server.url, "--embedding-key-env", "MINE", "-q"]

@@ -1,4 +1,4 @@
-"""A FAISS index in several mapped files finds what one index in memory finds, and takes the memory of one file."""
+"""A FAISS index in several mapped files gives the hits of one index in memory, and takes the memory of one file."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from retrieval.faiss_search import FaissSearcher, search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, Rankings, SearchSettings
 from tests.support import programs
-from tests.support.clustered_vectors import COUNT, clustered
+from tests.support.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.places import ROOT
 from tests.support.small_corpus import write_corpus
 
@@ -38,7 +38,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     files = []
     for start in range(0, COUNT, vectors.SHARD_DOCUMENTS):
         files.append(folder / f"{start}.npy")
-        np.save(files[-1], clustered(COUNT, 1)[start : start + vectors.SHARD_DOCUMENTS])
+        np.save(files[-1], make_clustered_vectors(COUNT, 1)[start : start + vectors.SHARD_DOCUMENTS])
     return Shards(files, COUNT, 0)
 
 
@@ -94,8 +94,10 @@ def test_files_of_any_size_find_what_the_single_file_finds(
         count = build_dense_shards(shards, factory, size, folder)
         assert count == -(-COUNT // size)
         for depth in (1, 10, 500):
-            one = FaissSearcher(tmp_path / "one", parameters).search(NAMES, clustered(20, 2), depth)
-            many = FaissSearcher(shard_files(folder, count), parameters).search(NAMES, clustered(20, 2), depth)
+            one = FaissSearcher(tmp_path / "one", parameters).search(NAMES, make_clustered_vectors(20, 2), depth)
+            many = FaissSearcher(shard_files(folder, count), parameters).search(
+                NAMES, make_clustered_vectors(20, 2), depth
+            )
             assert same(one, many)
 
 
@@ -103,8 +105,10 @@ def test_graphs_in_parts_find_nearly_all_hits(tmp_path: Path, shards: Shards) ->
     parts = load_dense_shards(
         shard_files(tmp_path, build_dense_shards(shards, "HNSW32", 700, tmp_path)), "efSearch=200"
     )
-    found = search_dense(parts, NAMES, clustered(20, 2), 10)
-    exact = np.argsort(-(clustered(20, 2) @ clustered(COUNT, 1).T), axis=1, kind="stable")[:, :10]
+    found = search_dense(parts, NAMES, make_clustered_vectors(20, 2), 10)
+    exact = np.argsort(-(make_clustered_vectors(20, 2) @ make_clustered_vectors(COUNT, 1).T), axis=1, kind="stable")[
+        :, :10
+    ]
     assert sum(len(set(found.of(i).tolist()) & set(exact[i].tolist())) for i in range(20)) >= 190
 
 
@@ -171,7 +175,7 @@ print(anonymous() - before)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell kinds of memory")
 @pytest.mark.parametrize("factory", ["Flat", "IVF16,Flat", "SQ8", "HNSW16"])
 def test_files_in_parts_stay_on_disk_when_searched(tmp_path: Path, factory: str) -> None:
-    """Pages of a file, unlike memory of its own, are given back when others need them."""
+    """The system can reclaim the pages of a mapped file, unlike a process's own memory."""
     rows = round_to_grid(np.random.default_rng(0).normal(size=(16_000, 256)))
     np.save(tmp_path / "0.npy", rows)
     shards = Shards([tmp_path / "0.npy"], len(rows), 0)

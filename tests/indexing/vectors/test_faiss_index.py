@@ -17,7 +17,7 @@ from indexing.vectors.shards import Shards
 from retrieval.faiss_search import search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, SearchSettings, ranked
-from tests.support.clustered_vectors import COUNT, clustered
+from tests.support.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.small_corpus import write_corpus
 
 
@@ -26,7 +26,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shards:
     monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 300)
     files = [tmp_path / f"{n}.npy" for n in range(-(-COUNT // 300))]
     for n, file in enumerate(files):
-        np.save(file, clustered(COUNT, 1)[n * 300 : n * 300 + 300])
+        np.save(file, make_clustered_vectors(COUNT, 1)[n * 300 : n * 300 + 300])
     return Shards(files, COUNT, 0)
 
 
@@ -50,10 +50,10 @@ def test_an_index_has_the_same_bytes_each_time_and_finds_most_hits(
         import_faiss().omp_set_num_threads(threads)
         build_dense(shards, factory, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    queries = clustered(20, 2)
+    queries = make_clustered_vectors(20, 2)
     names = [str(i) for i in range(20)]
     found = search_dense(load_dense(tmp_path / "one", parameters), names, queries, 10)
-    exact = np.argsort(-(queries @ clustered(COUNT, 1).T), axis=1, kind="stable")[:, :10]
+    exact = np.argsort(-(queries @ make_clustered_vectors(COUNT, 1).T), axis=1, kind="stable")[:, :10]
     hits = [len(set(found.of(i).tolist()) & set(exact[i].tolist())) for i in range(20)]
     assert sum(hits) >= recall * 200
     for i in range(20):
@@ -81,7 +81,7 @@ def test_ranked_equals_plain_sorting(hits: list[list[tuple[int, int]]], descendi
 
 def test_an_index_that_finds_fewer_documents_gives_shorter_rankings(tmp_path: Path, shards: Shards) -> None:
     build_dense(shards, "IVF64,Flat", tmp_path / "index")
-    found = search_dense(load_dense(tmp_path / "index", "nprobe=1"), ["a", "b"], clustered(2, 2), 1000)
+    found = search_dense(load_dense(tmp_path / "index", "nprobe=1"), ["a", "b"], make_clustered_vectors(2, 2), 1000)
     assert all(0 < len(found.of(i)) < 1000 for i in range(2))
     assert found.docs.min() >= 0
     assert np.isfinite(found.scores).all()

@@ -36,7 +36,7 @@ from runs.trec.topics import read_topics
 from runs.trec.types import Run, make_run
 from tests.support.answer_files import HOW, REPAIRABLE, WHY, make_record, tighten_limits
 from tests.support.command_line import keystone
-from tests.support.mutation import mutated, packed
+from tests.support.mutation import compress_and_damage, mutate
 
 T = TypeVar("T")
 Seeds = dict[str, bytes]
@@ -298,7 +298,7 @@ def make(kind: str, number: int, folder: Path) -> tuple[Path, Random]:
     suffix = "" if kind == "config" else chance.choice(["", "", "", "", ".gz", ".zst"])
     path = folder / "files" / (chance.choice(PREFIXES) + name + suffix)
     path.parent.mkdir(parents=True)
-    path.write_bytes(packed(mutated(seeds[name], chance), suffix, chance))
+    path.write_bytes(compress_and_damage(mutate(seeds[name], chance), suffix, chance))
     return path, chance
 
 

@@ -16,7 +16,7 @@ PLUGINS = {
     "opensearch-knn": "org.opensearch.knn.plugin.KNNPlugin",
     "neural-search": "org.opensearch.neuralsearch.plugin.NeuralSearch",
 }
-HEAP = "512m"
+HEAP_SIZE = "512m"
 
 
 def start(jars: Path, settings: dict[str, str]) -> Any:
@@ -32,7 +32,7 @@ def start(jars: Path, settings: dict[str, str]) -> Any:
             for jar in jars.glob(f"{part}/*.jar")
         )
     )
-    jnius_config.add_options(f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-Dlog4j2.level=warn")
+    jnius_config.add_options(f"-Xms{HEAP_SIZE}", f"-Xmx{HEAP_SIZE}", "-XX:+UseSerialGC", "-Dlog4j2.level=warn")
     from jnius import autoclass
 
     builder = autoclass("org.opensearch.common.settings.Settings").builder()
