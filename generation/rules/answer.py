@@ -15,7 +15,7 @@ from fusion.closest import find_closest_segments
 from fusion.coverage import choose
 from generation.rules.words import content_words
 from generation.types import Answer, Evidence, Sentence
-from indexing.corpora.segments import find_sentences
+from indexing.corpora.segments import split_sentences
 from indexing.types import Document, Span
 from indexing.vectors.types import Vectors
 from retrieval.types import Query
@@ -40,7 +40,7 @@ def gather(documents: Sequence[Document], segments: Sequence[Vectors], queries: 
         chosen = [document.segments[number].span for number in sorted(set(best.tolist()))]
         spans += [
             Span(document.id, start, end)
-            for start, end in find_sentences(document.text)
+            for start, end in split_sentences(document.text)
             if any(s.start <= start and end <= s.end for s in chosen) and is_prose(document.text[start:end])
         ]
     return spans

@@ -25,7 +25,7 @@ _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|al|approx|Fig|No|Dr|Mr|
 _NEXT = re.compile(r"""\s+(?:['"(\[\u201c\u2018*`-]*[^\sa-z'"(\[\u201c\u2018]|$)""")
 
 
-def find_sentences(text: str) -> list[tuple[int, int]]:
+def split_sentences(text: str) -> list[tuple[int, int]]:
     """The sentences of a text as (start, end) character offsets, in order and without surrounding space.
 
     A sentence ends after its punctuation, at a blank line, or after a short line.
@@ -84,7 +84,7 @@ def cut_segments(document: Document) -> Document:
         return document
     if re.fullmatch(MS_MARCO_SEGMENT_PATTERN, document.id):
         return replace(document, segments=(Segment(document.id, Span(document.id, 0, len(document.text))),))
-    spans = make_windows(find_sentences(document.text)) or [(0, len(document.text))]
+    spans = make_windows(split_sentences(document.text)) or [(0, len(document.text))]
     segments = tuple(
         Segment(f"{document.id}#w{number}_{start}", Span(document.id, start, end))
         for number, (start, end) in enumerate(spans)

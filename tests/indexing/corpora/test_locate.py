@@ -13,7 +13,7 @@ from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.corpora.corpus import read_corpus
 from indexing.corpora.locate import MOST_MISSES, SegmentRecord, locate_segments
-from indexing.corpora.segments import MS_MARCO_SEGMENT_PATTERN, cut_segments, find_sentences, is_window, make_windows
+from indexing.corpora.segments import MS_MARCO_SEGMENT_PATTERN, cut_segments, is_window, make_windows, split_sentences
 from indexing.errors import BadRecord, UserError
 from indexing.index import open_index
 from indexing.types import Document
@@ -22,7 +22,7 @@ from runs.tracks.rules import TRACKS
 from tests.support.command_line import keystone
 
 TEXT = " ".join(f"Sentence {n} is about bee {n % 7}." for n in range(23)) + "\nIts  end\tis here."
-SPANS = make_windows(find_sentences(TEXT))
+SPANS = make_windows(split_sentences(TEXT))
 NAME = "msmarco_v2.1_doc_00_7"
 
 

@@ -11,8 +11,8 @@ from indexing.corpora.segments import (
     STRIDE_SENTENCES,
     WINDOW_SENTENCES,
     cut_segments,
-    find_sentences,
     make_windows,
+    split_sentences,
 )
 from indexing.types import Document, Segment, Span
 
@@ -98,12 +98,12 @@ LONG = "this line has more characters than a heading ever has"
     ],
 )
 def test_sentences(text: str, expected: list[str]) -> None:
-    assert [text[start:end] for start, end in find_sentences(text)] == expected
+    assert [text[start:end] for start, end in split_sentences(text)] == expected
 
 
 @given(ANY_TEXT | PROSE)
 def test_sentences_are_ordered_trimmed_and_hold_every_character_once(text: str) -> None:
-    spans = find_sentences(text)
+    spans = split_sentences(text)
     flat = [offset for span in spans for offset in span]
     assert flat == sorted(flat)
     assert all(text[start:end] and text[start:end] == text[start:end].strip() for start, end in spans)
@@ -113,7 +113,7 @@ def test_sentences_are_ordered_trimmed_and_hold_every_character_once(text: str) 
 
 @given(ANY_TEXT | PROSE)
 def test_a_blank_line_always_ends_a_sentence(text: str) -> None:
-    assert not [s for s in find_sentences(text) if re.search(r"\n[ \t\r]*\n", text[s[0] : s[1]])]
+    assert not [s for s in split_sentences(text) if re.search(r"\n[ \t\r]*\n", text[s[0] : s[1]])]
 
 
 @given(st.integers(0, 200))
@@ -150,7 +150,7 @@ def test_segments_are_numbered_and_named_by_their_offset_and_hold_the_whole_text
     document = cut_segments(Document("a#b", text))
     spans = [segment.span for segment in document.segments]
     assert [s.id for s in document.segments] == [f"a#b#w{i}_{span.start}" for i, span in enumerate(spans)]
-    assert [(s.start, s.end) for s in spans] == (make_windows(find_sentences(text)) or [(0, len(text))])
+    assert [(s.start, s.end) for s in spans] == (make_windows(split_sentences(text)) or [(0, len(text))])
     assert {s.doc_id for s in spans} == {"a#b"}
     held = {offset for s in spans for offset in range(s.start, s.end)}
     assert all(offset in held or character.isspace() for offset, character in enumerate(text))
