@@ -70,22 +70,22 @@ def ours(grades: Grades, k: int, wave: int, grid: bool = False, scores: Grades |
 
 def plain(grades: Grades, k: int, wave: int) -> int:
     """The number of calls of the plain order: query after query, for all documents that their bounds do not exclude."""
-    asked = np.zeros(grades.shape, dtype=np.bool_)
+    judged = np.zeros(grades.shape, dtype=np.bool_)
     while True:
-        lower, upper = parasol(np.where(asked, grades, 0)), parasol(np.where(asked, grades, MAX_GRADE))
+        lower, upper = parasol(np.where(judged, grades, 0)), parasol(np.where(judged, grades, MAX_GRADE))
         kth = np.argsort(-lower, kind="stable")[k - 1]
         out = (upper < lower[kth]) | ((upper == lower[kth]) & (np.arange(len(lower)) > kth))
-        queries, documents = np.nonzero(~asked & ~out)
+        queries, documents = np.nonzero(~judged & ~out)
         if not len(queries):
-            return int(np.count_nonzero(asked))
-        asked[queries[:wave], documents[:wave]] = True
+            return int(np.count_nonzero(judged))
+        judged[queries[:wave], documents[:wave]] = True
 
 
 def least(grades: Grades, k: int, _wave: int) -> int:
     """The number of calls until each document has all grades, or its bound is below the k-th score, in query order."""
     scores = parasol(grades)
     kth, place = np.argsort(-scores, kind="stable")[k - 1], np.arange(QUERIES)[:, None]
-    bounds = np.array([parasol(np.where(place < asked, grades, MAX_GRADE)) for asked in range(QUERIES)])
+    bounds = np.array([parasol(np.where(place < judged, grades, MAX_GRADE)) for judged in range(QUERIES)])
     above = (bounds > scores[kth]) | ((bounds == scores[kth]) & (np.arange(len(scores)) <= kth))
     return int(np.count_nonzero(above))
 

@@ -141,12 +141,12 @@ def _make_text_loop(reader: Any, field: str, out: Any) -> Any:
     loaded = f"(ILjava/util/Set;)L{_class_path(document)};"
     load = of.insertArguments(handle_of("org.apache.lucene.index.StoredFields", "document", loaded, fields), 1, only)
     get = of.insertArguments(handle_of(document, "get", f"({string}){string}"), 1, field)
-    shown = lookup().findStatic(
+    text = lookup().findStatic(
         class_of("java.util.Objects"), "toString", type_of(f"(Ljava/lang/Object;{string}){string}")
     )
-    shown = of.insertArguments(shown, 1, ABSENT_TEXT).asType(type_of(f"({string}){string}"))
+    text = of.insertArguments(text, 1, ABSENT_TEXT).asType(type_of(f"({string}){string}"))
     written = handle_of("org.apache.lucene.store.DataOutput", "writeString", f"({string})V", out)
-    for step in (shown, get, load, handle_of("java.nio.ByteBuffer", "getInt", "()I")):
+    for step in (text, get, load, handle_of("java.nio.ByteBuffer", "getInt", "()I")):
         written = of.filterReturnValue(step, written)
     number = java_class("java.lang.Integer").TYPE
     body = of.dropArguments(written, 0, number)

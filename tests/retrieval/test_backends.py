@@ -1,6 +1,5 @@
 """The tables of engines: every entry names a function, which is imported only when it is needed."""
 
-import subprocess
 import sys
 from dataclasses import replace
 from inspect import signature
@@ -15,6 +14,7 @@ from indexing.index import Index
 from indexing.store import DocumentStore
 from indexing.stores import STORES, open_store
 from retrieval.backends import BACKENDS, open_dense, open_sparse
+from tests.support.programs import run
 from tests.support.small_corpus import write_index_file
 
 LAZY = """
@@ -43,7 +43,7 @@ def test_every_import_path_leads_to_a_function_of_the_same_form(path: str, param
 
 
 def test_engines_are_imported_when_they_are_needed() -> None:
-    shown = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=True)
+    shown = run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=True)
     assert shown.stdout.splitlines() == ["[]", "[]"]
 
 
