@@ -4,23 +4,28 @@ docs/corpora.md lists the irregularities of a corpus and how Keystone treats eac
 """
 
 import itertools
-import os
 import re
 import reprlib
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import orjson
 
 from indexing.corpora import ir_datasets, jsonl, pyserini, text, trec, wikitext
+from indexing.corpora.folders import (
+    find_unfollowed_links,
+    is_folder,
+    list_files,
+    name_documents,
+    relative_name,
+    strip_compression,
+)
 from indexing.corpora.locate import locate_segments
 from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.io.reading import COMPRESSIONS, hash_file, read_byte_lines
+from indexing.io.reading import hash_file, read_byte_lines
 from indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
 
 if TYPE_CHECKING:
@@ -94,7 +99,7 @@ def read_corpus(
     repeat; all text is Unicode. `UserError` if the corpus has no document, or a file cannot be read.
     """
     format = format or guess_format(path)
-    files = [(file, _document_name(file, path)) for file in _list_files_and_report_links(path, format, report)]
+    files = [(file, name_documents(file, path)) for file in _list_files_and_report_links(path, format, report)]
     official = _open_segments(segments, report)
     empty = True
     for document in read(files, format, report):
@@ -125,10 +130,10 @@ def guess_format(path: Path) -> str:
         return "ir_datasets"
     if pyserini.index_name(path) is not None:
         return "pyserini"
-    if not _is_folder(path):
-        return _recognise_format(path) or ("folder" if _TEXT_NAME.fullmatch(_strip_compression(path)) else "jsonl")
-    files = _list_files(path, re.compile(r"(?!\.).*"))
-    shards = [file for file in files if _JSONL_NAME.fullmatch(_strip_compression(file))]
+    if not is_folder(path):
+        return _recognise_format(path) or ("folder" if _TEXT_NAME.fullmatch(strip_compression(path)) else "jsonl")
+    files = list_files(path, re.compile(r"(?!\.).*"))
+    shards = [file for file in files if _JSONL_NAME.fullmatch(strip_compression(file))]
     for file in shards[:EXAMINED_FILES]:
         if (found := _recognise_format(file)) in ("jsonl", "segments"):
             return found
@@ -163,12 +168,12 @@ def list_corpus_files(path: Path, format: str) -> list[Path]:
     """
     if format not in FORMATS:
         raise UserError(f"corpus format: found {format!r}, expected one of {', '.join(sorted(FORMATS))}")
-    if format in ("ir_datasets", "pyserini") or not _is_folder(path):
+    if format in ("ir_datasets", "pyserini") or not is_folder(path):
         return [path]
-    files = _list_files(path, FORMATS[format].names)
+    files = list_files(path, FORMATS[format].names)
     if not files:
         names = ", ".join(text.SUFFIXES) if format == "folder" else format
-        links = f"; links that are not followed: {len(found)}" if (found := list(_find_unfollowed_links(path))) else ""
+        links = f"; links that are not followed: {len(found)}" if (found := list(find_unfollowed_links(path))) else ""
         raise UserError(f"{path}: holds no {names} file{links}")
     return files
 
@@ -176,7 +181,7 @@ def list_corpus_files(path: Path, format: str) -> list[Path]:
 def _list_files_and_report_links(path: Path, format: str, report: Report) -> list[Path]:
     """The files of a corpus. The function reports each link that it does not follow."""
     files = list_corpus_files(path, format)
-    for link in _find_unfollowed_links(path) if files != [path] else ():
+    for link in find_unfollowed_links(path) if files != [path] else ():
         found = f"{link}: a link to a folder or out of {path} is not followed: put what it leads to in its place"
         report(BadRecord(found, "link not followed"))
     return files
@@ -193,53 +198,6 @@ def make_corpus_key(path: Path, format: str) -> list[list[str]]:
         folder = pyserini.index_folder(path)
         return [[file.name, hash_file(file)] for file in sorted(folder.glob("segments_*"))]
     return [[relative_name(file, path), hash_file(file)] for file in list_corpus_files(path, format)]
-
-
-def _list_files(folder: Path, names: re.Pattern[str]) -> list[Path]:
-    inside = folder.resolve()
-    return sorted(
-        file
-        for file in folder.rglob("*")
-        if names.fullmatch(_strip_compression(file)) and file.is_file() and not _leads_out(file, inside)
-    )
-
-
-def _find_unfollowed_links(folder: Path) -> Iterator[Path]:
-    """The links of a folder that Keystone does not follow: those that leave the folder, and those to folders."""
-    inside = folder.resolve()
-    yield from (file for file in sorted(folder.rglob("*")) if _leads_out(file, inside) or _is_linked_folder(file))
-
-
-def _leads_out(file: Path, folder: Path) -> bool:
-    return file.is_symlink() and file.exists() and not file.resolve().is_relative_to(folder)
-
-
-def _is_linked_folder(file: Path) -> bool:
-    return file.is_symlink() and file.is_dir()
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: no such file or folder") from error
-
-
-def _strip_compression(file: Path) -> str:
-    """A file's name in lower case, without the ending of a compression."""
-    name = file.name.lower()
-    return name[: -len(file.suffix)] if name.endswith(COMPRESSIONS) else name
-
-
-def relative_name(file: Path, folder: Path) -> str:
-    """The path of a file below a folder, URL-quoted, so that any file name gives a valid id."""
-    return quote(os.fsencode(file.relative_to(folder).as_posix()))
-
-
-def _document_name(file: Path, corpus: Path) -> str:
-    """The name of documents without an id of their own; compressing the file does not change it."""
-    name = relative_name(file, corpus if file != corpus else corpus.parent)
-    return name[: -len(file.suffix)] if name.lower().endswith(COMPRESSIONS) else name
 
 
 def _is_sound(document: Document, report: Report) -> bool:

@@ -128,7 +128,7 @@ class Cluster:
         return [node.http for node in self.nodes]
 
     def launch(self, size: int) -> None:
-        """Start the nodes; the first one leads, and later ones are told where it is."""
+        """Start the nodes; the first one leads, and the others get its address."""
         for number in range(1, size + 1):
             home = self.folder / str(number)
             (home / "logs").mkdir(parents=True)

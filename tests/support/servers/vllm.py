@@ -138,7 +138,7 @@ def launch(program: str, *arguments: str | Path, folder: Path, log: IO[bytes] | 
 
 
 def end(process: subprocess.Popen[bytes], patience: float) -> None:
-    """Ask a program to end, and after so many seconds end its group; what it has left in memory goes too."""
+    """Ask a program to end; after `patience` seconds, kill its group. Its shared memory is removed, too."""
     left = shared_memory(process.pid)
     if patience and process.poll() is None:
         process.terminate()
