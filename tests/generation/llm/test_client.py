@@ -484,7 +484,7 @@ def test_errors_of_an_endpoint_that_rests_are_no_fault_of_their_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "MOST_TRIES", 1)
-    monkeypatch.setattr(endpoints, "pause_before", lambda *_: 0.3)
+    monkeypatch.setattr(endpoints, "choose_pause", lambda *_: 0.3)
     with serving(faults=[status(500)] * 16, latency=0.02) as server:
         outcomes, _, _ = complete(make_settings(tmp_path, server.url), [asking(str(i)) for i in range(16)])
     assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoints.MOST_FAILURES
