@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: run all benchmarks, or those named; print the table, write `out/bench.json`."""
+"""`python -m benchmarks [NAME ...]` runs these benchmarks, or all, prints a table and writes `out/bench.json`."""
 
 import importlib
 import sys
@@ -19,7 +19,7 @@ OUT = Path(__file__).parent / "out" / "bench.json"
 
 
 def show(rows: list[Row]) -> None:
-    """Print the rows; a ratio above 1 says that ours is better."""
+    """Print the rows. A ratio above 1 means that Keystone is better than its peer."""
     table = Table(box=None, pad_edge=False)
     for heading in ("benchmark", "ours", "peer", "unit", "ratio", "target", "met", "bound by"):
         table.add_column(heading, justify="right" if heading in ("ours", "peer", "ratio", "target") else "left")
@@ -32,7 +32,7 @@ def show(rows: list[Row]) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Run the benchmarks in order."""
+    """Run these benchmarks in order, or all if there is no name."""
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         sys.exit(f"unknown benchmark {unknown[0]!r}; expected one of {', '.join(BENCHMARKS)}")

@@ -1,4 +1,4 @@
-"""(c) BM25, strings in and integer-coded rankings out, beside Pyserini on the same index, tantivy and bm25s."""
+"""(c) BM25 from texts of queries to rankings of integers, beside Pyserini on the same index, tantivy and bm25s."""
 
 import os
 import subprocess
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peak import peak_memory
-from benchmarks.table import Row, faster, take_turns
-from benchmarks.texts import passages, questions
+from benchmarks.peak import read_peak_memory
+from benchmarks.table import Row, compare_costs, take_turns
+from benchmarks.texts import draw_questions, read_passages
 from indexing.lucene.write import build_lucene
 from indexing.types import Document
 from retrieval.lucene.search import K1, B, LuceneSearcher
@@ -23,61 +23,65 @@ THREADS = os.cpu_count() or 1
 
 
 def rows() -> list[Row]:
-    """Pyserini's row has the target; the memory row gives ours and 1 GB; the others are marks from outside."""
-    texts = passages(PASSAGES)
-    asked = questions(texts, QUERIES)
+    """Speed beside three peers, of which Pyserini has the target, and peak memory beside 1 GB."""
+    texts = read_passages(PASSAGES)
+    query_texts = draw_questions(texts, QUERIES)
     ids = [str(i) for i in range(QUERIES)]
     with tempfile.TemporaryDirectory() as folder:
         build_lucene((Document(f"{row:07d}", text) for row, text in enumerate(texts)), Path(folder, "lucene"))
         ours = LuceneSearcher(Path(folder, "lucene"))
-        rankings = ours.search(ids, asked, DEPTH, THREADS)
-        memory = _memory(Path(folder), asked)
+        rankings = ours.search(ids, query_texts, DEPTH, THREADS)
+        memory = _measure_memory(Path(folder), query_texts)
         peers: dict[str, Callable[[], Any]] = {
-            "Pyserini": _pyserini(Path(folder, "lucene"), asked),
-            "tantivy": _tantivy(texts, asked),
-            "bm25s": _bm25s(texts, asked),
+            "Pyserini": _open_pyserini(Path(folder, "lucene"), query_texts),
+            "tantivy": _open_tantivy(texts, query_texts),
+            "bm25s": _open_bm25s(texts, query_texts),
         }
         theirs = peers["Pyserini"]()
         same = all(np.array_equal(rankings.of(i), docs) for i, (docs, _) in enumerate(theirs))
-        jobs = {"ours": lambda: ours.search(ids, asked, DEPTH, THREADS), **peers}
+        jobs = {"ours": lambda: ours.search(ids, query_texts, DEPTH, THREADS), **peers}
         seconds = take_turns(jobs, repeats=3)
     name = f"BM25 top {DEPTH}, {QUERIES} queries, {PASSAGES:,} passages"
     ranking = "same ranking" if same else "ANOTHER RANKING"
     bound = f"Lucene's scoring; {QUERIES / seconds['ours']:.0f} queries a second on {THREADS} threads; {ranking}"
-    beside_pyserini = faster(f"{name}: Pyserini", seconds["ours"], seconds["Pyserini"], 4.0, bound)
+    beside_pyserini = compare_costs(f"{name}: Pyserini", seconds["ours"], seconds["Pyserini"], 4.0, bound)
     return [
         beside_pyserini if same else replace(beside_pyserini, ratio=0.0),
-        faster(f"{name}: tantivy", seconds["ours"], seconds["tantivy"], None, "another analyzer, other rankings"),
-        faster(f"{name}: bm25s", seconds["ours"], seconds["bm25s"], None, "scores every document in memory"),
-        faster(f"{name}: peak memory against 1 GB", memory / 1e9, 1.0, 1.0, "the JVM, in a process of its own", "GB"),
+        compare_costs(
+            f"{name}: tantivy", seconds["ours"], seconds["tantivy"], None, "another analyzer, other rankings"
+        ),
+        compare_costs(f"{name}: bm25s", seconds["ours"], seconds["bm25s"], None, "scores every document in memory"),
+        compare_costs(
+            f"{name}: peak memory against 1 GB", memory / 1e9, 1.0, 1.0, "the JVM, in a process of its own", "GB"
+        ),
     ]
 
 
-def _memory(folder: Path, asked: list[str]) -> int:
+def _measure_memory(folder: Path, query_texts: list[str]) -> int:
     """The peak bytes of a process that searches the index twice."""
-    (folder / "asked.txt").write_text("\n".join(asked))
+    (folder / "query_texts.txt").write_text("\n".join(query_texts))
     done = subprocess.run([sys.executable, "-m", "benchmarks.bm25", folder], check=True, stdout=subprocess.PIPE)
     return int(done.stdout)
 
 
 def _search_twice(folder: Path) -> None:
-    asked = (folder / "asked.txt").read_text().splitlines()
+    query_texts = (folder / "query_texts.txt").read_text().splitlines()
     searcher = LuceneSearcher(folder / "lucene")
     for _ in range(2):
-        searcher.search(asked, asked, DEPTH, THREADS)
-    print(peak_memory())
+        searcher.search(query_texts, query_texts, DEPTH, THREADS)
+    print(read_peak_memory())
 
 
-def _pyserini(folder: Path, asked: list[str]) -> Callable[[], list[tuple[Any, Any]]]:
-    os.environ.setdefault("OPENAI_API_KEY", "none")  # wanted at import, used for nothing
+def _open_pyserini(folder: Path, query_texts: list[str]) -> Callable[[], list[tuple[Any, Any]]]:
+    os.environ.setdefault("OPENAI_API_KEY", "none")  # Pyserini demands one at import and never uses it
     from pyserini.search.lucene import LuceneSearcher as Searcher
 
     searcher = Searcher(str(folder))
     searcher.set_bm25(K1, B)
-    ids = [str(i) for i in range(len(asked))]
+    ids = [str(i) for i in range(len(query_texts))]
 
     def search() -> list[tuple[Any, Any]]:
-        found = searcher.batch_search(asked, ids, k=DEPTH, threads=THREADS)
+        found = searcher.batch_search(query_texts, ids, k=DEPTH, threads=THREADS)
         return [
             (np.array([int(hit.docid) for hit in found[i]]), np.array([hit.score for hit in found[i]])) for i in ids
         ]
@@ -85,7 +89,7 @@ def _pyserini(folder: Path, asked: list[str]) -> Callable[[], list[tuple[Any, An
     return search
 
 
-def _tantivy(texts: list[str], asked: list[str]) -> Callable[[], list[Any]]:
+def _open_tantivy(texts: list[str], query_texts: list[str]) -> Callable[[], list[Any]]:
     import tantivy
 
     schema = tantivy.SchemaBuilder()
@@ -104,7 +108,7 @@ def _tantivy(texts: list[str], asked: list[str]) -> Callable[[], list[Any]]:
     searcher = index.searcher()
     queries = [
         index.parse_query(" ".join(words.replace("'", " ").replace("-", " ").split()).lower(), ["text"])
-        for words in asked
+        for words in query_texts
     ]
 
     def search() -> list[Any]:
@@ -113,7 +117,7 @@ def _tantivy(texts: list[str], asked: list[str]) -> Callable[[], list[Any]]:
     return search
 
 
-def _bm25s(texts: list[str], asked: list[str]) -> Callable[[], Any]:
+def _open_bm25s(texts: list[str], query_texts: list[str]) -> Callable[[], Any]:
     import bm25s
     import Stemmer
 
@@ -122,7 +126,7 @@ def _bm25s(texts: list[str], asked: list[str]) -> Callable[[], Any]:
     index.index(bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
 
     def search() -> Any:
-        tokens = bm25s.tokenize(asked, stopwords="en", stemmer=stemmer, show_progress=False)
+        tokens = bm25s.tokenize(query_texts, stopwords="en", stemmer=stemmer, show_progress=False)
         return index.retrieve(tokens, k=DEPTH, n_threads=THREADS, show_progress=False)
 
     return search

@@ -1,4 +1,4 @@
-"""(f) Calls of a model: a server of fixed latency and capacity, kept busy, beside the plain `openai` client."""
+"""(f) Calls of a model at a busy server of fixed latency and capacity, beside the plain `openai` client."""
 
 import asyncio
 import resource
@@ -16,18 +16,18 @@ from typing import ClassVar
 
 import orjson
 
-from benchmarks.peak import peak_memory
-from benchmarks.table import Row, faster
-from benchmarks.texts import passages
+from benchmarks.peak import read_peak_memory
+from benchmarks.table import Row, compare_costs
+from benchmarks.texts import read_passages
 from generation.ask import every, together
 from generation.llm.open import open_model
 from generation.llm.settings import ModelSettings
 from generation.types import Reply, Request
 from indexing.errors import UserError
 
-CALLS, LATENCY, CAPACITY = 20_000, 0.05, 128
+CALLS, LATENCY_S, CAPACITY_CALLS = 20_000, 0.05, 128
 PEER_CALLS, REPEATS = 3_000, 3
-PENDING, TOPICS = 100_000, 100
+PENDING_CALLS, TOPICS = 100_000, 100
 PROMPT = "Grade from 0 to 3 how well the passage answers the query.\n\nPassage: {}\n\nQuery: what is number {}?"
 
 _REPLY = orjson.dumps(
@@ -44,32 +44,50 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:
 
 
 def rows() -> list[Row]:
-    """The time that the server needs at least, the processor time of a call, and memory while pairs are pending."""
-    with _server(LATENCY, CAPACITY) as url:
+    """Time beside the least that the server needs, processor time of a call, and memory while pairs are pending."""
+    with _start_server(LATENCY_S, CAPACITY_CALLS) as url:
         turns = [(_run("ours", url, CALLS), _run("openai", url, PEER_CALLS)) for _ in range(REPEATS)]
     ours, peer = ({key: median(turn[i][key] for turn in turns) for key in turns[0][i]} for i in (0, 1))
-    with _server(3600.0, CAPACITY) as url:
-        pending = _run("pending", url, PENDING)
-    least = CALLS * LATENCY / CAPACITY
-    name = f"calls, {LATENCY * 1e3:g} ms and {CAPACITY} at once"
+    with _start_server(3600.0, CAPACITY_CALLS) as url:
+        pending = _run("pending", url, PENDING_CALLS)
+    least = CALLS * LATENCY_S / CAPACITY_CALLS
+    name = f"calls, {LATENCY_S * 1e3:g} ms and {CAPACITY_CALLS} at once"
     return [
-        faster(f"{CALLS:,} {name}: the server's own time", ours["wall"], least, 1 / 1.05, "processor time"),
-        faster(f"{name}: processor time a call: openai", ours["cpu"] / CALLS * 1e3, peer["cpu"] / PEER_CALLS * 1e3, 4.0,
-               "aiohttp's reading and writing; SQLite's commit of each reply", "ms"),
-        faster(f"{name}: wall time a call: openai", ours["wall"] / CALLS * 1e3, peer["wall"] / PEER_CALLS * 1e3, None,
-               "the plain client's processor time", "ms"),
-        faster(f"{PENDING:,} pending pairs: peak memory against 500 MB", pending["peak"] / 1e6, 500.0, 1.0,
-               f"prompts of {pending['characters']:.0f} characters that the steps have written", "MB"),
-    ]  # fmt: skip
+        compare_costs(f"{CALLS:,} {name}: the server's own time", ours["wall"], least, 1 / 1.05, "processor time"),
+        compare_costs(
+            f"{name}: processor time a call: openai",
+            ours["cpu"] / CALLS * 1e3,
+            peer["cpu"] / PEER_CALLS * 1e3,
+            4.0,
+            "aiohttp's reading and writing; SQLite's commit of each reply",
+            "ms",
+        ),
+        compare_costs(
+            f"{name}: wall time a call: openai",
+            ours["wall"] / CALLS * 1e3,
+            peer["wall"] / PEER_CALLS * 1e3,
+            None,
+            "the plain client's processor time",
+            "ms",
+        ),
+        compare_costs(
+            f"{PENDING_CALLS:,} pending pairs: peak memory against 500 MB",
+            pending["peak"] / 1e6,
+            500.0,
+            1.0,
+            f"prompts of {pending['characters']:.0f} characters that the steps have written",
+            "MB",
+        ),
+    ]
 
 
-class _Fixed(asyncio.Protocol):
-    """Answers each request after the latency, at most so many at once; others wait. No pipelining.
+class _FixedLatency(asyncio.Protocol):
+    """Answers each request after the latency, at most `capacity` at once; the others wait. No pipelining.
 
-    A request that waits begins when one before it was due, so the server being late with its own work costs nobody.
+    A waiting request begins at the time when an earlier answer was due. So delays of the server itself do not count.
     """
 
-    waiting: ClassVar[deque[tuple["_Fixed", float]]] = deque()
+    waiting: ClassVar[deque[tuple["_FixedLatency", float]]] = deque()
     busy = 0
     latency = 0.0
     capacity = 0
@@ -102,20 +120,20 @@ class _Fixed(asyncio.Protocol):
             asyncio.get_running_loop().call_at(one.due, one.answer)
 
     def answer(self) -> None:
-        _Fixed.busy -= 1
+        _FixedLatency.busy -= 1
         self.transport.write(_ANSWER)
         self.begin(self.due)
 
 
 async def _serve(latency: float, capacity: int) -> None:
-    _Fixed.latency, _Fixed.capacity = latency, capacity
-    server = await asyncio.get_running_loop().create_server(_Fixed, "127.0.0.1", 0, backlog=1024)
+    _FixedLatency.latency, _FixedLatency.capacity = latency, capacity
+    server = await asyncio.get_running_loop().create_server(_FixedLatency, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
 @contextmanager
-def _server(latency: float, capacity: int) -> Iterator[str]:
+def _start_server(latency: float, capacity: int) -> Iterator[str]:
     command = [sys.executable, "-m", "benchmarks.calls", "serve", str(latency), str(capacity)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -125,37 +143,37 @@ def _server(latency: float, capacity: int) -> Iterator[str]:
             process.terminate()
 
 
-def _run(what: str, url: str, calls: int) -> dict[str, float]:
+def _run(role: str, url: str, calls: int) -> dict[str, float]:
     """Run one of the clients in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.calls", what, url, str(calls)]
+    command = [sys.executable, "-m", "benchmarks.calls", role, url, str(calls)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     found: dict[str, float] = orjson.loads(done.stdout)
     return found
 
 
 @cache
-def _texts() -> list[str]:
-    return passages(1_000)
+def _load_texts() -> list[str]:
+    return read_passages(1_000)
 
 
-def _requests(calls: int) -> Iterator[Request]:
+def _make_requests(calls: int) -> Iterator[Request]:
     for number in range(calls):
-        prompt = PROMPT.format(_texts()[number % len(_texts())], number)
+        prompt = PROMPT.format(_load_texts()[number % len(_load_texts())], number)
         yield Request("umbrela", (("system", "You grade passages."), ("user", prompt)), 20)
 
 
-async def _ours(url: str, calls: int) -> None:
+async def _call_keystone(url: str, calls: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with open_model(ModelSettings(name="m", urls=[url]), Path(folder)) as model:
-            answered = [reply async for _, reply in model.complete(_requests(calls))]
+            answered = [reply async for _, reply in model.complete(_make_requests(calls))]
     assert len(answered) == calls
     assert all(isinstance(reply, Reply) for reply in answered)
 
 
-async def _openai(url: str, calls: int) -> None:
+async def _call_openai(url: str, calls: int) -> None:
     import openai
 
-    room = asyncio.Semaphore(CAPACITY)
+    room = asyncio.Semaphore(CAPACITY_CALLS)
     async with openai.AsyncOpenAI(base_url=url, api_key="none") as client:
 
         async def one(request: Request) -> None:
@@ -168,15 +186,15 @@ async def _openai(url: str, calls: int) -> None:
                     temperature=0,
                 )
 
-        await asyncio.gather(*map(one, _requests(calls)))
+        await asyncio.gather(*map(one, _make_requests(calls)))
 
 
-async def _pending(url: str, calls: int) -> None:
-    """Every topic's pairs asked for at once; none is answered until the run's time is over."""
+async def _hold_pending(url: str, calls: int) -> None:
+    """Ask for the pairs of all topics at once; the server answers none until the run's time is over."""
     with tempfile.TemporaryDirectory() as folder, suppress(UserError):
         settings = ModelSettings(name="m", urls=[url], run_seconds=20)
         async with open_model(settings, Path(folder)) as model:
-            pairs = _requests(calls)
+            pairs = _make_requests(calls)
 
             async def topic() -> object:
                 return await every(model, [(next(pairs), str) for _ in range(calls // TOPICS)])
@@ -184,22 +202,22 @@ async def _pending(url: str, calls: int) -> None:
             await together([topic] * TOPICS, at_once=TOPICS)
 
 
-def main(what: str, first: str, second: str) -> None:
-    """Be the server, or one of the clients."""
-    if what == "serve":
+def main(role: str, first: str, second: str) -> None:
+    """Run the server, or one of the clients."""
+    if role == "serve":
         asyncio.run(_serve(float(first), int(second)))
         return
-    client = {"ours": _ours, "openai": _openai, "pending": _pending}[what]
-    if what != "pending":
+    client = {"ours": _call_keystone, "openai": _call_openai, "pending": _hold_pending}[role]
+    if role != "pending":
         asyncio.run(client(first, 1))  # imports
-    characters = sum(len(request.messages[1][1]) for request in _requests(1_000)) / 1_000
+    characters = sum(len(request.messages[1][1]) for request in _make_requests(1_000)) / 1_000
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
     asyncio.run(client(first, int(second)))
     after = resource.getrusage(resource.RUSAGE_SELF)
     measured = {
         "wall": time.perf_counter() - start,
         "cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-        "peak": peak_memory(),
+        "peak": read_peak_memory(),
         "characters": characters,
     }
     print(orjson.dumps(measured).decode())

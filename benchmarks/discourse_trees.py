@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.table import Row
-from indexing.io.files import json_lines
+from indexing.io.reading import read_json_lines
 from indexing.structures.discourse import (
     AFTER_HEADING,
     BEFORE_HEADING,
@@ -68,8 +68,8 @@ class Scores(NamedTuple):
 
 def read_gum(partition: str, folder: Path = GUM) -> list[Gold]:
     """The written documents of a partition: train, dev or test."""
-    documents = {record["docid"]: record for _, record in json_lines(folder / "documents.jsonl")}
-    trees = {record["docid"]: record for _, record in json_lines(folder / "rst.jsonl.gz")}
+    documents = {record["docid"]: record for _, record in read_json_lines(folder / "documents.jsonl")}
+    trees = {record["docid"]: record for _, record in read_json_lines(folder / "rst.jsonl.gz")}
     return [
         Gold(
             document["text"],

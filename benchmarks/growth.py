@@ -1,6 +1,6 @@
 """(e) Growth: indexing time, memory and queries per second at 2,000, 10,000 and 30,000 documents.
 
-The documents are those of the test collections where they lie beside the project, else passages of `texts`.
+If the test collections lie beside the project, the documents are theirs, otherwise passages of `texts`.
 """
 
 import gzip
@@ -18,24 +18,33 @@ from statistics import median
 import orjson
 
 from benchmarks.table import Row
-from benchmarks.texts import passages, questions
+from benchmarks.texts import draw_questions, read_passages
 from retrieval.lucene.search import LuceneSearcher
 
-SIZES = (2_000, 10_000, 30_000)
+SIZES_DOCUMENTS = (2_000, 10_000, 30_000)
 QUERIES, DEPTH, REPEATS = 200, 1000, 3
-COLLECTIONS = Path(__file__).parents[2] / "shared" / "data"
-NAMES = ("medline", "cisi", "scifact", "arguana", "multihop-mini", "time", "ibm-claims-wiki", "msmarco-v2.1-sample")
+COLLECTIONS_FOLDER = Path(__file__).parents[2] / "shared" / "data"
+COLLECTION_NAMES = (
+    "medline",
+    "cisi",
+    "scifact",
+    "arguana",
+    "multihop-mini",
+    "time",
+    "ibm-claims-wiki",
+    "msmarco-v2.1-sample",
+)
 
 
 def rows() -> list[Row]:
-    """Time a document and memory at each size against the smallest; 1 means linear time and flat memory."""
-    texts = list(islice(chain(collected(), passages(SIZES[-1])), SIZES[-1]))
-    asked = questions(passages(2_000), QUERIES)
+    """Time for each document and memory, at each size beside the smallest. 1 means linear time and constant memory."""
+    texts = list(islice(chain(read_collections(), read_passages(SIZES_DOCUMENTS[-1])), SIZES_DOCUMENTS[-1]))
+    query_texts = draw_questions(read_passages(2_000), QUERIES)
     with tempfile.TemporaryDirectory() as folder:
-        measured = {size: measure(texts[:size], asked, Path(folder)) for size in SIZES}
-    first = SIZES[0]
+        measured = {size: measure(texts[:size], query_texts, Path(folder)) for size in SIZES_DOCUMENTS}
+    first = SIZES_DOCUMENTS[0]
     found = []
-    for size in SIZES[1:]:
+    for size in SIZES_DOCUMENTS[1:]:
         own, least = measured[size], measured[first]
         name = f"growth from {first:,} to {size:,} documents"
         found += [
@@ -50,8 +59,12 @@ def rows() -> list[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Of an index without embeddings: seconds to make it and bytes on disk, a record; peak bytes; queries a second."""
+class Measurement:
+    """The costs of an index without embeddings.
+
+    The `seconds` of building it and the bytes of `store` and `lucene` are for one record. `memory` is the peak in
+    bytes, `rate` the number of queries in a second.
+    """
 
     seconds: float
     store: float
@@ -60,18 +73,18 @@ class Measured:
     rate: float
 
 
-def collected() -> Iterator[str]:
+def read_collections() -> Iterator[str]:
     """The texts of the test collections."""
-    for name in NAMES:
-        for file in sorted(COLLECTIONS.glob(f"{name}/corpus.jsonl*")):
+    for name in COLLECTION_NAMES:
+        for file in sorted(COLLECTIONS_FOLDER.glob(f"{name}/corpus.jsonl*")):
             with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
                 for line in stream:
                     record = orjson.loads(line)
                     yield record.get("text") or record.get("segment") or record["title"]
 
 
-def measure(texts: list[str], asked: list[str], folder: Path, repeats: int = REPEATS) -> Measured:
-    """`keystone index --no-dense` of these texts, then BM25 of these queries; medians of so many times."""
+def measure(texts: list[str], query_texts: list[str], folder: Path, repeats: int = REPEATS) -> Measurement:
+    """Index texts by `keystone index --no-dense`, then search by BM25; returns medians over the repeats."""
     corpus = folder / f"{len(texts)}.jsonl"
     corpus.write_bytes(b"".join(orjson.dumps({"id": f"d{i}", "text": text}) + b"\n" for i, text in enumerate(texts)))
     seconds, peaks = [], []
@@ -85,8 +98,8 @@ def measure(texts: list[str], asked: list[str], folder: Path, repeats: int = REP
     searcher, rates = LuceneSearcher(out / "lucene"), []
     for _ in range(REPEATS + 1):
         start = time.perf_counter()
-        searcher.search(asked, asked, DEPTH, os.cpu_count() or 1)
-        rates.append(len(asked) / (time.perf_counter() - start))
+        searcher.search(query_texts, query_texts, DEPTH, os.cpu_count() or 1)
+        rates.append(len(query_texts) / (time.perf_counter() - start))
     store, lucene = (sum(f.stat().st_size for f in (out / part).iterdir()) for part in ("store", "lucene"))
     count = len(texts)
-    return Measured(median(seconds) / count, store / count, lucene / count, median(peaks), median(rates[1:]))
+    return Measurement(median(seconds) / count, store / count, lucene / count, median(peaks), median(rates[1:]))

@@ -1,11 +1,12 @@
 """Parasol with bounds: the share of grading calls saved at equal output, by waves, on simulated grades.
 
-`quality`: each document has a quality drawn from Beta(0.6, 2.5), a grade is three trials of it. `independent`: each
-grade is drawn by itself, most of them low. `aspects`: queries differ too, in how seldom they are answered.
-Peers are a plain order (each query in turn for all documents that may still be among the first k) in the same waves,
-and the least that bounds allow to somebody who knows the k-th score beforehand. Where queries are alike, no order of a
-document's queries is better than another, so that is the least for any method; where they are not, the least is that
-of hindsight: the lowest grades first.
+The simulations: in `quality`, each document has a quality from Beta(0.6, 2.5), and a grade is three trials of it. In
+`independent`, grades are drawn independently, most of them low. In `aspects`, queries also differ in difficulty.
+
+One peer is a plain order in the same waves: each query in turn, for all documents that may still be among the first k.
+The other peer is the least number of calls that bounds allow if the k-th score is known beforehand. If queries are
+alike, no order of a document's queries is better than another, so no method needs fewer calls. If queries differ, the
+least is that of hindsight: the lowest grades first.
 """
 
 from collections.abc import Callable
@@ -15,37 +16,37 @@ from statistics import mean
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.table import Row, faster, take_turns
+from benchmarks.table import Row, compare_costs, take_turns
 from fusion.parasol import MAX_GRADE, Pairs, Top, TopSettings, find_top, parasol
 
 Grades = NDArray[np.float64]
 Policy = Callable[[Grades, int, int], int]
-"""Grades (float64[queries, documents]), k and wave to the number of calls."""
+"""Gives the number of calls for grades (float64[queries, documents]), k and the calls of a wave."""
 
 NARRATIVES, QUERIES = 30, 8
 SIZES = ((100, 20), (100, 5), (150, 20), (150, 5))
-WAVES = (1, 16, 64)
-MODEL_CALL = 0.05
-"""Seconds: a short one."""
+WAVE_CALLS = (1, 16, 64)
+MODEL_CALL_S = 0.05
+"""The time of a short call."""
 
 
 def quality(random: np.random.Generator, documents: int) -> Grades:
-    """Documents that differ in quality."""
+    """Grades of documents that differ in quality, float64[queries, documents]."""
     return random.binomial(3, random.beta(0.6, 2.5, documents), (QUERIES, documents)).astype(np.float64)
 
 
 def independent(random: np.random.Generator, documents: int) -> Grades:
-    """Low grades without a pattern."""
+    """Low grades without a pattern, float64[queries, documents]."""
     return random.choice(4, (QUERIES, documents), p=[0.55, 0.25, 0.15, 0.05]).astype(np.float64)
 
 
 def aspects(random: np.random.Generator, documents: int) -> Grades:
-    """Documents that differ in quality and queries that differ in difficulty."""
+    """Grades of documents that differ in quality, by queries that differ in difficulty: float64[queries, documents]."""
     return aspects_and_scores(random, documents)[0]
 
 
 def aspects_and_scores(random: np.random.Generator, documents: int) -> tuple[Grades, Grades]:
-    """Such grades, and what a noisy retrieval would know of them."""
+    """Grades as in `aspects`, and the scores of a noisy retrieval, both float64[queries, documents]."""
     logits = random.normal(-1.8, 1.2, documents) + random.normal(0, 1.2, (QUERIES, 1))
     logits = logits + random.normal(0, 0.7, (QUERIES, documents))
     grades = random.binomial(3, 1 / (1 + np.exp(-logits))).astype(np.float64)
@@ -53,7 +54,7 @@ def aspects_and_scores(random: np.random.Generator, documents: int) -> tuple[Gra
 
 
 def ours(grades: Grades, k: int, wave: int, grid: bool = False, scores: Grades | None = None) -> int:
-    """The calls of `find_top`: pairs, or with `grid` documents."""
+    """The number of calls of `find_top`: one for each pair, or if `grid` is true, one for each document."""
     search = find_top(len(grades), grades.shape[1], TopSettings(k, wave, grid), scores)
     try:
         pairs: Pairs = next(search)
@@ -68,34 +69,34 @@ def ours(grades: Grades, k: int, wave: int, grid: bool = False, scores: Grades |
 
 
 def plain(grades: Grades, k: int, wave: int) -> int:
-    """The calls of query after query, each for all documents whose bound does not yet exclude them."""
-    asked = np.zeros(grades.shape, dtype=np.bool_)
+    """The number of calls of the plain order: query after query, for all documents that their bounds do not exclude."""
+    judged = np.zeros(grades.shape, dtype=np.bool_)
     while True:
-        lower, upper = parasol(np.where(asked, grades, 0)), parasol(np.where(asked, grades, MAX_GRADE))
+        lower, upper = parasol(np.where(judged, grades, 0)), parasol(np.where(judged, grades, MAX_GRADE))
         kth = np.argsort(-lower, kind="stable")[k - 1]
         out = (upper < lower[kth]) | ((upper == lower[kth]) & (np.arange(len(lower)) > kth))
-        queries, documents = np.nonzero(~asked & ~out)
+        queries, documents = np.nonzero(~judged & ~out)
         if not len(queries):
-            return int(np.count_nonzero(asked))
-        asked[queries[:wave], documents[:wave]] = True
+            return int(np.count_nonzero(judged))
+        judged[queries[:wave], documents[:wave]] = True
 
 
 def least(grades: Grades, k: int, _wave: int) -> int:
-    """The calls until each document is whole or its bound is below the k-th score, its queries taken in their order."""
+    """The number of calls until each document has all grades, or its bound is below the k-th score, in query order."""
     scores = parasol(grades)
     kth, place = np.argsort(-scores, kind="stable")[k - 1], np.arange(QUERIES)[:, None]
-    bounds = np.array([parasol(np.where(place < asked, grades, MAX_GRADE)) for asked in range(QUERIES)])
+    bounds = np.array([parasol(np.where(place < judged, grades, MAX_GRADE)) for judged in range(QUERIES)])
     above = (bounds > scores[kth]) | ((bounds == scores[kth]) & (np.arange(len(scores)) <= kth))
     return int(np.count_nonzero(above))
 
 
 def hindsight(grades: Grades, k: int, wave: int) -> int:
-    """The same, each document's queries by grade, the lowest first."""
+    """The number of calls of `least` if each document's queries come in the order of their grades, the lowest first."""
     return least(np.sort(grades, axis=0), k, wave)
 
 
 def rows() -> list[Row]:
-    """The rows of the table."""
+    """The share of calls saved, beside both peers and without retrieval's scores, and the time for each pair."""
     found = []
     for simulate in (quality, independent, aspects):
         for documents, k in SIZES:
@@ -105,10 +106,10 @@ def rows() -> list[Row]:
             def saved(policy: Policy, wave: int, tables: list[Grades] = tables, k: int = k) -> float:
                 return 100 * (1 - mean(policy(table, k, wave) / table.size for table in tables))
 
-            def row(what: str, mine: float, other: float, target: float | None, bound: str, name: str = name) -> Row:
-                return Row(f"{name}: {what}", mine, other, "% saved", mine / other, target, bound)
+            def row(detail: str, mine: float, other: float, target: float | None, bound: str, name: str = name) -> Row:
+                return Row(f"{name}: {detail}", mine, other, "% saved", mine / other, target, bound)
 
-            shares = {wave: saved(ours, wave) for wave in WAVES}
+            shares = {wave: saved(ours, wave) for wave in WAVE_CALLS}
             found += [
                 row(f"waves of {wave}, plain order", share, saved(plain, wave), 1, "bounds of g to g + r log 4")
                 for wave, share in shares.items()
@@ -123,16 +124,23 @@ def rows() -> list[Row]:
             for used in (True, False)
         )
         name = f"Parasol, aspects, top {k} of {documents} x {QUERIES}: waves of 16, retrieval's scores not used"
-        ratio, bound = with_scores / without, "what retrieval knows of a pair"
+        ratio, bound = with_scores / without, "the knowledge of retrieval about a pair"
         found.append(Row(name, with_scores, without, "% saved", ratio, None, bound))
     table = quality(np.random.default_rng(0), 100)
-    calls = {wave: partial(ours, table, 20, wave) for wave in WAVES}
+    calls = {wave: partial(ours, table, 20, wave) for wave in WAVE_CALLS}
     by_grid = ours(table, 20, 16, grid=True)
     bound = "a document is out or whole: bounds cannot bite"
-    found.append(faster("Parasol by grid, waves of 16, against pairs", by_grid, calls[16](), None, bound, "calls"))
+    found.append(
+        compare_costs("Parasol by grid, waves of 16, against pairs", by_grid, calls[16](), None, bound, "calls")
+    )
     seconds = take_turns({str(wave): job for wave, job in calls.items()}, repeats=3)
     return found + [
-        faster(f"Parasol, waves of {wave}: time a pair, against a model call", seconds[str(wave)] / job(), MODEL_CALL,
-               None, "numpy calls on small arrays")
+        compare_costs(
+            f"Parasol, waves of {wave}: time a pair, against a model call",
+            seconds[str(wave)] / job(),
+            MODEL_CALL_S,
+            None,
+            "numpy calls on small arrays",
+        )
         for wave, job in calls.items()
-    ]  # fmt: skip
+    ]

@@ -1,12 +1,12 @@
-"""`python -m benchmarks.peak ARGUMENTS...` runs the command line and prints the most memory that it used, in bytes."""
+"""`python -m benchmarks.peak ARGUMENTS...` runs the command line and prints its peak memory in bytes."""
 
 import resource
 import sys
 from pathlib import Path
 
 
-def peak_memory() -> int:
-    """The most bytes that this process held; the count of `getrusage` begins with its parent's at the fork."""
+def read_peak_memory() -> int:
+    """The peak memory of this process in bytes. On Linux, `getrusage` would count its parent's memory at the fork."""
     try:
         status = Path("/proc/self/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) * 1024
@@ -21,7 +21,7 @@ def main() -> None:
     try:
         cli.main()
     finally:
-        print(peak_memory(), file=sys.stderr)
+        print(read_peak_memory(), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What a record costs at 10,000, 30,000 and 100,000 records: the slopes from which docs/scale.md extrapolates.
+"""The cost of a record at 10,000, 30,000 and 100,000 records; docs/scale.md extrapolates from these slopes.
 
-Records are the documents of the test collections, then their segments, where they lie beside the project; else
+If the test collections lie beside the project, the records are their documents, then their segments. Otherwise they are
 passages of `texts`.
 """
 
@@ -14,76 +14,94 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.growth import collected, measure
+from benchmarks.growth import measure, read_collections
 from benchmarks.table import Row
-from benchmarks.texts import WORDS as PASSAGE
-from benchmarks.texts import passages, questions
-from indexing.corpora.segments import segmented
+from benchmarks.texts import PASSAGE_WORDS, draw_questions, read_passages
+from indexing.corpora.segments import cut_segments
 from indexing.types import Document
-from indexing.vectors.faiss_index import faiss_module
+from indexing.vectors.faiss_index import import_faiss
 from indexing.vectors.minilm import MiniLM
 
-SIZES = (10_000, 30_000, 100_000)
+SIZES_RECORDS = (10_000, 30_000, 100_000)
 QUERIES, DEPTH, DIMENSION = 100, 1000, 384
-EMBEDDED, WORDS = 300, (158, 819)
-"""Texts whose embedding is timed, of as many words as the segments and documents of MS MARCO V2.1 have."""
+EMBEDDED_TEXTS, TEXT_WORDS = 300, (158, 819)
+"""The number of texts whose embedding is timed, and their words: those of MS MARCO V2.1's segments and documents."""
 
 
 def rows() -> list[Row]:
-    """Each cost of a record at each size beside that of the smallest; 1 means that it does not change."""
-    texts = list(islice(chain(_records(), passages(SIZES[-1])), SIZES[-1]))
-    asked = questions([text for text in texts[: SIZES[0]] if len(text.split()) >= PASSAGE], QUERIES)
+    """Each cost of a record at each size, beside the smallest size. 1 means that the cost is constant."""
+    texts = list(islice(chain(_read_records(), read_passages(SIZES_RECORDS[-1])), SIZES_RECORDS[-1]))
+    query_texts = draw_questions(
+        [text for text in texts[: SIZES_RECORDS[0]] if len(text.split()) >= PASSAGE_WORDS], QUERIES
+    )
     with tempfile.TemporaryDirectory() as folder:
-        measured = {size: measure(texts[:size], asked, Path(folder), repeats=1) for size in SIZES}
-    flat = {size: _flat(size) for size in SIZES}
-    found, first = [], SIZES[0]
-    for size in SIZES:
+        measured = {size: measure(texts[:size], query_texts, Path(folder), repeats=1) for size in SIZES_RECORDS}
+    flat = {size: _measure_flat_search(size) for size in SIZES_RECORDS}
+    found, first = [], SIZES_RECORDS[0]
+    for size in SIZES_RECORDS:
         words = sum(len(text.split()) for text in texts[:size]) / size
         own, least = measured[size], measured[first]
         bound = f"{words:.0f} words a record"
         found += [
-            _slope(f"{size:,} records: indexing", own.seconds * 1e3, least.seconds * 1e3, "ms a record", bound),
-            _slope(f"{size:,} records: document store", own.store, least.store, "bytes a record", bound),
-            _slope(f"{size:,} records: Lucene index", own.lucene, least.lucene, "bytes a record", bound),
-            _slope(f"{size:,} records: peak memory", own.memory / 1e6, least.memory / 1e6, "MB", "the JVM's heap"),
-            _slope(f"{size:,} records: BM25", 1e3 / own.rate, 1e3 / least.rate, "ms a query", "postings of its words"),
-            _slope(f"{size:,} vectors: exact search", flat[size] / size * 1e9, flat[first] / first * 1e9,
-                   "ns a query and vector", "inner products and heaps"),
-        ]  # fmt: skip
-    rates = [_embedding(words) for words in WORDS]
-    return [*found, *(
-        Row(f"embedding texts of {words} words by MiniLM", rate, rates[0], "texts a CPU s", rate / rates[0], None,
-            "multiply-adds, of 256 tokens at most")
-        for words, rate in zip(WORDS, rates, strict=True)
-    )]  # fmt: skip
+            _slope_row(f"{size:,} records: indexing", own.seconds * 1e3, least.seconds * 1e3, "ms a record", bound),
+            _slope_row(f"{size:,} records: document store", own.store, least.store, "bytes a record", bound),
+            _slope_row(f"{size:,} records: Lucene index", own.lucene, least.lucene, "bytes a record", bound),
+            _slope_row(f"{size:,} records: peak memory", own.memory / 1e6, least.memory / 1e6, "MB", "the JVM's heap"),
+            _slope_row(
+                f"{size:,} records: BM25", 1e3 / own.rate, 1e3 / least.rate, "ms a query", "postings of its words"
+            ),
+            _slope_row(
+                f"{size:,} vectors: exact search",
+                flat[size] / size * 1e9,
+                flat[first] / first * 1e9,
+                "ns a query and vector",
+                "inner products and heaps",
+            ),
+        ]
+    rates = [_measure_embedding(words) for words in TEXT_WORDS]
+    return [
+        *found,
+        *(
+            Row(
+                f"embedding texts of {words} words by MiniLM",
+                rate,
+                rates[0],
+                "texts a CPU s",
+                rate / rates[0],
+                None,
+                "multiply-adds, of 256 tokens at most",
+            )
+            for words, rate in zip(TEXT_WORDS, rates, strict=True)
+        ),
+    ]
 
 
-def _slope(name: str, ours: float, least: float, unit: str, bound: str) -> Row:
+def _slope_row(name: str, ours: float, least: float, unit: str, bound: str) -> Row:
     return Row(name, ours, least, unit, least / ours, None, bound)
 
 
-def _records() -> Iterator[str]:
-    texts = list(collected())
+def _read_records() -> Iterator[str]:
+    texts = list(read_collections())
     yield from texts
     for number, text in enumerate(texts):
-        document = segmented(Document(f"d{number}", text))
+        document = cut_segments(Document(f"d{number}", text))
         yield from (document.segment_text(segment) for segment in document.segments)
 
 
-def _embedding(words: int) -> float:
-    """Texts of so many words that are embedded in a second of processor time."""
-    stream = " ".join(passages(EMBEDDED * 10)).split()
-    texts = [" ".join(stream[i * words : (i + 1) * words]) for i in range(EMBEDDED)]
+def _measure_embedding(words: int) -> float:
+    """The number of texts of `words` words that are embedded in a second of processor time."""
+    stream = " ".join(read_passages(EMBEDDED_TEXTS * 10)).split()
+    texts = [" ".join(stream[i * words : (i + 1) * words]) for i in range(EMBEDDED_TEXTS)]
     model = MiniLM()
     model.embed(texts[:20])
     start = time.process_time()
     model.embed(texts, os.cpu_count() or 1)
-    return EMBEDDED / (time.process_time() - start)
+    return EMBEDDED_TEXTS / (time.process_time() - start)
 
 
-def _flat(size: int) -> float:
-    """Wall seconds of a query among so many vectors, in a batch."""
-    faiss, random = faiss_module(), np.random.default_rng(1)
+def _measure_flat_search(size: int) -> float:
+    """The wall seconds of a query in a batch, among `size` vectors."""
+    faiss, random = import_faiss(), np.random.default_rng(1)
     index = faiss.IndexFlatIP(DIMENSION)
     index.add(random.normal(size=(size, DIMENSION)).astype(np.float32))
     queries = random.normal(size=(QUERIES, DIMENSION)).astype(np.float32)

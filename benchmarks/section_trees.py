@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.table import Row
-from indexing.io.files import json_lines
+from indexing.io.reading import read_json_lines
 from indexing.structures.headings import normal_form
 from indexing.structures.sections import BACK_MATTER, CONTENTS, section_tree
 from indexing.types import Document
@@ -76,7 +76,7 @@ FORMS = {
 
 def read_articles(path: Path = CORPUS) -> Iterator[tuple[Document, list[Section]]]:
     """The articles without heading lines, and their sections."""
-    for _, record in json_lines(path):
+    for _, record in read_json_lines(path):
         yield Document(record["docid"], record["text"], record["title"]), [Section(**s) for s in record["sections"]]
 
 

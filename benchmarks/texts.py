@@ -1,4 +1,4 @@
-"""Real text that every set-up carries: words of the source files and notes of the installed packages."""
+"""Real text that every installation has: the words in the source files and notes of the installed packages."""
 
 import re
 import sysconfig
@@ -8,32 +8,32 @@ from pathlib import Path
 
 import numpy as np
 
-WORDS = 120
-"""Words of a passage."""
+PASSAGE_WORDS = 120
+"""The length of a passage."""
 
 _SUFFIXES = (".py", ".pyi", ".md", ".rst", ".txt", ".h")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]+")
 
 
-def passages(count: int) -> list[str]:
-    """The first `count` passages of 120 words, over the packages' files in the order of their paths."""
-    return list(islice(_passages(), count))
+def read_passages(count: int) -> list[str]:
+    """The first `count` passages of 120 words in the packages' files, in the order of their paths."""
+    return list(islice(_read_passages(), count))
 
 
-def questions(texts: list[str], count: int, seed: int = 7) -> list[str]:
-    """`count` stretches of 6 to 14 words, each from a passage chosen at random."""
+def draw_questions(texts: list[str], count: int, seed: int = 7) -> list[str]:
+    """Draw `count` sequences of 6 to 14 words, each from a random passage."""
     random = np.random.default_rng(seed)
     found = []
     for text in random.choice(np.array(texts, dtype=object), count):
         words, length = text.split(), int(random.integers(6, 15))
-        start = int(random.integers(0, WORDS - length))
+        start = int(random.integers(0, PASSAGE_WORDS - length))
         found.append(" ".join(words[start : start + length]))
     return found
 
 
-def _passages() -> Iterator[str]:
+def _read_passages() -> Iterator[str]:
     for file in sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*")):
         if file.suffix in _SUFFIXES and file.is_file():
             words = _WORD.findall(file.read_text(encoding="utf-8", errors="ignore"))
-            for start in range(0, len(words) - WORDS + 1, WORDS):
-                yield " ".join(words[start : start + WORDS])
+            for start in range(0, len(words) - PASSAGE_WORDS + 1, PASSAGE_WORDS):
+                yield " ".join(words[start : start + PASSAGE_WORDS])

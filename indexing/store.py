@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.index import Index
-from indexing.io.files import reserved, unicode_name
+from indexing.io.writing import reserve_array, unicode_name
 from indexing.types import Document, Progress, Segment, Span, Store, document_id, silent
 
 BATCH_IDS = 2**13
@@ -53,8 +53,8 @@ def build_store(documents: Iterable[Document], folder: Path, progress: Progress 
 def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Report) -> int:
     """Sort `count` ids of at most `width` bytes, and write ids and offsets by row; returns the number of rows."""
     arrived = [folder / "arrived-ids.npy", folder / "arrived-ends.npy"]
-    ids = reserved(arrived[0], f"S{width}", (count,))
-    ends = reserved(arrived[1], np.int64, (count,))
+    ids = reserve_array(arrived[0], f"S{width}", (count,))
+    ends = reserve_array(arrived[1], np.int64, (count,))
     with arrivals.open("rb") as log:
         for start in range(0, count, BATCH_IDS):
             batch = [orjson.loads(line) for line in islice(log, BATCH_IDS)]
@@ -69,8 +69,8 @@ def _write_rows(folder: Path, arrivals: Path, count: int, width: int, report: Re
     if repeated.any():
         _report_repeated(arrivals, repeated, report)
         order = order[~repeated[order]]
-    rows_ids = reserved(folder / "ids.npy", ids.dtype, order.shape)
-    offsets = reserved(folder / "offsets.npy", np.int64, (len(order), 2))
+    rows_ids = reserve_array(folder / "ids.npy", ids.dtype, order.shape)
+    offsets = reserve_array(folder / "offsets.npy", np.int64, (len(order), 2))
     for start in range(0, len(order), BATCH_IDS):
         rows = order[start : start + BATCH_IDS]
         rows_ids[start : start + BATCH_IDS] = ids[rows]

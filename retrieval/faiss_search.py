@@ -9,7 +9,7 @@ import numpy as np
 
 from indexing.index import Index
 from indexing.vectors.faiss_files import load_dense_shards, search_shards
-from indexing.vectors.faiss_index import faiss_module, load_dense, search_of
+from indexing.vectors.faiss_index import bind_search, import_faiss, load_dense
 from indexing.vectors.types import Vectors
 from retrieval.backends import Dense
 from retrieval.types import Rankings, ranked
@@ -40,7 +40,7 @@ class FaissSearcher:
 
     def search(self, query_ids: Sequence[str], queries: Vectors, depth: int, threads: int = 1) -> Rankings:
         """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
-        faiss_module().omp_set_num_threads(threads)
+        import_faiss().omp_set_num_threads(threads)
         return search_dense(self._parts, query_ids, queries, depth)
 
 
@@ -52,7 +52,7 @@ def search_dense(index: Any | Sequence[Any], query_ids: Sequence[str], queries: 
     inexact index finds fewer documents than asked, its rankings are shorter.
     """
     parts = index if isinstance(index, Sequence) else [index]
-    search = search_of(parts[0]) if len(parts) == 1 else partial(search_shards, parts)
+    search = bind_search(parts[0]) if len(parts) == 1 else partial(search_shards, parts)
     total = sum(part.ntotal for part in parts)
     wanted = min(depth + SPARE_HITS, total)
     while True:

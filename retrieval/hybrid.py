@@ -12,8 +12,8 @@ from indexing.index import Index
 from indexing.lucene.java import detach_thread
 from indexing.types import Progress, Store, silent
 from indexing.vectors.embed import embed_queries
-from indexing.vectors.faiss_index import faiss_module
-from indexing.vectors.of_documents import contents, document_vectors
+from indexing.vectors.faiss_index import import_faiss
+from indexing.vectors.of_documents import document_vectors, join_title_and_text
 from indexing.vectors.types import Effort
 from retrieval.backends import Sparse, open_dense, open_sparse
 from retrieval.feedback import FEEDBACK_DOCUMENTS, METHODS, serves
@@ -109,7 +109,7 @@ def search_candidates(
     assert index.embedding is not None  # `document_vectors` has checked
     with progress("Dense search", len(queries)) as tick:
         asked = embed_queries(index.embedding, [query.dense_text for query in queries], settings.threads, tick)
-        faiss_module().omp_set_num_threads(settings.threads)
+        import_faiss().omp_set_num_threads(settings.threads)
         return search_pool(candidates.rows, vectors, [query.id for query in queries], asked, settings.depth)
 
 
@@ -128,7 +128,7 @@ def search_all(
     """
     if index.pooled and "dense" in settings.systems:
         bm25 = search_bm25(index, store, queries, settings, progress)
-        candidates = Candidates(store, pool_of(bm25), settings.texts_of or contents)
+        candidates = Candidates(store, pool_of(bm25), settings.texts_of or join_title_and_text)
         dense = search_candidates(index, candidates, queries, settings, progress)
         return {name: {"bm25": bm25, "dense": dense}[name] for name in settings.systems}
     searches: dict[str, Callable[..., Rankings]] = {

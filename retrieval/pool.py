@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.types import Store
-from indexing.vectors.faiss_index import new_index
-from indexing.vectors.of_documents import Texts, contents
+from indexing.vectors.faiss_index import make_faiss_index
+from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from indexing.vectors.types import Vectors
 from retrieval.faiss_search import search_dense
 from retrieval.types import Rankings, offsets_of
@@ -20,7 +20,7 @@ class Candidates:
 
     store: Store
     rows: NDArray[np.int32]
-    texts_of: Texts = contents
+    texts_of: TextsOf = join_title_and_text
 
 
 def pool_of(rankings: Rankings) -> NDArray[np.int32]:
@@ -39,7 +39,7 @@ def search_pool(
     if not len(pool):
         counts = np.zeros(len(query_ids), dtype=np.int64)
         return Rankings(tuple(query_ids), offsets_of(counts), pool, np.empty(0, np.float32))
-    index = new_index(vectors.shape[1], "Flat")
+    index = make_faiss_index(vectors.shape[1], "Flat")
     index.add(vectors)
     found = search_dense(index, query_ids, queries, depth)
     return replace(found, docs=pool[found.docs])

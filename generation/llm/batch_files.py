@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from indexing.errors import BadRecord
-from indexing.io.files import digest
+from indexing.io.json_values import digest
 
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
 """Requests and bytes of one file: the limits of OpenAI's batch service."""

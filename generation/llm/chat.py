@@ -12,7 +12,7 @@ import orjson
 
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import WrongReply
-from indexing.io.error_text import error_text
+from indexing.io.error_text import describe_error
 
 REPLY_LIMIT_BYTES = 2**24
 """Bytes of a reply's body, as it comes and decompressed, and of a line of a file of replies. The reader stops above."""
@@ -145,18 +145,18 @@ def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
     help.
     """
     if not isinstance(body, dict) or body.get("error"):
-        raise WrongReply(f"an answer that is an error: {error_text(body)}")
+        raise WrongReply(f"an answer that is an error: {describe_error(body)}")
     try:
         choice = body["choices"][0]
         message, finish = choice["message"], choice.get("finish_reason")
         text, refusal = message.get("content"), message.get("refusal")
     except (KeyError, IndexError, TypeError, AttributeError):
-        raise WrongReply(f"an answer without choices: {error_text(body)}") from None
+        raise WrongReply(f"an answer without choices: {describe_error(body)}") from None
     if finish == "abort":
         raise WrongReply("an answer that its server broke off")
     usage = _read_usage(body.get("usage"))
     if refusal:
-        return PaidReply(Failure(f"the model refuses: {error_text(refusal)}"), usage)
+        return PaidReply(Failure(f"the model refuses: {describe_error(refusal)}"), usage)
     if finish == "content_filter":
         return PaidReply(Failure("a filter holds the reply back"), usage)
     if text is None and finish == "length":

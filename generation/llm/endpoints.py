@@ -35,12 +35,12 @@ from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request, Usage
 from indexing.errors import TooLarge, UserError, WrongReply
 from indexing.io.body import Body
-from indexing.io.error_text import refusal_text
+from indexing.io.error_text import describe_refusal
 from indexing.io.http import check_url
-from indexing.io.keys import OPENAI_KEY, key_for, without_key
+from indexing.io.json_values import parse_json
+from indexing.io.keys import OPENAI_KEY, choose_key, remove_key
 from indexing.io.limit import Limit
-from indexing.io.retry import is_last, is_overload, is_retryable, pause_before, retry_after
-from indexing.io.untrusted_json import parse_json
+from indexing.io.retry import choose_pause, is_last, is_overload, is_retryable, parse_retry_after
 
 MOST_LATE_TRIES = 3
 """Tries of a request that is never answered in time, which tells of the request rather than of the endpoint."""
@@ -74,7 +74,7 @@ class _Endpoint:
         self.address = URL(url.rstrip("/") + "/chat/completions")
         self.limit = Limit(settings.concurrency)
         self.dialect = Dialect()
-        self.key = key_for(url, OPENAI_KEY, settings.named_key, settings.key_file, required=False)
+        self.key = choose_key(url, OPENAI_KEY, settings.named_key, settings.key_file, required=False)
         self.headers = {"Authorization": f"Bearer {self.key.secret}"} if self.key.secret else {}
         self.flying = self.failures = self.rests = 0
         self.rests_until = self.changed = -float("inf")
@@ -97,7 +97,7 @@ def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextM
 class Endpoints:
     """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
 
-    The key is sent as bearer token to the endpoints that `indexing.io.keys.key_for` allows, and taken out of all
+    The key is sent as bearer token to the endpoints that `indexing.io.keys.choose_key` allows, and taken out of all
     replies.
     """
 
@@ -146,7 +146,7 @@ class Endpoints:
                 self._turned_away(endpoint, error, sent)
                 if self._loop.time() - busy_since >= self._patience:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, for {self._patience:g} s"))
-                pause = pause_before(turned_away) if error.reached and error.wait is None else 0.0
+                pause = choose_pause(turned_away) if error.reached and error.wait is None else 0.0
             except WrongReply as error:
                 faults, busy_since = faults + 1, None
                 if isinstance(error, _TooLate):
@@ -156,7 +156,7 @@ class Endpoints:
                     self._failed(endpoint, str(error), sent)
                 if is_last(faults) or late == MOST_LATE_TRIES:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, {faults} times"))
-                pause = pause_before(faults)
+                pause = choose_pause(faults)
             else:
                 endpoint.succeeded()
                 endpoint.limit.answered(self._loop.time())
@@ -182,9 +182,9 @@ class Endpoints:
             status, headers, body = await self._post(endpoint, request, dialect)
             if status == 200:
                 break
-            said = refusal_text(status, headers, body)
+            said = describe_refusal(status, headers, body)
             if is_overload(status) and b'"insufficient_quota"' not in body:
-                raise _Busy(said, retry_after(headers.get("Retry-After")))
+                raise _Busy(said, parse_retry_after(headers.get("Retry-After")))
             if status in _HOPELESS or is_overload(status) or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {said}")
             if is_retryable(status) and endpoint.rests_until > self._loop.time():
@@ -243,7 +243,7 @@ class Endpoints:
                 raise _Busy(why, reached=False) from None
             raise WrongReply(why) from None
         key = endpoint.key.secret
-        return response.status, response.headers, without_key(body, key) if key else body
+        return response.status, response.headers, remove_key(body, key) if key else body
 
     def _body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         return write_body(self._model, request, self._extra, dialect)
@@ -267,7 +267,7 @@ class Endpoints:
         if at_once or endpoint.failures >= MOST_FAILURES:
             endpoint.rests, endpoint.failures, endpoint.changed = endpoint.rests + 1, 0, now
             endpoint.limit.probe()
-            self._rest(endpoint, now + pause_before(endpoint.rests))
+            self._rest(endpoint, now + choose_pause(endpoint.rests))
             if endpoint.rests == 1:
                 _log.warning("%s: %s; trying for another %g s", endpoint.url, why, self._patience)
         if all(each.failing_time(now) >= self._patience for each in self._endpoints):

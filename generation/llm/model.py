@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Protocol
 
 from generation.types import Failure, Reply, Request, Usage
-from indexing.io.files import digest
+from indexing.io.json_values import digest
 
 
 class Model(Protocol):

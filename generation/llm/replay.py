@@ -14,7 +14,8 @@ from generation.llm.settings import ModelSettings
 from generation.llm.usage import add
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
-from indexing.io.files import json_lines, written
+from indexing.io.reading import read_json_lines
+from indexing.io.writing import write_whole
 
 
 @asynccontextmanager
@@ -49,7 +50,7 @@ class Replay:
 def read_recorded(path: Path) -> dict[str, PaidReply]:
     """The replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`."""
     found = {}
-    for number, record in json_lines(path, longest=REPLY_LIMIT_BYTES):
+    for number, record in read_json_lines(path, longest=REPLY_LIMIT_BYTES):
         try:
             found[str(record["key"])] = from_json(record)
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -62,7 +63,7 @@ def record(cache: Path, path: Path) -> int:
     if not cache.exists():
         raise UserError(f"{cache}: no such file, expected a cache of replies")
     number = 0
-    with closing(Cache(cache)) as replies, written(path) as file:
+    with closing(Cache(cache)) as replies, write_whole(path) as file:
         for key, answered in replies.items():
             file.write(orjson.dumps({"key": key, **orjson.loads(to_json(answered))}) + b"\n")
             number += 1

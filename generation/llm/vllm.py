@@ -23,7 +23,7 @@ from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request, Usage
 from indexing.errors import MissingPackage, UserError, WrongReply
-from indexing.io.error_text import error_text
+from indexing.io.error_text import describe_error
 
 T = TypeVar("T")
 
@@ -121,11 +121,11 @@ class Offline:
             )
         except refusals() as refusal:
             if len(requests) == 1:
-                return [PaidReply(Failure(f"{self._model}: refused: {error_text(str(refusal))}"))]
+                return [PaidReply(Failure(f"{self._model}: refused: {describe_error(str(refusal))}"))]
             middle = len(requests) // 2
             return self._together(requests[:middle]) + self._together(requests[middle:])
         except Exception as error:
-            raise UserError(f"{self._model}: vLLM's engine has failed: {error_text(str(error))}") from error
+            raise UserError(f"{self._model}: vLLM's engine has failed: {describe_error(str(error))}") from error
         return [read_output(output, request) for output, request in zip(outputs, requests, strict=True)]
 
     def _sampling(self, request: Request) -> Any:
@@ -143,7 +143,9 @@ class Offline:
         try:
             return SamplingParams(**fields | self._extra)
         except unfit as error:
-            raise UserError(f"model: extra: not fields of vLLM's SamplingParams: {error_text(str(error))}") from error
+            raise UserError(
+                f"model: extra: not fields of vLLM's SamplingParams: {describe_error(str(error))}"
+            ) from error
 
 
 def load(model: str, arguments: Mapping[str, Any]) -> Any:
@@ -158,7 +160,7 @@ def load(model: str, arguments: Mapping[str, Any]) -> Any:
     try:
         return LLM(**{"model": model, "structured_outputs_config": STRUCTURED, **arguments})
     except Exception as error:  # whatever the model's files, the arguments and the machine bring up
-        raise UserError(f"{model}: vLLM cannot load it: {error_text(str(error))}") from error
+        raise UserError(f"{model}: vLLM cannot load it: {describe_error(str(error))}") from error
 
 
 def refusals() -> tuple[type[Exception], ...]:

@@ -3,7 +3,7 @@
 import re
 
 from generation.rules.words import INTERROGATIVES
-from indexing.corpora.segments import sentences
+from indexing.corpora.segments import split_sentences
 
 _CUE = re.compile(
     r"\b(?:such\s+as|(?<!would\s)(?<!['\u2019]d\s)like(?!\s+to\b)|including|for\s+(?:example|instance)|namely"
@@ -23,7 +23,7 @@ def example_names(narrative: str) -> tuple[str, ...]:
     The examples end with their sentence, a semicolon, colon or bracket, or where a question begins.
     """
     found: dict[str, str] = {}
-    for start, end in sentences(narrative):
+    for start, end in split_sentences(narrative):
         for cue in _CUE.finditer(narrative, start, end):
             for name in _NAME.findall(_END.split(narrative[cue.end() : end], maxsplit=1)[0]):
                 if not _PRONOUN.fullmatch(name):

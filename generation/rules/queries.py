@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, content_words, words
-from indexing.corpora.segments import sentences
+from indexing.corpora.segments import split_sentences
 
 Frequencies = Callable[[Sequence[str]], Sequence[int]]
 """The number of documents of the corpus that hold each word."""
@@ -41,7 +41,7 @@ def decompose(narrative: str, facets: Facets = "clauses") -> tuple[str, ...]:
     words and coordinations, long clauses at commas. Phrases like "I want to know" are dropped. A scrap of fewer than
     three words stays with the clause before it.
     """
-    found = [narrative[start:end] for start, end in sentences(narrative)]
+    found = [narrative[start:end] for start, end in split_sentences(narrative)]
     if facets == "clauses":
         found = [question for sentence in found for question in _questions(sentence)]
     distinct: dict[str, str] = {}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fusion.closest import find_closest_segments
 from generation.context.topic import TopicContext
 from generation.rules.words import content_words
-from indexing.corpora.segments import sentences
+from indexing.corpora.segments import split_sentences
 from indexing.types import Document, Span
 from indexing.vectors.types import Vectors
 
@@ -34,7 +34,7 @@ def find_sentences(context: TopicContext) -> list[Span]:
         chosen = [document.segments[number].span for number in sorted(set(best.tolist()))]
         spans += [
             Span(document.id, start, end)
-            for start, end in sentences(document.text)
+            for start, end in split_sentences(document.text)
             if any(s.start <= start and end <= s.end for s in chosen) and is_prose(document.text[start:end])
         ]
     return spans

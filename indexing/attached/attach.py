@@ -8,10 +8,11 @@ import orjson
 
 from indexing.errors import UserError
 from indexing.index import FORMAT, Index, open_index
-from indexing.io.files import digest, written
+from indexing.io.json_values import digest
 from indexing.io.staged import partial_folder
+from indexing.io.writing import write_whole
 from indexing.types import Embedding
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,10 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         return existing, False
     if embedding:
-        embedder(embedding)  # raises for an impossible model now, though only runs use it
+        load_embedder(embedding)  # raises for an impossible model now, though only runs use it
     with partial_folder(out, key, (*attachment.parts, "index.json")) as folder:
         meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": None, "documents": fill(folder)}
         meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus)}
-        with written(folder / "index.json") as file:
+        with write_whole(folder / "index.json") as file:
             file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
     return open_index(out), True

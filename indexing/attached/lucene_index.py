@@ -14,15 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexing.attached.attach import DEFAULTS, Attachment, AttachSettings, adopt
 from indexing.corpora import pyserini
-from indexing.corpora.corpus import corpus_key
-from indexing.corpora.locate import Cut, located
+from indexing.corpora.corpus import make_corpus_key
+from indexing.corpora.locate import SegmentRecord, locate_segments
 from indexing.corpora.official_segments import OfficialSegments
-from indexing.corpora.segments import refuse_windows, segmented
+from indexing.corpora.segments import cut_segments, refuse_windows
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
-from indexing.io.files import digest
+from indexing.io.json_values import digest
 from indexing.io.staged import stage
-from indexing.lucene.java import ALONE, detach_thread
+from indexing.lucene.java import JAVA_LOCK, detach_thread
 from indexing.lucene.read import StoredTexts
 from indexing.lucene.rows import LuceneRows, build_rows
 from indexing.lucene.write import open_reader
@@ -61,7 +61,7 @@ def adopt_prebuilt(
         count: int = stage(folder, ROWS, lambda path: build_rows(reader, str(corpus), path, progress))
         if not (segments or settings.windows):
             for name in LuceneRows(folder / ROWS).ids[:1].tolist():
-                refuse_windows(segmented(Document(name.decode(), "")))
+                refuse_windows(cut_segments(Document(name.decode(), "")))
         return count
 
     return adopt(corpus, out, Attachment(at, settings.embedding, (ROWS,)), fill)
@@ -84,7 +84,7 @@ def _place(path: Path) -> str:
 
 
 def _state(path: Path) -> str:
-    return digest(corpus_key(path, "pyserini"))
+    return digest(make_corpus_key(path, "pyserini"))
 
 
 def open_store(index: Index) -> Store:
@@ -122,7 +122,7 @@ class PrebuiltStore:
         numbers = self.lucene_rows.numbers(wanted).tolist()
         names = self.ids(wanted)
         try:
-            with ALONE:
+            with JAVA_LOCK:
                 raws = _texts(self._folder, self._state).of(numbers)
                 cuts = _official(self._segments).of(names) if self._segments else [[] for _ in names]
         finally:
@@ -135,16 +135,16 @@ class PrebuiltStore:
         for start in range(0, len(self), BATCH_DOCUMENTS):
             yield from self.get(range(start, min(start + BATCH_DOCUMENTS, len(self))))
 
-    def _document(self, name: str, raw: str | None, cuts: list[Cut]) -> Document:
+    def _document(self, name: str, raw: str | None, cuts: list[SegmentRecord]) -> Document:
         where = f"{pyserini.PREFIX}{self._path}: document {name}"
         if raw is None:
             raise UserError(f"{where}: is not stored: expected an index that stores all its raw documents")
         try:
-            found = pyserini.document_from(raw, name, where)
+            found = pyserini.parse_stored_document(raw, name, where)
         except BadRecord as error:
             raise UserError(str(error)) from error
-        found = replace(found, segments=located(found, cuts, lambda _error: None)) if cuts else found
-        return replace(segmented(found), place="")
+        found = replace(found, segments=locate_segments(found, cuts, lambda _error: None)) if cuts else found
+        return replace(cut_segments(found), place="")
 
 
 @cache

@@ -20,8 +20,8 @@ import orjson
 from indexing.attached.rest_replies import Candidate, candidates_of, payload_of
 from indexing.errors import Refused, TooDeep, UserError
 from indexing.io.http import HttpRequest
-from indexing.io.keys import admit, secret
-from indexing.io.retry import CONTENT_REFUSALS
+from indexing.io.keys import admit, read_key
+from indexing.io.retry import REFUSED_CONTENT_STATUSES
 from indexing.io.server import Asker
 
 PREFIX = "rest:"
@@ -105,7 +105,7 @@ class Server:
         if form not in FORMS:
             raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(FORMS)}")
         self.url, self.name, self._form = url, name, FORMS[form]
-        if key := secret(KEY):
+        if key := read_key(KEY):
             admit(url, KEY)
         self._asker = Asker(url, name, key, MOST_REQUESTS, REPLY_TIMEOUT_S)
 
@@ -126,7 +126,7 @@ class Server:
             except Refused as refusal:
                 if refusal.status == 414:
                     raise UserError(f"{refusal}: a query of {len(query)} characters is too long for it") from refusal
-                if refusal.status in CONTENT_REFUSALS and _DEPTH.search(str(refusal)):
+                if refusal.status in REFUSED_CONTENT_STATUSES and _DEPTH.search(str(refusal)):
                     raise TooDeep(f"{refusal}: {hits} hits were asked for: lower retrieval.depth") from refusal
                 raise
 

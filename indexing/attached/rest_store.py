@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from indexing.attached.attach import Attachment, AttachSettings, adopt
 from indexing.attached.rest_server import Server, address, form_of
 from indexing.corpora.jsonl import TEXT_KEYS
-from indexing.corpora.pyserini import document_of_object
-from indexing.corpora.segments import segmented
+from indexing.corpora.pyserini import make_stored_document
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
 from indexing.store import from_record, rows_of, to_record
@@ -182,7 +182,7 @@ class RestStore:
         if not is_id(name, LONGEST_DOCUMENT_ID):
             raise UserError(f"{where}: expected an id without space, found {name!r}")
         try:
-            return segmented(document_of_payload(payload, name, where))
+            return cut_segments(document_of_payload(payload, name, where))
         except BadRecord as error:
             raise UserError(str(error)) from error
 
@@ -205,7 +205,7 @@ def document_of_payload(payload: Any, name: str, where: str) -> Document:
     """
     record = _object(payload)
     if record is not None:
-        return document_of_object(record, name, where)
+        return make_stored_document(record, name, where)
     if not isinstance(payload, str):
         raise BadRecord(f"{where}: expected a document, found {type(payload).__name__}", "wrong type")
     own = (Segment(name, Span(name, 0, len(payload))),) if _SEGMENT.fullmatch(name) else ()

@@ -16,15 +16,16 @@ import orjson
 
 from indexing.builds.engines import open_engine
 from indexing.builds.settings import DEFAULTS, BuildSettings
-from indexing.corpora.corpus import corpus_key, guess_format, read_corpus
-from indexing.corpora.segments import is_window, refuse_windows, segmented
+from indexing.corpora.corpus import guess_format, make_corpus_key, read_corpus
+from indexing.corpora.segments import cut_segments, is_window, refuse_windows
 from indexing.errors import BadRecord, Report, UserError, stop
 from indexing.index import FORMAT, Index, open_index
-from indexing.io.files import digest, unicode_name, written
+from indexing.io.json_values import digest
 from indexing.io.staged import partial_folder, stage
+from indexing.io.writing import unicode_name, write_whole
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding, Progress, silent
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 from indexing.vectors.shards import Shards, embed_store
 from indexing.vectors.types import Effort
 
@@ -50,7 +51,7 @@ def build_index(
     format = settings.format or guess_format(corpus)
     segments, embedding, faiss, opensearch = settings.segments, settings.embedding, settings.faiss, settings.opensearch
     with progress("Reading files", None):
-        inputs = [corpus_key(corpus, format), *([corpus_key(segments, "segments")] if segments else [])]
+        inputs = [make_corpus_key(corpus, format), *([make_corpus_key(segments, "segments")] if segments else [])]
     model = asdict(embedding) if embedding else None
     made_by = embedding.made_by if embedding else None
     made_of = [FORMAT, format, made_by, [faiss, settings.faiss_shard] if embedding else None, inputs]
@@ -90,7 +91,7 @@ def build_index(
                 from indexing.opensearch.load import Upload
 
                 load_stage(folder, Upload(opensearch, meta, store, shards, folder / "acknowledged"), progress)
-            with written(folder / "index.json") as file:
+            with write_whole(folder / "index.json") as file:
                 file.write(orjson.dumps({**meta, "at": at}, option=orjson.OPT_INDENT_2))
     return open_index(out), True
 
@@ -107,7 +108,7 @@ def _build_store(
         report(error)
 
     def cut() -> Iterator[Document]:
-        for document in map(segmented, documents(report=counted)):
+        for document in map(cut_segments, documents(report=counted)):
             if not windows:
                 refuse_windows(document)
             _count_segments(document, segments)
@@ -134,11 +135,11 @@ def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
 
 def _check_model(embedding: Embedding, faiss: str | None) -> None:
     """Raise `UserError` for an impossible model or FAISS index, before the long work."""
-    dimension = embedder(embedding).dimension
+    dimension = load_embedder(embedding).dimension
     if faiss is not None:
-        from indexing.vectors.faiss_index import new_index
+        from indexing.vectors.faiss_index import make_faiss_index
 
-        new_index(dimension, faiss)
+        make_faiss_index(dimension, faiss)
 
 
 def _build_dense(shards: Shards, faiss: str, size: int | None, folder: Path, progress: Progress) -> int:

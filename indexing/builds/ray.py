@@ -25,12 +25,12 @@ from indexing.builds.engines import Engine
 from indexing.builds.interrupts import interrupts_end_the_process
 from indexing.corpora.corpus import Files
 from indexing.corpora.corpus import read_files as read_here
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
 from indexing.lucene.java import java_class
 from indexing.store import DocumentStore, from_record, to_record
 from indexing.types import Document, Embedding, Tick
-from indexing.vectors.shards import Made, embed_texts, refused, texts_of
+from indexing.vectors.shards import EmbeddedShard, embed_texts, read_contents, refusal_error
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -117,7 +117,7 @@ def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Doc
 
 def embed_shards(
     store: DocumentStore, embedding: Embedding, shards: Sequence[range], _threads: int = 1, tick: Tick = lambda _: None
-) -> Iterator[Made]:
+) -> Iterator[EmbeddedShard]:
     """Embed shards as `indexing.vectors.shards.embed_shards` does; yields them in the order in which they are done.
 
     An error waits for the shards before its own, so that it is the error of the local engine.
@@ -133,7 +133,9 @@ def embed_shards(
             waiting.discard(rows.start)
             if error:
                 position, reason = error
-                errors[rows.start] = UserError(reason) if position is None else refused(store, rows, position, reason)
+                errors[rows.start] = (
+                    UserError(reason) if position is None else refusal_error(store, rows, position, reason)
+                )
             else:
                 tick(len(rows))
                 yield rows, np.frombuffer(vectors, dtype=np.float32).reshape(len(rows), -1), cut
@@ -158,7 +160,7 @@ class _Embedder:
 
 def _texts(folder: Path, batch: Batch) -> Batch:
     between = _of(batch)
-    return _batch((between, texts_of(DocumentStore(folder), range(*between))))
+    return _batch((between, read_contents(DocumentStore(folder), range(*between))))
 
 
 def _read(format: str, batch: Batch) -> Iterator[Batch]:
@@ -171,7 +173,7 @@ def _read(format: str, batch: Batch) -> Iterator[Batch]:
     size = 0
     try:
         for document in read_here([(Path(file), name) for file, name in _of(batch)], format, note):
-            found.append(to_record(segmented(document)) | {"place": document.place})
+            found.append(to_record(cut_segments(document)) | {"place": document.place})
             size += len(document.text)
             if size > PIECE_CHARACTERS or len(found) > PIECE_RECORDS:
                 yield _batch(found)

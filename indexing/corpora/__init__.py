@@ -1,5 +1,6 @@
-"""One module a corpus format: `read(file, name, report)` gives the documents of one file, one at a time.
+"""Corpora: a module for each format, the table of formats, and the segments of documents.
 
-`name` is the file's name within the corpus, URL-quoted and without the ending of a compression. A record that
-is no document goes to `report` and, where that returns, is left out.
+In the module of a format, `read(file, name, report)` yields the documents of one file. `name` is the file's name within
+the corpus, URL-quoted and without the ending of a compression. The reader reports each record that is no document and,
+if `report` returns, skips it.
 """

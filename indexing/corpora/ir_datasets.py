@@ -1,6 +1,6 @@
-"""Any collection of the `ir_datasets` package by its id, such as `ir_datasets:beir/scifact`.
+"""The collections of the `ir_datasets` package by id, such as `ir_datasets:beir/scifact`.
 
-The package downloads what it can on first use and says how to get the rest (https://ir-datasets.com).
+At first use, the package downloads the collection or says how to get it (https://ir-datasets.com).
 """
 
 import os
@@ -15,28 +15,28 @@ PREFIX = "ir_datasets:"
 
 
 def dataset_id(path: Path) -> str | None:
-    """The id that a corpus argument names, None where it names a file or folder."""
+    """The id that a corpus argument names; None if it names a file or folder."""
     name = os.fspath(path)
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
 
 
 def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """The documents of a data set: its `default_text()` with title, URL and headings where it has such fields.
+    """The documents of a data set: their `default_text()`, with title, URL and headings if they have such fields.
 
-    What the package raises (an unknown id, a download that fails, a file that is missing) is a `UserError`.
+    `UserError` if the package fails: for an unknown id, a failed download, or a missing file.
     """
-    documents = _documents(path)
+    documents = _open_documents(path)
     number = 0
-    while (record := _next(path, documents)) is not None:
+    while (record := _read_next(path, documents)) is not None:
         number += 1
         where = f"{path}: document {number}"
         try:
-            yield _document(record, where)
+            yield _make_document(record, where)
         except BadRecord as error:
             report(error)
 
 
-def _documents(path: Path) -> Iterator[Any]:
+def _open_documents(path: Path) -> Iterator[Any]:
     try:
         import ir_datasets
 
@@ -48,36 +48,36 @@ def _documents(path: Path) -> Iterator[Any]:
         raise UserError(f"{path}: ir_datasets knows no such data set: see https://ir-datasets.com") from error
     except UserError:
         raise
-    except Exception as error:  # the package raises what its downloads and parsers raise
-        raise _failed(path, error) from error
+    except Exception as error:  # the package lets all errors of its downloads and parsers through
+        raise _package_error(path, error) from error
 
 
-def _next(path: Path, documents: Iterator[Any]) -> Any:
+def _read_next(path: Path, documents: Iterator[Any]) -> Any:
     try:
         return next(documents, None)
     except Exception as error:
-        raise _failed(path, error) from error
+        raise _package_error(path, error) from error
 
 
-def _failed(path: Path, error: Exception) -> UserError:
+def _package_error(path: Path, error: Exception) -> UserError:
     return UserError(f"{path}: ir_datasets could not read it: {type(error).__name__}: {error}")
 
 
-def _document(record: Any, where: str) -> Document:
+def _make_document(record: Any, where: str) -> Document:
     doc_id = record.doc_id
     if not isinstance(doc_id, str):
         raise BadRecord(f"{where}: doc_id: expected text, found {type(doc_id).__name__}", "wrong type")
-    title, url, headings = (_field(record, key) for key in ("title", "url", "headings"))
-    text = _text(record, where)
+    title, url, headings = (_read_field(record, key) for key in ("title", "url", "headings"))
+    text = _read_text(record, where)
     for part in (title, headings):
         text = text.removeprefix(part).lstrip()
     return Document(doc_id, text, title, url, headings, place=where)
 
 
-def _text(record: Any, where: str) -> str:
-    """The package's own text for search, or all fields that hold text."""
+def _read_text(record: Any, where: str) -> str:
+    """The text that the package makes for search; if it makes none, all fields that hold text."""
     if not hasattr(record, "default_text"):
-        values = (_field(record, key) for key in record._fields if key not in ("doc_id", "title", "url"))
+        values = (_read_field(record, key) for key in record._fields if key not in ("doc_id", "title", "url"))
         return "\n".join(filter(None, values))
     try:
         text = record.default_text()
@@ -88,6 +88,6 @@ def _text(record: Any, where: str) -> str:
     return text
 
 
-def _field(record: Any, key: str) -> str:
+def _read_field(record: Any, key: str) -> str:
     found = getattr(record, key, None)
     return found if isinstance(found, str) else ""

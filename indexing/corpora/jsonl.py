@@ -1,4 +1,4 @@
-"""JSONL: BEIR, plain and MS MARCO V2.1 documents, and documents put together from MS MARCO V2.1 segments."""
+"""JSONL: BEIR, plain and MS MARCO V2.1 documents, and documents joined from MS MARCO V2.1 segments."""
 
 import itertools
 import reprlib
@@ -7,61 +7,65 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from indexing.corpora.locate import Cut
+from indexing.corpora.locate import SegmentRecord
 from indexing.errors import BadRecord, Report, stop
-from indexing.io.files import json_lines
+from indexing.io.reading import read_json_lines
 from indexing.types import Document, Segment, Span, document_id, is_id
 
 ID_KEYS = ("docid", "_id", "id", "doc_id")
 TEXT_KEYS = ("text", "contents", "body")
-MINIMUM_OVERLAP = 10
-TRIES = 100
-"""Places at which an overlap is looked for one by one, before the way is taken that no text makes slow."""
+LEAST_OVERLAP_CHARACTERS = 10
+MOST_OVERLAP_TRIES = 100
+"""Places that are tried for an overlap one by one; after these, an algorithm of linear time searches."""
 
 
 def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """One document a line; ids under `docid`, `_id`, `id` or `doc_id`, text under `text`, `contents` or `body`."""
-    for number, record in json_lines(file, report):
+    """The documents of a file, one a line.
+
+    The id is under `docid`, `_id`, `id` or `doc_id`, the text under `text`, `contents` or `body`.
+    """
+    for number, record in read_json_lines(file, report):
         try:
-            yield document_of(record, f"{file}:{number}")
+            yield make_document(record, f"{file}:{number}")
         except BadRecord as error:
             report(error)
 
 
-def document_of(record: dict[str, Any], where: str) -> Document:
-    """The document of one JSON object. `BadRecord` where it lacks a key or holds another type."""
-    name, text = _id(record, where), _string(record, _first_key(record, TEXT_KEYS, "text", where), where)
-    return Document(name, text, *_described(record, where), place=where)
+def make_document(record: dict[str, Any], where: str) -> Document:
+    """The document of one JSON object. `BadRecord` if the object lacks a key, or a value has another type."""
+    name, text = _read_id(record, where), _read_string(record, _find_key(record, TEXT_KEYS, "text", where), where)
+    return Document(name, text, *_read_description(record, where), place=where)
 
 
 def read_segments(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """Documents put together from the MS MARCO V2.1 segments of a file, whose ids are kept.
+    """Documents joined from the MS MARCO V2.1 segments of a file; the segments keep their ids.
 
-    Segments of a document follow one another; where windows overlap, the common text is kept once.
+    The segments of a document must follow one another. If two neighbours overlap, the document has the common text
+    once.
     """
-    for doc_id, group in itertools.groupby(_segments(file, report), lambda item: document_id(item[1])):
-        yield _joined(doc_id, list(group))
+    for doc_id, group in itertools.groupby(_read_pieces(file, report), lambda item: document_id(item[1])):
+        yield _join_pieces(doc_id, list(group))
 
 
-Piece = tuple[str, str, str, tuple[str, str, str]]
-"""A segment as it is read: where, id, text, and title, URL and headings of its document."""
+_Piece = tuple[str, str, str, tuple[str, str, str]]
+"""A segment as it is read: its place in the file, its id and text, and its document's title, URL and headings."""
 
 
-def _segments(file: Path, report: Report) -> Iterator[Piece]:
-    for number, record in json_lines(file, report):
+def _read_pieces(file: Path, report: Report) -> Iterator[_Piece]:
+    for number, record in read_json_lines(file, report):
         where = f"{file}:{number}"
         try:
-            name, key = _id(record, where), _first_key(record, ("segment",), "text", where)
-            yield where, name, _string(record, key, where), _described(record, where)
+            name, key = _read_id(record, where), _find_key(record, ("segment",), "text", where)
+            yield where, name, _read_string(record, key, where), _read_description(record, where)
         except BadRecord as error:
             report(error)
 
 
-def _joined(doc_id: str, group: list[Piece]) -> Document:
+def _join_pieces(doc_id: str, group: list[_Piece]) -> Document:
     parts: list[str] = []
     segments, size, before = [], 0, ""
     for _, name, piece, _ in group:
-        common = _overlap(before, piece)
+        common = _measure_overlap(before, piece)
         if not common and size:
             parts.append("\n")
             size += 1
@@ -74,21 +78,24 @@ def _joined(doc_id: str, group: list[Piece]) -> Document:
     return Document(doc_id, "".join(parts), *described, tuple(segments), place=where)
 
 
-def _overlap(before: str, piece: str) -> int:
-    """The length of the longest end of `before` with which `piece` begins; 0 if it has less than `MINIMUM_OVERLAP`."""
-    head = piece[:MINIMUM_OVERLAP]
-    start = before.find(head) if len(head) == MINIMUM_OVERLAP else -1
-    for _ in range(TRIES):
+def _measure_overlap(before: str, piece: str) -> int:
+    """The length of the longest end of `before` with which `piece` begins; 0 below `LEAST_OVERLAP_CHARACTERS`."""
+    head = piece[:LEAST_OVERLAP_CHARACTERS]
+    start = before.find(head) if len(head) == LEAST_OVERLAP_CHARACTERS else -1
+    for _ in range(MOST_OVERLAP_TRIES):
         if start < 0:
             return 0
         if piece.startswith(before[start:]):
             return len(before) - start
         start = before.find(head, start + 1)
-    return _longest_border(piece[: len(before)], before)
+    return _measure_border(piece[: len(before)], before)
 
 
-def _longest_border(piece: str, before: str) -> int:
-    """What `_overlap` says, in linear time whatever the texts (Knuth, Morris and Pratt)."""
+def _measure_border(piece: str, before: str) -> int:
+    """The result of `_measure_overlap` in linear time for any texts.
+
+    The source is Knuth, Morris and Pratt, Fast Pattern Matching in Strings, 1977.
+    """
     borders = [0] * (len(piece) + 1)
     length = 0
     for place in range(1, len(piece)):
@@ -101,21 +108,21 @@ def _longest_border(piece: str, before: str) -> int:
         while length and (length == len(piece) or letter != piece[length]):
             length = borders[length]
         length += letter == piece[length]
-    return length if length >= MINIMUM_OVERLAP else 0
+    return length if length >= LEAST_OVERLAP_CHARACTERS else 0
 
 
 class FileSegments:
-    """The official segments of files by document. Their texts lie in a temporary file, all else in memory."""
+    """The official segments in files, by document. Their texts lie in a temporary file, all else in memory."""
 
     def __init__(self, files: Iterable[Path], report: Report = stop) -> None:
-        self._texts = TemporaryFile()  # noqa: SIM115  it lives as long as this
-        self._cuts: dict[str, list[tuple[Cut, int, int]]] = {}
+        self._texts = TemporaryFile()  # noqa: SIM115  it lives as long as this object
+        self._cuts: dict[str, list[tuple[SegmentRecord, int, int]]] = {}
         end = 0
         for file in files:
-            for number, record in json_lines(file, report):
+            for number, record in read_json_lines(file, report):
                 where = f"{file}:{number}"
                 try:
-                    cut = cut_of(record, _id(record, where), where)
+                    cut = make_segment_record(record, _read_id(record, where), where)
                 except BadRecord as error:
                     report(error)
                     continue
@@ -124,8 +131,8 @@ class FileSegments:
                 own.append((cut._replace(text=None if cut.text is None else ""), end, size))
                 end += size
 
-    def get(self, doc_id: str) -> list[Cut]:
-        """The segments of a document in the order of the files; none for one that has none."""
+    def get(self, doc_id: str) -> list[SegmentRecord]:
+        """The segments of a document in the order of the files; an empty list if it has none."""
         found = []
         for cut, start, size in self._cuts.get(doc_id, ()):
             self._texts.seek(start)
@@ -133,20 +140,20 @@ class FileSegments:
         return found
 
 
-def cut_of(record: dict[str, Any], name: str, where: str) -> Cut:
-    """The segment of this id that an object describes. `BadRecord` where it has neither usable offsets nor a text."""
+def make_segment_record(record: dict[str, Any], name: str, where: str) -> SegmentRecord:
+    """The segment of this id that an object describes. `BadRecord` if it has neither usable offsets nor a text."""
     start, end, text = record.get("start_char"), record.get("end_char"), record.get("segment")
     text = text if isinstance(text, str) else None
     if type(start) is int and type(end) is int and 0 <= start <= end:
-        return Cut(name, start, end, text)
+        return SegmentRecord(name, start, end, text)
     if text and text.strip():
-        return Cut(name, None, None, text)
+        return SegmentRecord(name, None, None, text)
     found = f"found {reprlib.repr(start)} and {reprlib.repr(end)}"
     message = f"{where}: expected offsets start_char <= end_char, or the text of the segment, {found}"
     raise BadRecord(message, "bad offsets")
 
 
-def _first_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: str) -> str:
+def _find_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: str) -> str:
     for key in keys:
         if key in record:
             return key
@@ -154,8 +161,8 @@ def _first_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: 
     raise BadRecord(f"{where}: expected one of the keys {', '.join(keys)}, found {found}", f"no {what}")
 
 
-def _id(record: dict[str, Any], where: str) -> str:
-    key = _first_key(record, ID_KEYS, "id", where)
+def _read_id(record: dict[str, Any], where: str) -> str:
+    key = _find_key(record, ID_KEYS, "id", where)
     found = record[key]
     name = str(found) if type(found) is int else found
     if not isinstance(name, str) or not is_id(name):
@@ -163,7 +170,7 @@ def _id(record: dict[str, Any], where: str) -> str:
     return name
 
 
-def _string(record: dict[str, Any], key: str, where: str) -> str:
+def _read_string(record: dict[str, Any], key: str, where: str) -> str:
     found = record.get(key)
     if found is None:
         return ""
@@ -172,8 +179,12 @@ def _string(record: dict[str, Any], key: str, where: str) -> str:
     return found
 
 
-def _described(record: dict[str, Any], where: str) -> tuple[str, str, str]:
+def _read_description(record: dict[str, Any], where: str) -> tuple[str, str, str]:
     headings = record.get("headings")
     if isinstance(headings, list):
         record = {**record, "headings": "\n".join(map(str, headings))}
-    return _string(record, "title", where), _string(record, "url", where), _string(record, "headings", where)
+    return (
+        _read_string(record, "title", where),
+        _read_string(record, "url", where),
+        _read_string(record, "headings", where),
+    )

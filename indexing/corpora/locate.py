@@ -1,4 +1,4 @@
-"""Official segments of a document, found in its text: by their offsets where these fit, else by their own text."""
+"""Finding the official segments of a document in its text: by their offsets if these fit, else by their own text."""
 
 import re
 from bisect import bisect_right
@@ -9,18 +9,18 @@ from typing import NamedTuple
 from indexing.errors import BadRecord, Report
 from indexing.types import Document, Segment, Span
 
-OVERLAP = 16
-"""How often the segments of a document may tell its text, all together; windows of ten sentences every five: twice."""
-SHORT = 1_000
-"""Characters by which a text counts as longer than it is where lengths are compared, so that short ones have room."""
-MISSES = 100
-"""Vain searches through a document after which its other segments, too, count as missing from it."""
+MOST_COVERAGE_RATIO = 16
+"""The summed length of a document's segments, over that of the document. Windows of ten sentences every five have 2."""
+SLACK_CHARACTERS = 1_000
+"""Added to a length before it bounds another one, so that short texts pass."""
+MOST_MISSES = 100
+"""After this number of vain searches through a document, its other segments count as missing, too."""
 
 _NUMBER = re.compile(r"#([0-9]{1,18})(?:_[0-9]*)?\Z")
 
 
-class Cut(NamedTuple):
-    """An official segment as its file has it: offsets in its document, its text, or both."""
+class SegmentRecord(NamedTuple):
+    """An official segment as a file describes it: by offsets in its document, by its text, or by both."""
 
     id: str
     start: int | None
@@ -28,36 +28,36 @@ class Cut(NamedTuple):
     text: str | None
 
 
-def located(document: Document, cuts: Iterable[Cut], report: Report) -> tuple[Segment, ...]:
-    """The segments in the order of the text; one that is not in its document goes to the report and is left out.
+def locate_segments(document: Document, cuts: Iterable[SegmentRecord], report: Report) -> tuple[Segment, ...]:
+    """The segments of a document in the order of its text. The function reports and skips a segment that is not in it.
 
-    Offsets count where they hold the segment's text, but for white space. A text is looked for from the beginning of
-    the segment before on, since segments overlap: exactly, then without regard to white space. The time is linear in
-    the lengths of the document and the segments.
+    Offsets fit if the document has the segment's text there, apart from white space. Otherwise the function searches
+    for the segment's text: exactly, then without white space. The search begins where the segment before begins, since
+    segments overlap. The time is linear in the lengths of the document and the segments.
     """
-    places = _Places(document.text)
+    places = _Locator(document.text)
     found: list[Segment] = []
-    told, most = 0, OVERLAP * (len(document.text) + SHORT)
-    for cut in sorted(cuts, key=_number):
+    covered, most = 0, MOST_COVERAGE_RATIO * (len(document.text) + SLACK_CHARACTERS)
+    for cut in sorted(cuts, key=_number_of):
         span = places.of(cut)
         if span is None:
-            report(_missing(document, cut))
+            report(_missing_error(document, cut))
             continue
-        told += span[1] - span[0]
-        if told > most:
-            message = f"{document.place}: segment {cut.id}: all segments tell their document more than {OVERLAP} times"
-            report(BadRecord(message, "too much overlap"))
+        covered += span[1] - span[0]
+        if covered > most:
+            excess = f"with it, the segments have more than {MOST_COVERAGE_RATIO} times the length of their document"
+            report(BadRecord(f"{document.place}: segment {cut.id}: {excess}", "too much overlap"))
             continue
         found.append(Segment(cut.id, Span(document.id, *span)))
     return tuple(sorted(found, key=lambda segment: segment.span.start))
 
 
-def _number(cut: Cut) -> int:
+def _number_of(cut: SegmentRecord) -> int:
     found = _NUMBER.search(cut.id)
     return int(found[1]) if found else 0
 
 
-def _missing(document: Document, cut: Cut) -> BadRecord:
+def _missing_error(document: Document, cut: SegmentRecord) -> BadRecord:
     if cut.end is None:
         return BadRecord(f"{document.place}: segment {cut.id}: its text is not in its document", "segment not found")
     if cut.end > len(document.text):
@@ -67,56 +67,58 @@ def _missing(document: Document, cut: Cut) -> BadRecord:
     return BadRecord(f"{document.place}: segment {cut.id} {found}", "bad offsets")
 
 
-class _Places:
-    """Finds one segment after the other in a text."""
+class _Locator:
+    """Finds the segments of a text, one after the other."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = self._misses = 0
-        self._plain: _WithoutSpace | None = None
+        self._plain: _CompactText | None = None
 
-    def of(self, cut: Cut) -> tuple[int, int] | None:
-        span = self._said(cut) or (self._sought(cut.text) if cut.text and cut.text.strip() else None)
+    def of(self, cut: SegmentRecord) -> tuple[int, int] | None:
+        span = self._check_offsets(cut) or (self._search(cut.text) if cut.text and cut.text.strip() else None)
         if span:
             self._at = span[0]
         return span
 
-    def _said(self, cut: Cut) -> tuple[int, int] | None:
-        """The offsets of the file, where they fit."""
+    def _check_offsets(self, cut: SegmentRecord) -> tuple[int, int] | None:
+        """The offsets that the segment states; None if they do not fit."""
         start, end, text = cut.start, cut.end, cut.text
         if start is None or end is None or end > len(self._text):
             return None
         if text is None or (end - start == len(text) and self._text.startswith(text, start)):
             return start, end
-        like = end - start <= 2 * (len(text) + SHORT) and _plain(self._text[start:end]) == _plain(text)
-        return (start, end) if like else None
+        alike = end - start <= 2 * (len(text) + SLACK_CHARACTERS) and _remove_space(
+            self._text[start:end]
+        ) == _remove_space(text)
+        return (start, end) if alike else None
 
-    def _sought(self, text: str) -> tuple[int, int] | None:
+    def _search(self, text: str) -> tuple[int, int] | None:
         if self._plain is None:
             start = self._text.find(text, self._at)
             if start >= 0:
                 return start, start + len(text)
-            self._plain = _WithoutSpace(self._text)
-        plain = _plain(text)
+            self._plain = _CompactText(self._text)
+        plain = _remove_space(text)
         for first in (self._at, 0):
-            if self._misses < MISSES:
+            if self._misses < MOST_MISSES:
                 if span := self._plain.find(plain, first):
                     return span
                 self._misses += 1
         return None
 
 
-class _WithoutSpace:
-    """A text without white space, and where its characters stand in the text."""
+class _CompactText:
+    """A text without its white space, and the places of its characters in the whole text."""
 
     def __init__(self, text: str) -> None:
         runs = [match.span() for match in re.finditer(r"\S+", text)]
-        self._plain = _plain(text)
+        self._plain = _remove_space(text)
         self._starts = [start for start, _ in runs]
         self._before = list(accumulate((end - start for start, end in runs), initial=0))
 
     def find(self, text: str, first: int) -> tuple[int, int] | None:
-        """Where a text without white space stands, looked for from a place of the whole text on."""
+        """The span of a text without white space in the whole text, at or after the place `first`; None if absent."""
         run = bisect_right(self._starts, first) - 1
         inside = max(0, self._before[run] + first - self._starts[run]) if run >= 0 else 0
         start = self._plain.find(text, min(inside, self._before[run + 1]))
@@ -127,5 +129,5 @@ class _WithoutSpace:
         return self._starts[run] + plain - self._before[run]
 
 
-def _plain(text: str) -> str:
+def _remove_space(text: str) -> str:
     return "".join(text.split())

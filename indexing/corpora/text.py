@@ -1,4 +1,4 @@
-"""Text, Markdown and HTML files: each is one document, known by its name."""
+"""Text, Markdown and HTML files: each is one document, and its file name is the id."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from indexing.corpora.markup import read_html
 from indexing.errors import BadRecord, Report, stop
-from indexing.io.files import LONGEST_LINE, byte_lines
+from indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from indexing.types import Document
 
 SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
@@ -17,14 +17,17 @@ _CLOSING_HASHES = re.compile(r"\s#+\s*$")
 
 
 def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
-    """The document of a UTF-8 file; its id is `name`, its title and headings are those of Markdown or HTML."""
+    """The document of a UTF-8 file. Its id is `name`; title and headings come from the Markdown or HTML.
+
+    The function reports a file that is not UTF-8, cannot be read, or is longer than `LONGEST_LINE_BYTES`.
+    """
     try:
-        yield _document(b"".join(line for _, line in byte_lines(file, limit=LONGEST_LINE)), file, name)
+        yield _make_document(b"".join(line for _, line in read_byte_lines(file, limit=LONGEST_LINE_BYTES)), file, name)
     except BadRecord as error:
         report(error)
 
 
-def _document(raw: bytes, file: Path, name: str) -> Document:
+def _make_document(raw: bytes, file: Path, name: str) -> Document:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

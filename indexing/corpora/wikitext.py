@@ -1,8 +1,8 @@
 """WikiText: the plain files of the WikiText-2 and WikiText-103 language modelling data sets (Merity et al., 2016).
 
 An article begins with a line ` = Title = `, its sections with ` = = Section = = `, ` = = = Subsection = = = ` and so
-on; the blank line before sets a heading apart from a formula. Every other line is a paragraph. This is not the markup
-of MediaWiki, and not its XML dumps.
+on. A heading follows a blank line; a formula does not. Every other line is a paragraph. The module reads neither the
+markup of MediaWiki nor its XML dumps.
 """
 
 import itertools
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexing.errors import BadRecord, Report, stop
-from indexing.io.files import LONGEST_LINE, lines
+from indexing.io.reading import LONGEST_LINE_BYTES, read_text_lines
 from indexing.types import Document
 
 
 def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
-    """One document an article, with its sections as headings; ids are `name:line`, since titles may repeat.
+    """The documents of a file, one for each article, with its sections as headings.
 
-    Tokens are left as they are (`@-@`, `<unk>`). Text before the first title is reported once, and an article that is
-    too long is reported and left out.
+    Ids are `name:line`, since titles can repeat. Tokens such as `@-@` and `<unk>` stay. The function reports text
+    before the first title once, and reports and skips an article that is too long.
     """
     start, title, headings, paragraphs, size = 0, "", [""], [""], 0
 
@@ -27,7 +27,7 @@ def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
         return Document(f"{name}:{start}", text, title, headings=sections, place=place)
 
     blank = True
-    for number, line in lines(file, report):
+    for number, line in read_text_lines(file, report):
         text = line.strip()
         level, heading = heading_of(text) if blank else (0, "")
         if level == 1:
@@ -38,8 +38,8 @@ def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
             headings += [heading] if level else []
             paragraphs.append(heading or text)
             size += len(text)
-            if size > LONGEST_LINE:
-                found = f"{file}:{start}: expected an article of at most {LONGEST_LINE} characters"
+            if size > LONGEST_LINE_BYTES:
+                found = f"{file}:{start}: expected an article of at most {LONGEST_LINE_BYTES} characters"
                 report(BadRecord(found, "too long"))
                 start = -1
         elif text and start == 0:
@@ -51,7 +51,7 @@ def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
 
 
 def heading_of(line: str) -> tuple[int, str]:
-    """Level and text of a heading, (0, "") for another line: level 2 is `= = Section = =`."""
+    """Level and text of a heading; (0, "") if the line is none. `= = Section = =` has level 2."""
     if not line.startswith("= "):
         return 0, ""
     words = line.split()

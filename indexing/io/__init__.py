@@ -1,1 +1,1 @@
-"""Files and servers: reading and writing whole files, keys, limits, and HTTP requests."""
+"""Files and servers: reading and writing files, keys of servers, limits of requests, and HTTP."""

@@ -1,4 +1,4 @@
-"""The words of a server's error in one printable line, however the server writes it."""
+"""The text of a server's error in one printable line, in whichever form the server sends it."""
 
 import re
 from collections.abc import Mapping
@@ -10,36 +10,36 @@ import orjson
 from indexing.errors import printable
 
 MOST_CAUSES = 8
-"""Causes of an OpenSearch error that the line names."""
-LINE_LENGTH = 1_000
-"""Characters of the line."""
-PAGE_LENGTH = 1_000
-"""Bytes that are read of a body that is not JSON, such as a page of HTML."""
+"""The number of causes of an OpenSearch error that the line names."""
+LINE_CHARACTERS = 1_000
+"""The longest line."""
+PAGE_BYTES = 1_000
+"""If a body is not JSON, such as a page of HTML, its first bytes are read, at most this number."""
 
 
-def error_text(said: Any) -> str:
-    """The words of an error in one line: a body in bytes, a value of its JSON, or a text; "no reason" if it is empty.
+def describe_error(error: Any) -> str:
+    """The text of an error in one line, or "no reason" if the error is empty.
 
-    Servers put the words under `error`, `message` or `detail`, also inside each other. OpenSearch puts a `type` and a
-    `reason` there and their causes below.
+    `error` is a body in bytes, a value of its JSON, or a text. Servers put the text under `error`, `message` or
+    `detail`, also inside each other. OpenSearch puts a `type` and a `reason` there, and their causes below.
     """
-    if isinstance(said, bytes):
+    if isinstance(error, bytes):
         try:
-            said = orjson.loads(said)
+            error = orjson.loads(error)
         except orjson.JSONDecodeError:
-            said = re.sub("<[^>]*>", " ", said[:PAGE_LENGTH].decode(errors="replace"))
-    while isinstance(said, dict) and (inner := next(filter(_has_words, map(said.get, _PLACES)), None)):
-        said = inner
-    if isinstance(said, dict) and (causes := _name_causes(said)):
-        said = causes
-    return (show_value(said, LINE_LENGTH) if said else "") or "no reason"
+            error = re.sub("<[^>]*>", " ", error[:PAGE_BYTES].decode(errors="replace"))
+    while isinstance(error, dict) and (inner := next(filter(_holds_text, map(error.get, _TEXT_KEYS)), None)):
+        error = inner
+    if isinstance(error, dict) and (causes := _name_causes(error)):
+        error = causes
+    return (show_value(error, LINE_CHARACTERS) if error else "") or "no reason"
 
 
-def refusal_text(status: int, headers: Mapping[str, str], said: Any) -> str:
-    """Status and words of a reply that is an error; of a redirect, the place that it leads to."""
+def describe_refusal(status: int, headers: Mapping[str, str], error: Any) -> str:
+    """Status and text of a reply that is an error; of a redirect, its status and target."""
     if 300 <= status < 400:
         return f"{status}: leads to {printable(headers.get('Location', 'nowhere'))}, expected the URL it ends at"
-    return f"{status}: {error_text(said or responses.get(status))}"
+    return f"{status}: {describe_error(error or responses.get(status))}"
 
 
 def show_value(value: Any, most: int | None = None) -> str:
@@ -52,15 +52,15 @@ def show_value(value: Any, most: int | None = None) -> str:
     return printable(value, most) if most else printable(value)
 
 
-_PLACES = ("error", "message", "detail")
+_TEXT_KEYS = ("error", "message", "detail")
 
 
-def _has_words(value: Any) -> bool:
+def _holds_text(value: Any) -> bool:
     return bool(value) and isinstance(value, str | dict | list)
 
 
 def _name_causes(error: Any) -> str:
-    """Type and reason of an OpenSearch error and of its causes, at most `MOST_CAUSES`."""
+    """Type and reason of an OpenSearch error and of its causes, of at most `MOST_CAUSES` in all."""
     found = list[str]()
     while isinstance(error, dict) and len(found) < MOST_CAUSES:
         found.append(": ".join(show_value(error[name]) for name in ("type", "reason") if error.get(name)))

@@ -1,7 +1,7 @@
-"""One HTTP request and its whole reply, bounded in time and size, from no other server than the one asked.
+"""One HTTP request and its whole reply, bounded in time and size.
 
-The time is that of the whole reply, even if its bytes come one by one. The size counts the bytes as they come and
-again as they are decompressed. No redirect is followed, so that a key goes nowhere else.
+The time limit covers the whole reply, even if its bytes arrive one by one. The size limit holds for the compressed and
+for the decompressed bytes. No redirect is followed, so a key reaches only the server that the user named.
 """
 
 import http.client
@@ -22,19 +22,22 @@ from indexing.io.body import read_body
 
 CONNECT_TIMEOUT_S = 10.0
 REPLY_LIMIT_BYTES = 2**26
-"""Bytes of a reply, as they come and decompressed, if the request sets no limit."""
-JSON = "application/json"
+"""The largest reply, compressed and decompressed, if the request sets no limit."""
+JSON_TYPE = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request for a path below a server's URL; its body has the type `kind`, its reply at most `limit` bytes."""
+    """A request for `target`, a path below a server's URL.
+
+    `kind` is the media type of the body. The reply has at most `limit` bytes.
+    """
 
     method: str
     target: str
     body: bytes | None = None
     limit: int = REPLY_LIMIT_BYTES
-    kind: str = JSON
+    kind: str = JSON_TYPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Received:
 
 
 def check_url(url: str) -> URL:
-    """The base URL of a server, parsed. `UserError` if it is none, or holds a password, a query or a fragment."""
+    """Parse the base URL of a server. `UserError` if it is no URL, or holds a password, a query or a fragment."""
     try:
         found = URL(url)
         port = found.port
@@ -56,8 +59,8 @@ def check_url(url: str) -> URL:
     if found.user or found.password:
         raise UserError("URL of a server: holds a user or a password, expected the key in the environment or in a file")
     if found.scheme not in ("http", "https") or not found.host or not port or "?" in url or "#" in url:
-        shown = printable(re.split("[?#]", url.rpartition("@")[2])[0])
-        raise UserError(f"{shown!r}: not the URL of a server, expected such as http://localhost:8000/v1")
+        public = printable(re.split("[?#]", url.rpartition("@")[2])[0])
+        raise UserError(f"{public!r}: not the URL of a server, expected such as http://localhost:8000/v1")
     return found
 
 
@@ -70,7 +73,7 @@ class Sender:
     def __init__(self, url: str, authorization: str | None = None, at_once: int = 8, ca: str | None = None) -> None:
         parts = check_url(url)
         self.url, self._prefix = url, parts.raw_path.rstrip("/")
-        self._headers = {"Accept": JSON, **({"Authorization": authorization} if authorization else {})}
+        self._headers = {"Accept": JSON_TYPE, **({"Authorization": authorization} if authorization else {})}
         host, port = parts.raw_host or "", parts.port
         self._pool: urllib3.HTTPConnectionPool = (
             _SecurePool(host, port, maxsize=at_once, cert_reqs="CERT_REQUIRED", ca_certs=ca)
@@ -79,10 +82,10 @@ class Sender:
         )
 
     def send(self, request: HttpRequest, seconds: float) -> Received:
-        """The reply to one request, whole within so many seconds.
+        """The reply to one request.
 
-        `Unreached` if no whole reply comes in time. `TooLarge` if the reply is above the request's limit.
-        `Untrusted` if the server's certificate is not trusted.
+        `Unreached` if the whole reply does not arrive within `seconds`. `TooLarge` if the reply exceeds the request's
+        limit. `Untrusted` if the server's certificate is not trusted.
         """
         headers = {**self._headers, "Content-Type": request.kind} if request.body is not None else self._headers
         timeout = urllib3.Timeout(connect=min(seconds, CONNECT_TIMEOUT_S), read=seconds)
@@ -96,22 +99,22 @@ class Sender:
             reply.release_conn()
         except TooLarge as error:
             raise TooLarge(f"{self.url}: {error}") from None
-        except ssl.SSLError as error:  # while the body is read, urllib3 wraps its own
-            raise Unreached(_cause(error)) from error
+        except ssl.SSLError as error:  # from reading the body; urllib3 wraps only the errors of its own reads
+            raise Unreached(_innermost_cause(error)) from error
         except urllib3.exceptions.SSLError as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise Untrusted(f"{self.url}: its certificate is not trusted: {_cause(error)}") from error
-            raise Unreached(_cause(error)) from error
+                raise Untrusted(f"{self.url}: its certificate is not trusted: {_innermost_cause(error)}") from error
+            raise Unreached(_innermost_cause(error)) from error
         except urllib3.exceptions.ReadTimeoutError as error:
             raise Unreached(f"no whole reply in {seconds:g} s", late=True) from error
         except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:
-            raise Unreached(_cause(error)) from error
+            raise Unreached(_innermost_cause(error)) from error
         return Received(reply.status, reply.headers, read)
 
     def _open(
         self, request: HttpRequest, headers: Mapping[str, str], timeout: urllib3.Timeout
     ) -> urllib3.BaseHTTPResponse:
-        """The head of the reply. If the server has closed kept connections, the request goes out on a new one."""
+        """The head of the reply. If the server has closed a kept connection, the request is sent on a new one."""
         while True:
             try:
                 return self._pool.urlopen(
@@ -133,8 +136,8 @@ class Sender:
         self._pool.close()
 
 
-class _UntilThen(io.RawIOBase):
-    """A socket's file that must deliver all its bytes within the time that the socket has for one read."""
+class _DeadlineFile(io.RawIOBase):
+    """A socket's file; all its bytes must arrive within the time that the socket grants to one read."""
 
     def __init__(self, own: socket.socket, file: io.RawIOBase) -> None:
         self._socket, self._file = own, file
@@ -144,10 +147,10 @@ class _UntilThen(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self._until - time.monotonic()
-        if left <= 0:
+        remaining_s = self._until - time.monotonic()
+        if remaining_s <= 0:
             raise TimeoutError("timed out")
-        self._socket.settimeout(left)
+        self._socket.settimeout(remaining_s)
         return self._file.readinto(buffer)
 
     def close(self) -> None:
@@ -156,18 +159,18 @@ class _UntilThen(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """A reply whose head and body must come within the time of the socket."""
+    """A reply whose head and body must arrive within the socket's time limit."""
 
-    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
-        super().__init__(sock, *arguments, **named)
-        self.fp = io.BufferedReader(_UntilThen(sock, self.fp.detach()))
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp = io.BufferedReader(_DeadlineFile(sock, self.fp.detach()))
 
 
 class _ClosedWhileKept(Exception):
     """The server closed a connection that had served a request before, and sent nothing for the next request."""
 
 
-class _Kept(urllib3.connection.HTTPConnection):
+class _KeptConnection(urllib3.connection.HTTPConnection):
     """A connection that knows whether it has served a request since it was opened."""
 
     response_class = _Response
@@ -177,16 +180,16 @@ class _Kept(urllib3.connection.HTTPConnection):
         self._served = False
         super().connect()
 
-    def request(self, *arguments: Any, **named: Any) -> None:
+    def request(self, *arguments: Any, **options: Any) -> None:
         try:
-            super().request(*arguments, **named)
+            super().request(*arguments, **options)
         except (BrokenPipeError, ConnectionResetError) as error:
             self._give_up(error)
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]
         try:
             reply = super().getresponse()
-        except ConnectionResetError as error:  # and RemoteDisconnected, which is one
+        except ConnectionResetError as error:  # includes RemoteDisconnected
             self._give_up(error)
         self._served = True
         return reply
@@ -198,26 +201,26 @@ class _Kept(urllib3.connection.HTTPConnection):
         raise error
 
 
-class _SecureKept(_Kept, urllib3.connection.HTTPSConnection):
+class _SecureKeptConnection(_KeptConnection, urllib3.connection.HTTPSConnection):
     """The same over TLS."""
 
 
 class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Kept
+    ConnectionCls = _KeptConnection
 
 
 class _SecurePool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _SecureKept
+    ConnectionCls = _SecureKeptConnection
 
 
-def _cause(error: BaseException) -> str:
-    """The innermost of the errors that the layers below have wrapped into each other, in one line."""
+def _innermost_cause(error: BaseException) -> str:
+    """The innermost of the errors that the libraries have wrapped into each other, in one line."""
     cause: Any = error
-    while inner := next((one for one in _within(cause) if isinstance(one, Exception)), None):
+    while inner := next((one for one in _wrapped_errors(cause) if isinstance(one, Exception)), None):
         cause = inner
     return printable(str(getattr(cause, "strerror", None) or cause)) or type(cause).__name__
 
 
-def _within(error: Any) -> tuple[Any, ...]:
+def _wrapped_errors(error: Any) -> tuple[Any, ...]:
     wrapped = getattr(error, "reason", None), *error.args[-1:]
     return (*wrapped, error.__cause__) if isinstance(error, urllib3.exceptions.HTTPError) else wrapped

@@ -1,4 +1,4 @@
-"""The gate for keys of servers: where a key is found, which server may receive it, and how it stays out of texts."""
+"""Keys of servers: reading a key, deciding which server may receive it, and removing it from replies."""
 
 import logging
 import os
@@ -15,13 +15,16 @@ from yarl import URL
 from indexing.errors import UserError
 
 OPENAI_KEY = "OPENAI_API_KEY"
-"""The environment variable that servers of OpenAI's protocols take their key from if the user names no other."""
+"""The environment variable with the key of servers of OpenAI's protocols, if the user names no other variable."""
 
 _log = logging.getLogger(__name__)
 
 
-def secret(variable: str, file: Path | None = None) -> str | None:
-    """The key in a file, else in an environment variable; None if there is none. No message ever holds it."""
+def read_key(variable: str, file: Path | None = None) -> str | None:
+    """The key in `file` if one is given, else in the environment variable; None if the variable is empty or unset.
+
+    `UserError` if other users may read the file, or if it holds no key of one ASCII line. No message holds the key.
+    """
     where: Path | str = variable
     key = os.environ.get(variable, "")
     if file is not None:
@@ -44,30 +47,32 @@ def secret(variable: str, file: Path | None = None) -> str | None:
 
 
 def admit(url: str, name: str) -> None:
-    """`UserError` if a secret, called `name` in the message, would go to another machine by plain http."""
+    """`UserError` if a secret would go to another machine by plain http; the message calls the secret `name`."""
     if not is_guarded(url):
         raise UserError(f"{url}: {name} is sent by https or within this machine only, expected an https URL")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The secret to send to one server, and a note if a secret exists that may not go there."""
+    """The secret to send to one server, or None; and a note if a secret exists that may not go there."""
 
     secret: str | None = field(repr=False)
     note: str = ""
 
 
-def key_for(url: str, default: str, named: str | None = None, file: Path | None = None, required: bool = True) -> Key:
-    """The key for one server: in `file`, else in the environment variable `named`, else in the variable `default`.
+def choose_key(
+    url: str, default: str, variable: str | None = None, file: Path | None = None, required: bool = True
+) -> Key:
+    """The key for one server: in `file`, else in the environment variable `variable`, else in the variable `default`.
 
-    A key in a file or a named variable is meant for this server and goes there anyhow. The key in `default` may be
-    meant for another server: it goes by https and within this machine only, else a warning and the note say so.
-    `UserError` if a variable is named, `required` is true and the variable holds no key.
+    If the user names a file or a variable, its key is meant for this server and goes there in any case. The key in
+    `default` may be meant for another server. It goes by https or within this machine only; otherwise a warning and
+    the note say that it stays. `UserError` if `required` is true and the variable that the user names holds no key.
     """
-    found = secret(named or default, file)
-    if named and required and found is None:
-        raise UserError(f"{named}: holds no key for {url}, expected one in the environment")
-    if named or file or not found or is_guarded(url):
+    found = read_key(variable or default, file)
+    if variable and required and found is None:
+        raise UserError(f"{variable}: holds no key for {url}, expected one in the environment")
+    if variable or file or not found or is_guarded(url):
         return Key(found)
     note = f"{url}: is sent no key: {default} is not named for it and goes by https alone"
     _log.warning("%s", note)
@@ -75,7 +80,7 @@ def key_for(url: str, default: str, named: str | None = None, file: Path | None 
 
 
 def is_guarded(url: str) -> bool:
-    """Whether only the server at a URL can read a request: by https, or within this machine."""
+    """Whether nobody but the server at a URL can read a request: it goes by https, or stays within this machine."""
     found = URL(url)
     host = found.host or ""
     if found.scheme == "https" or host == "localhost":
@@ -85,19 +90,19 @@ def is_guarded(url: str) -> bool:
     return False
 
 
-def without_key(body: bytes, key: str) -> bytes:
-    """The body of a reply with `[key]` in place of the key, however often JSON has escaped the key.
+def remove_key(body: bytes, key: str) -> bytes:
+    """The body of a reply with `[key]` in place of the key, even if JSON has escaped the key several times.
 
     A text within JSON may be JSON itself, which is parsed later. So each character of the key matches as itself and
-    as `u0073`, after any number of backslashes. Nothing is parsed here, because the body need not be JSON.
+    as `u0073`, after any number of backslashes. The function parses nothing, because the body need not be JSON.
     """
     body = body.replace(key.encode(), b"[key]")
-    return _escaped(key).sub(b"[key]", body) if b"\\" in body else body
+    return _escaped_pattern(key).sub(b"[key]", body) if b"\\" in body else body
 
 
 @cache
-def _escaped(key: str) -> re.Pattern[bytes]:
-    """A pattern of the key as any depth of JSON strings may write it; possessive, so that it takes linear time."""
+def _escaped_pattern(key: str) -> re.Pattern[bytes]:
+    """A pattern of the key at any depth of JSON strings. Its quantifiers are possessive, for linear time."""
     escapes = r"(?:\\|u005[cC])"
     characters = (
         f"{escapes}++" if one == "\\" else f"{escapes}*+(?:(?i:u00{ord(one):02x})|{re.escape(one)})" for one in key

@@ -1,14 +1,14 @@
-"""How many requests a client sends to an endpoint at once, learnt from how fast the endpoint answers.
+"""The number of requests that a client sends to an endpoint at once, learnt from the endpoint's speed.
 
-The caller gives all times, in seconds of one monotonic clock.
+All times are in seconds of one monotonic clock, which the caller reads.
 """
 
 FIRST_REQUESTS = 64
-"""Requests at once at the beginning: a server with one GPU works on at least so many."""
+"""Requests at once at the beginning: a server with one GPU works on at least this number."""
 LEAST_REQUESTS = 4
 """Requests at once after halving: with fewer, single faults would starve an endpoint that can do more."""
 LEAST_GAIN = 1.05
-"""How many times faster an endpoint must answer for the limit to stay doubled."""
+"""The limit stays doubled only if the endpoint's rate of answers grows by at least this factor."""
 HELD_ROUNDS = 4
 """Rounds for which the limit stays before it is doubled again."""
 
@@ -37,7 +37,7 @@ class Limit:
         self._full |= flying >= self.size
 
     def answered(self, at: float) -> None:
-        """Note that the endpoint answered a request, whatever it said."""
+        """Note that the endpoint answered a request, with any status."""
         self._answers += 1
         if self._answers < self.size:
             return
@@ -58,7 +58,11 @@ class Limit:
         self._rate = rate
 
     def overloaded(self, sent: float, at: float) -> None:
-        """Halve the limit, because a request was turned away or late; once for all that were sent together."""
+        """Halve the limit, because the endpoint turned a request away or was late.
+
+        Requests that were sent before the last halving change nothing. `sent` and `at` are the times of the request
+        and of its failure.
+        """
         if sent < self._changed:
             return
         self.size = min(self.size, max(self._least, self.size // 2))

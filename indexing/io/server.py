@@ -1,4 +1,4 @@
-"""Requests to one server: as many at once as the server bears, each repeated by the policy of `indexing.io.retry`.
+"""Requests to one server: as many at once as the server can take, each repeated by the policy of `indexing.io.retry`.
 
 If the server turns a request away, fails, breaks off, takes too long or sends a wrong reply, the client sends the
 request again after a pause. The server may name the pause.
@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import orjson
 
 from indexing.errors import Refused, UserError, WrongReply, printable
-from indexing.io.error_text import refusal_text
+from indexing.io.error_text import describe_refusal
 from indexing.io.http import HttpRequest, Sender
-from indexing.io.keys import without_key
+from indexing.io.keys import remove_key
 from indexing.io.limit import Limit
-from indexing.io.retry import asked_pause, is_last, is_retryable, pause_before, tells_overload
+from indexing.io.retry import choose_pause, is_last, is_retryable, read_asked_pause, tells_overload
 
 R = TypeVar("R")
 
@@ -24,7 +24,8 @@ R = TypeVar("R")
 class Asker:
     """A server at a URL; many threads may call `ask` at once. Errors begin with the URL and `name`.
 
-    `key` is sent as bearer token and taken out of every reply. One reply may take `seconds`.
+    `key` is sent as bearer token and removed from every reply. At most `at_once` requests are under way. One reply may
+    take `seconds`.
     """
 
     def __init__(self, url: str, name: str, key: str | None, at_once: int, seconds: float) -> None:
@@ -50,21 +51,21 @@ class Asker:
             finally:
                 self._end_turn(sent, failure is not None and tells_overload(failure))
             tries += 1
-            pause = pause_before(tries, failure.pause_s if isinstance(failure, Refused) else None)
+            pause = choose_pause(tries, failure.pause_s if isinstance(failure, Refused) else None)
             if is_last(tries) or stopped.wait(pause):
                 raise UserError(f"{self._where}: asked {tries} times: {failure}")
 
     def _ask_once(self, request: HttpRequest, read: Callable[[Any], R]) -> R:
         reply = self._sender.send(request, self._seconds)
-        body = without_key(reply.body, self._key) if self._key else reply.body
+        body = remove_key(reply.body, self._key) if self._key else reply.body
         if reply.status == 200:
             try:
                 return read(orjson.loads(body))
             except ValueError as error:
                 raise WrongReply(f"a wrong reply: {printable(str(error))}") from error
         retryable = is_retryable(reply.status)
-        text = f"HTTP {refusal_text(reply.status, reply.headers, body)}"
-        pause = asked_pause(reply.headers) if retryable else None
+        text = f"HTTP {describe_refusal(reply.status, reply.headers, body)}"
+        pause = read_asked_pause(reply.headers) if retryable else None
         raise Refused(text if retryable else f"{self._where}: {text}", reply.status, retryable, pause)
 
     def _take_turn(self) -> float:

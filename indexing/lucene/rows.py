@@ -1,7 +1,7 @@
-"""Rows for a Lucene index that was made elsewhere, where the number of a document says nothing of its id.
+"""Rows for a Lucene index that another program made: its document numbers do not follow the order of ids.
 
-A row is a document's rank among all ids in ascending order. Files, by row: `ids.npy` (UTF-8), `numbers.npy`; by number:
-`rows.npy`. They are made from the index's dictionary of ids, which is in order, so that nothing is sorted.
+A row is a document's rank among all ids in ascending order. `ids.npy` (UTF-8) and `numbers.npy` are arrays by row,
+`rows.npy` is an array by Lucene's number. The index's dictionary of ids is in order, so nothing is sorted.
 """
 
 from pathlib import Path
@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import UserError
-from indexing.io.files import reserved
+from indexing.io.writing import reserve_array
 from indexing.lucene.read import IdTerms
 from indexing.types import LONGEST_DOCUMENT_ID, Progress, is_id, silent
 
-BATCH = 2**16
-"""Ids that are read at once."""
+BATCH_IDS = 2**16
+"""The ids that one read takes."""
 
 
 def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silent) -> int:
-    """Write the rows of an index to a new folder; returns how many. `where` names the index in errors.
+    """Write the rows of an index to a new folder, and return their number. `where` names the index in errors.
 
-    `UserError` where documents have no ids, the same one, one that no TREC file can hold, or are deleted. Memory: one
-    batch; the files are mapped, about 60 bytes a document.
+    `UserError` if a document has no id, shares its id, has an id that no TREC file can hold, or is deleted. Memory
+    holds one batch. The files are mapped and take about 60 bytes for each document.
     """
     count = int(reader.maxDoc())
     if reader.numDocs() != count:
@@ -33,19 +33,19 @@ def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silen
         raise UserError(f"{where}: expected an index of Anserini's with documents and their ids, found {count} of them")
     found = width = 0
     with progress("Reading ids", count) as tick:
-        for ids, _ in terms.all(BATCH):
+        for ids, _ in terms.all(BATCH_IDS):
             _check_ids(ids, where)
             found, width = found + len(ids), max(width, ids.dtype.itemsize)
             tick(len(ids))
     if found != count:
         raise UserError(f"{where}: holds {count} documents and {found} ids, expected each document to have its own")
     folder.mkdir(parents=True)
-    names = reserved(folder / "ids.npy", f"S{width}", (count,))
-    numbers = reserved(folder / "numbers.npy", np.int32, (count,))
-    rows = reserved(folder / "rows.npy", np.int32, (count,))
+    names = reserve_array(folder / "ids.npy", f"S{width}", (count,))
+    numbers = reserve_array(folder / "numbers.npy", np.int32, (count,))
+    rows = reserve_array(folder / "rows.npy", np.int32, (count,))
     row = 0
     with progress("Writing rows", count) as tick:
-        for ids, own in IdTerms(reader).all(BATCH):
+        for ids, own in IdTerms(reader).all(BATCH_IDS):
             names[row : row + len(ids)] = ids
             numbers[row : row + len(ids)] = own
             rows[own] = np.arange(row, row + len(ids), dtype=np.int32)
@@ -57,7 +57,7 @@ def build_rows(reader: Any, where: str, folder: Path, progress: Progress = silen
 
 
 def _check_ids(ids: NDArray[np.bytes_], where: str) -> None:
-    """`UserError` for an id that no TREC file can hold; `ids` are looked at one by one only where one may be."""
+    """`UserError` for an id that no TREC file can hold. A check of all ids together comes first, since it is fast."""
     names = ids.tolist()
     joined = b"".join(names)
     if (
@@ -73,7 +73,7 @@ def _check_ids(ids: NDArray[np.bytes_], where: str) -> None:
 
 
 class LuceneRows:
-    """Rows that `build_rows` wrote, mapped into memory."""
+    """Rows that `build_rows` wrote, mapped into memory. `UserError` if the files are missing or damaged."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -86,9 +86,9 @@ class LuceneRows:
             raise UserError(f"{folder}: not whole: make the index again: {error}") from error
 
     def numbers(self, rows: ArrayLike) -> NDArray[np.int32]:
-        """Lucene's numbers of the documents in these rows."""
+        """Lucene's numbers of the documents in these rows, int32[rows]."""
         return self._numbers[np.asarray(rows, dtype=np.int64)]
 
     def rows(self, numbers: ArrayLike) -> NDArray[np.int32]:
-        """The rows of the documents with these numbers."""
+        """The rows of the documents with these numbers of Lucene's, int32[numbers]."""
         return self._rows[np.asarray(numbers, dtype=np.int64)]

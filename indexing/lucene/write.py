@@ -1,7 +1,7 @@
 """Building a Lucene index that Anserini and Pyserini can open: Porter-stemmed English, no positions, text or vectors.
 
-Documents are added in the order of their rows and only neighbouring segments are merged, so that Lucene's own
-number of a document is its row in the document store: a search returns rows, and ties by number are ties by id.
+Documents are added in the order of their rows, and only neighbouring segments are merged. So Lucene's number of a
+document is its row in the document store: a search returns rows, and Lucene's order of ties is that of ids.
 """
 
 from collections.abc import Iterable
@@ -10,38 +10,38 @@ from pathlib import Path
 from typing import Any
 
 from indexing.errors import NotWritten, UserError
-from indexing.io.files import unicode_name
+from indexing.io.writing import unicode_name
 from indexing.lucene.java import java_class, java_error, java_instance, java_reason
 from indexing.types import Document, Progress, silent
 
-ID = "id"
-CONTENTS = "contents"
-"""The fields, named as Anserini names them."""
+ID_FIELD = "id"
+CONTENTS_FIELD = "contents"
+"""The name that Anserini gives to the field of texts."""
 
 BUFFER_MEGABYTES = 16.0
-COLLECT = 4_000_000
-"""Characters between two collections of garbage; left to itself, Java's serial collector lets its heap grow first."""
+COLLECTION_CHARACTERS = 4_000_000
+"""The characters of text between two garbage collections. Java's serial collector would let its heap grow first."""
 
 
 def build_lucene(documents: Iterable[Document], folder: Path, progress: Progress = silent) -> None:
-    """Index documents, given by row, into a new folder. `NotWritten` if Lucene cannot write it."""
+    """Index documents, in the order of rows, into a new folder. `NotWritten` if Lucene cannot write it."""
     failed = java_error()
     try:
-        writer = _writer(folder)
+        writer = _open_writer(folder)
     except failed as error:
         raise NotWritten(folder, java_reason(error)) from error
     try:
         _write(writer, documents, progress)
     except failed as error:
-        fatal = writer.getTragicException()  # of a thread that merged; what was called since says less
+        fatal = writer.getTragicException()  # the error of a merging thread, the cause of all later errors
         raise NotWritten(folder, str(fatal.getMessage()) if fatal else java_reason(error)) from error
     finally:
-        with suppress(failed):  # all that counts has been committed
+        with suppress(failed):  # the documents are committed already
             writer.close()
 
 
 def _write(writer: Any, documents: Iterable[Document], progress: Progress) -> None:
-    collect, waiting = java_class("java.lang.System").gc, 0
+    collect_garbage, waiting = java_class("java.lang.System").gc, 0
     with progress("Building the BM25 index", None) as tick:
         fields = _Fields()
         for document in documents:
@@ -49,20 +49,20 @@ def _write(writer: Any, documents: Iterable[Document], progress: Progress) -> No
             fields.set(document.id, contents)
             writer.addDocument(fields.document)
             waiting += len(contents)
-            if waiting >= COLLECT:
-                collect()
+            if waiting >= COLLECTION_CHARACTERS:
+                collect_garbage()
                 waiting = 0
             tick(1)
         writer.forceMerge(1)
         writer.commit()
 
 
-def _writer(folder: Path) -> Any:
-    config = java_class("org.apache.lucene.index.IndexWriterConfig")(analyzer())
+def _open_writer(folder: Path) -> Any:
+    config = java_class("org.apache.lucene.index.IndexWriterConfig")(make_analyzer())
     config.setMergePolicy(java_class("org.apache.lucene.index.LogDocMergePolicy")())
     config.setRAMBufferSizeMB(BUFFER_MEGABYTES)
     config.setUseCompoundFile(False)
-    return java_class("org.apache.lucene.index.IndexWriter")(_directory(folder), config)
+    return java_class("org.apache.lucene.index.IndexWriter")(_open_directory(folder), config)
 
 
 class _Fields:
@@ -73,10 +73,10 @@ class _Fields:
         kind = java_class("org.apache.lucene.document.FieldType")()
         kind.setIndexOptions(java_class("org.apache.lucene.index.IndexOptions").DOCS_AND_FREQS)
         empty = java_class("org.apache.lucene.util.BytesRef")(b"")
-        self._id = java_class("org.apache.lucene.document.StringField")(ID, "", store.YES)
-        self._order = java_class("org.apache.lucene.document.BinaryDocValuesField")(ID, empty)
+        self._id = java_class("org.apache.lucene.document.StringField")(ID_FIELD, "", store.YES)
+        self._order = java_class("org.apache.lucene.document.BinaryDocValuesField")(ID_FIELD, empty)
         text = java_instance("java.lang.CharSequence", java_class("java.lang.String")(""))
-        self._contents = java_class("org.apache.lucene.document.Field")(CONTENTS, text, kind)
+        self._contents = java_class("org.apache.lucene.document.Field")(CONTENTS_FIELD, text, kind)
         self.document = java_class("org.apache.lucene.document.Document")()
         for field in (self._id, self._order, self._contents):
             self.document.add(field)
@@ -87,26 +87,26 @@ class _Fields:
         self._contents.setStringValue(contents)
 
 
-def analyzer() -> Any:
+def make_analyzer() -> Any:
     """Anserini's analyzer for English: standard tokens, lower case, no stop words, Porter stems."""
     return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
 
 
 def open_reader(folder: Path) -> Any:
-    """A Lucene reader of an index. `UserError` if the folder holds none."""
+    """A Lucene reader of an index. `UserError` if the folder holds no whole index."""
     try:
-        reader = java_class("org.apache.lucene.index.DirectoryReader").open(_directory(folder))
+        reader = java_class("org.apache.lucene.index.DirectoryReader").open(_open_directory(folder))
     except java_error() as error:
-        raise damaged(folder) from error
+        raise damaged_error(folder) from error
     return java_instance("org.apache.lucene.index.IndexReader", reader)
 
 
-def damaged(folder: Path) -> UserError:
+def damaged_error(folder: Path) -> UserError:
     """The error for a Lucene index that Lucene cannot read."""
     return UserError(f"{folder}: not a whole Lucene index: build it again")
 
 
-def _directory(folder: Path) -> Any:
+def _open_directory(folder: Path) -> Any:
     if unicode_name(folder) != str(folder):
         raise UserError(f"{folder}: expected a path in UTF-8, since Lucene knows no other")
     path = java_class("java.nio.file.Paths").get(str(folder.absolute()))  # Java keeps the directory that it began in

@@ -10,13 +10,14 @@ from indexing.attached.attach import AttachSettings
 from indexing.errors import UserError
 from indexing.index import FORMAT, Index, open_index
 from indexing.io.error_text import show_value
-from indexing.io.files import digest, written
+from indexing.io.json_values import digest
 from indexing.io.staged import partial_folder, stage
+from indexing.io.writing import write_whole
 from indexing.opensearch.cluster import Place, as_expected, close, connect, place_of
 from indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
 from indexing.opensearch.load import Upload, load
 from indexing.types import Embedding, Progress
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 
 PREFIX = "opensearch:"
 
@@ -26,7 +27,7 @@ def check_cluster(target: Target, key: str, embedding: Embedding | None, faiss: 
 
     `key` is the key of the index, `faiss` the kind of search among vectors.
     """
-    dimension = embedder(embedding).dimension if embedding and faiss is not None else None
+    dimension = load_embedder(embedding).dimension if embedding and faiss is not None else None
     body = index_body({"faiss": faiss}, target.shards, dimension)
     nodes = connect(target.place.urls, 1)
     try:
@@ -71,7 +72,7 @@ def adopt_loaded(place: Place, out: Path, key_env: str | None = None) -> tuple[I
     with as_expected(place):
         meta = _checked({**held.meta, "at": place.at}, key_env)
         content, parts_key = orjson.dumps(meta, option=orjson.OPT_INDENT_2), digest(meta)
-    with partial_folder(out, parts_key, ("index.json",)) as folder, written(folder / "index.json") as file:
+    with partial_folder(out, parts_key, ("index.json",)) as folder, write_whole(folder / "index.json") as file:
         file.write(content)
     return open_index(out), True
 

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from indexing.errors import UserError
-from indexing.io.error_text import error_text
+from indexing.io.error_text import describe_error
 from indexing.io.retry import is_retryable
 from indexing.opensearch.cluster import Reply
 from indexing.opensearch.index import CONTENTS, DOCID, DOCUMENT, ROW, VECTOR
@@ -96,10 +96,10 @@ def read_bulk(batch: Batch, reply: Reply, name: Callable[[int], str]) -> Read[Ba
         status = item["status"]
         if is_retryable(status):
             again.append(position)
-            why = f"{status}: {error_text(item.get('error'))}"
+            why = f"{status}: {describe_error(item.get('error'))}"
         elif status >= 300 and status != 409:
             raise UserError(
-                f"{name(batch.rows[position])}: rejected with status {status}: {error_text(item.get('error'))}"
+                f"{name(batch.rows[position])}: rejected with status {status}: {describe_error(item.get('error'))}"
             )
     left = set(again)
     done = [row for position, row in enumerate(batch.rows) if position not in left]

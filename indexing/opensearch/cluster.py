@@ -19,9 +19,9 @@ import orjson
 from yarl import URL
 
 from indexing.errors import Unreached, Untrusted, UserError, printable
-from indexing.io.error_text import refusal_text
-from indexing.io.http import JSON, REPLY_LIMIT_BYTES, HttpRequest, Sender
-from indexing.io.keys import admit, secret, without_key
+from indexing.io.error_text import describe_refusal
+from indexing.io.http import JSON_TYPE, REPLY_LIMIT_BYTES, HttpRequest, Sender
+from indexing.io.keys import admit, read_key, remove_key
 
 EXAMPLE = "http://localhost:9200/name"
 USER, PASSWORD, KEY, CA = "OPENSEARCH_USER", "OPENSEARCH_PASSWORD", "OPENSEARCH_API_KEY", "OPENSEARCH_CA_CERTS"
@@ -127,7 +127,7 @@ class Reply:
     def reason(self) -> str:
         """Status and words of an error, in one line and without credentials."""
         said = self.value.encode() if isinstance(self.value, str) else self.value
-        return refusal_text(self.status, self.headers, said)
+        return describe_refusal(self.status, self.headers, said)
 
     def checked(self) -> Any:
         """The JSON of a reply. `UserError` if its status is that of an error."""
@@ -159,7 +159,7 @@ class Node:
         `UserError` if its certificate is not trusted, or if its reply is larger than the request allows.
         """
         target = f"{request.path}?{urlencode(request.params)}" if request.params else request.path
-        kind = "application/x-ndjson" if request.is_lines else JSON
+        kind = "application/x-ndjson" if request.is_lines else JSON_TYPE
         try:
             sent = HttpRequest(request.method, target, request.body, request.limit, kind)
             received = self._sender.send(sent, request.seconds)
@@ -169,7 +169,7 @@ class Node:
             ) from error
         status, body = received.status, received.body
         if self._key and status >= 300:
-            body = without_key(body, self._key)
+            body = remove_key(body, self._key)
         value: Any = None
         try:
             value = orjson.loads(body) if body else None
@@ -189,7 +189,7 @@ def credentials() -> str | None:
 
     `UserError` for incomplete credentials, and for two kinds at once.
     """
-    user, password, key = os.environ.get(USER, ""), os.environ.get(PASSWORD, ""), secret(KEY)
+    user, password, key = os.environ.get(USER, ""), os.environ.get(PASSWORD, ""), read_key(KEY)
     if bool(user) != bool(password):
         raise UserError(f"found {USER if user else PASSWORD} alone in the environment, expected {CREDENTIALS}")
     if key and user:

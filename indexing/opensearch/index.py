@@ -12,7 +12,7 @@ from uuid import uuid4
 import orjson
 
 from indexing.errors import UserError
-from indexing.io.error_text import error_text, show_value
+from indexing.io.error_text import describe_error, show_value
 from indexing.opensearch.cluster import Node, Place, Request, as_expected
 from indexing.opensearch.requests import ask
 
@@ -184,6 +184,6 @@ def _ask_all_shards(nodes: Sequence[Node], request: Request, place: Place) -> No
     answer = ask(nodes, request).checked()
     with as_expected(place):
         shards = answer["_shards"]
-        failed, reason = int(shards["failed"]), error_text((shards.get("failures") or [{}])[0].get("reason"))
+        failed, reason = int(shards["failed"]), describe_error((shards.get("failures") or [{}])[0].get("reason"))
     if failed:
         raise UserError(f"{place}: {request.path.rsplit('/_', 1)[1]} failed on {failed} shards: {reason}")

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from indexing.errors import GaveUp, UserError
 from indexing.io.limit import Limit
-from indexing.io.retry import AWAY, PATIENCE_S, asked_pause, is_overload, pause_before, tells_overload
+from indexing.io.retry import AWAY_STATUSES, PATIENCE_S, choose_pause, is_overload, read_asked_pause, tells_overload
 from indexing.opensearch.cluster import Node, Reply, Request, as_expected, refuse_strangers
 
 FIRST_REQUESTS = 2
@@ -76,7 +76,7 @@ class _Line:
         if sent >= self.changed:
             self.failures += 1
             self.changed = at
-            self.rests_until = at + pause_before(self.failures)
+            self.rests_until = at + choose_pause(self.failures)
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ def send_parts(nodes: Sequence[Node], parts: Iterable[T], dialogue: Dialogue[T, 
                     )
             for part in found.again:
                 tries = 1 if found.succeeded else answered.job.tries + 1
-                pause = pause_before(tries, found.pause)
+                pause = choose_pause(tries, found.pause)
                 heappush(waiting, (now + pause, next(number), _Job(part, tries)))
             del answered
             if found.result is not None:
@@ -202,9 +202,9 @@ def _judge(answered: "_Answered[T]", read: Callable[[T, Reply], Read[T, R]], lim
         raise answer
     if is_overload(answer.status):
         limit.overloaded(job.sent, now)
-        if answer.status in AWAY:
+        if answer.status in AWAY_STATUSES:
             line.failed(job.sent, now)
-        if pause := asked_pause(answer.headers):
+        if pause := read_asked_pause(answer.headers):
             line.rests_until = max(line.rests_until, now + pause)
         return _Judged(None, [job.part], succeeded=False, why=f"{line.node.url}: {answer.reason}", pause=pause)
     line.failures = 0

@@ -9,7 +9,7 @@ import orjson
 
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.io.error_text import error_text
+from indexing.io.error_text import describe_error
 from indexing.io.retry import PATIENCE_S
 from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at
 from indexing.opensearch.index import held_at
@@ -152,14 +152,14 @@ def _describe_fault(answer: Any) -> str:
         return "not answered in time by all shards"
     if failed := answer.get("_shards", {}).get("failed"):
         reasons = answer["_shards"].get("failures") or [{}]
-        return f"not answered by {failed} of the shards: {error_text(reasons[0].get('reason'))}"
+        return f"not answered by {failed} of the shards: {describe_error(reasons[0].get('reason'))}"
     return ""
 
 
 def _error_words(error: Any) -> str:
     """Return an error's words; if it only says that shards have failed, also the words of the first failure."""
-    said, roots = error_text(error), error.get("root_cause") if isinstance(error, dict) else None
-    root = error_text(roots[0]) if roots else ""
+    said, roots = describe_error(error), error.get("root_cause") if isinstance(error, dict) else None
+    root = describe_error(roots[0]) if roots else ""
     return said if root in said else f"{said}: {root}"
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.io.error_text import error_text, show_value
+from indexing.io.error_text import describe_error, show_value
 from indexing.opensearch.cluster import Reply, Request
 from indexing.opensearch.index import DOCID, DOCUMENT, ROW
 from indexing.opensearch.requests import Dialogue, Read, send_parts
@@ -105,7 +105,7 @@ class OpenSearchStore:
                 raise ValueError(f"found document {show_value(answer['_id'])}, expected {row}")
             if "error" in answer:
                 left.append(row)
-                why = f"{self._cluster.place}: row {row}: {error_text(answer['error'])}"
+                why = f"{self._cluster.place}: row {row}: {describe_error(answer['error'])}"
             elif "_source" in answer:
                 found[row] = _document(answer["_source"][DOCUMENT])
             else:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from indexing.corpora.segments import SHORT_LINE, sentences
+from indexing.corpora.segments import SHORT_LINE_CHARACTERS, split_sentences
 
 LONGEST_PARAGRAPH = 1500
 """Characters of one node of content; longer paragraphs are split at sentences, so that no node is half a document."""
@@ -73,14 +73,14 @@ def _is_wrapped(text: str, end: int, length: int, following: int) -> bool:
     last = text[end - 1]
     if last == ",":
         return True
-    return length > SHORT_LINE and (text[following].islower() or last not in _STOPS)
+    return length > SHORT_LINE_CHARACTERS and (text[following].islower() or last not in _STOPS)
 
 
 def sentence_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """The sentences of a stretch of text, as (start, end) offsets into `text`, trimmed and of bounded length."""
     return [
         piece
-        for first, last in sentences(text[start:end])
+        for first, last in split_sentences(text[start:end])
         for piece in _cut_at_blanks(text, start + first, start + last)
     ]
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from indexing.corpora.segments import sentences
+from indexing.corpora.segments import split_sentences
 from indexing.structures.blocks import lines, trim
 
 Span = tuple[int, int]
@@ -47,7 +47,7 @@ def place_headings(text: str, headings: Sequence[str]) -> list[Span | None]:
     and m lines: a heading considers at most 32 places, 4 where there are very many headings.
     """
     forms = [normal_form(heading) for heading in headings]
-    sentence_spans = sentences(text)
+    sentence_spans = split_sentences(text)
     if not any(forms) or not sentence_spans:
         return [None] * len(forms)
     places = _possible_places(text, sentence_spans, frozenset(forms) - {""})

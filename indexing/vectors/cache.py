@@ -1,8 +1,8 @@
-"""Vectors that are made when a run first asks for them, and kept in an SQLite file beside the index.
+"""A cache of vectors: a run makes them when it first needs them, and keeps them in an SQLite file beside the index.
 
-A key stands for some texts that the model was given together and for `Embedding.made_by`. So a file may be deleted at
-any time, copied between indexes, and shared by several processes. Each reply of SQLite is checked against a checksum,
-since SQLite has none of its own.
+A key is the hash of `Embedding.made_by` and of the texts that the model embedded together. So a user may delete a file
+at any time or copy it between indexes, and several processes may share it. Each row has a checksum, since SQLite checks
+no content itself.
 """
 
 import sqlite3
@@ -14,34 +14,34 @@ from pathlib import Path
 import numpy as np
 
 from indexing.errors import UserError
-from indexing.io.files import digest
+from indexing.io.json_values import digest
 from indexing.types import Embedding
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 from indexing.vectors.types import Vectors
 
 MOST_KEYS = 500
-"""Keys of one SQL statement; SQLite allows 999 in its older versions."""
+"""The keys of one SQL statement. Older versions of SQLite allow 999."""
 WRITER_TIMEOUT_S = 60.0
-"""How long one process waits while another one writes."""
+"""The time for which a process waits while another one writes."""
 
 _TABLE = "CREATE TABLE IF NOT EXISTS by_text (key BLOB PRIMARY KEY, vectors BLOB NOT NULL, sum BLOB NOT NULL)"
 
-Make = Callable[[Sequence[int]], Iterable[Vectors]]
-"""The vectors of the groups with these numbers, in order."""
+MakeVectors = Callable[[Sequence[int]], Iterable[Vectors]]
+"""Makes the vectors of the groups with these numbers, in order."""
 
 
 class VectorCache:
-    """The vectors in an open file; `open_cache` opens one."""
+    """A cache in an open file; `open_cache` opens one."""
 
     def __init__(self, file: sqlite3.Connection, embedding: Embedding) -> None:
-        self._file, self._embedding, self._dimension = file, embedding, embedder(embedding).dimension
+        self._file, self._embedding, self._dimension = file, embedding, load_embedder(embedding).dimension
 
-    def fill(self, groups: Sequence[Sequence[str]], make: Make) -> list[Vectors]:
+    def fill(self, groups: Sequence[Sequence[str]], make: MakeVectors) -> list[Vectors]:
         """The vectors of each group of texts, float32[texts of the group, dimension].
 
-        `make` makes those that the file lacks: each group once, all in one call. The file then holds them too.
+        One call of `make` makes the vectors that the file lacks, those of each group once. Then the file holds them.
         """
-        keys = [text_key(self._embedding, texts) for texts in groups]
+        keys = [hash_texts(self._embedding, texts) for texts in groups]
         first = {key: number for number, key in reversed(list(enumerate(keys)))}
         shapes = {key: (len(groups[number]), self._dimension) for key, number in first.items()}
         found = self._get(shapes)
@@ -52,7 +52,7 @@ class VectorCache:
         return [found[key] for key in keys]
 
     def _get(self, shapes: Mapping[bytes, tuple[int, int]]) -> dict[bytes, Vectors]:
-        """The vectors of these keys that are there, undamaged and of these shapes."""
+        """The vectors of those keys that the file holds, undamaged and of these shapes."""
         keys, found = list(shapes), {}
         for start in range(0, len(keys), MOST_KEYS):
             some = keys[start : start + MOST_KEYS]
@@ -64,7 +64,7 @@ class VectorCache:
         return found
 
     def _put(self, made: Mapping[bytes, Vectors]) -> None:
-        """Keep vectors by one commit. If the file cannot be written, also because the disk is full, nothing is kept."""
+        """Keep vectors in one commit. If the file cannot be written, as when the disk is full, it keeps nothing."""
         rows = [(key, vectors.tobytes(), _checksum(vectors.tobytes())) for key, vectors in made.items()]
         with suppress(sqlite3.OperationalError), self._file:
             self._file.executemany("INSERT OR REPLACE INTO by_text VALUES (?, ?, ?)", rows)
@@ -72,7 +72,10 @@ class VectorCache:
 
 @contextmanager
 def open_cache(path: Path, embedding: Embedding) -> Iterator[VectorCache]:
-    """The cache in a file; if the file cannot be opened or made, a cache in memory. `UserError` if it is damaged."""
+    """The cache in a file. If the file cannot be opened or made, the cache is in memory.
+
+    `UserError` if the file is damaged.
+    """
     try:
         try:
             file = sqlite3.connect(path, timeout=WRITER_TIMEOUT_S)
@@ -86,8 +89,8 @@ def open_cache(path: Path, embedding: Embedding) -> Iterator[VectorCache]:
         raise UserError(f"{path}: damaged: delete it, it will be made again: {error}") from error
 
 
-def text_key(embedding: Embedding, texts: Sequence[str]) -> bytes:
-    """The key of the vectors that a model makes of some texts given together."""
+def hash_texts(embedding: Embedding, texts: Sequence[str]) -> bytes:
+    """The key of the vectors of some texts that a model embeds together: a SHA-256, bytes[32]."""
     hashed = sha256(digest(embedding.made_by).encode())
     for text in texts:
         content = text.encode(errors="surrogatepass")

@@ -1,16 +1,19 @@
-"""Embeddings of texts by the model that an index names."""
+"""Embedding texts by the model that an index names."""
 
 from collections.abc import Sequence
 from functools import cache
 
 from indexing.errors import UserError
 from indexing.types import LOCAL, Embedding, Tick
-from indexing.vectors.types import Cut, Embedder, Vectors
+from indexing.vectors.types import Embedder, ReportCut, Vectors
 
 
 @cache
-def embedder(embedding: Embedding) -> Embedder:
-    """The model, loaded once in a process. `UserError` if it is neither local nor at a URL."""
+def load_embedder(embedding: Embedding) -> Embedder:
+    """The model of an embedding, loaded once in a process.
+
+    `UserError` if the model is neither the local one nor at a URL. `MissingPackage` if the local one is not installed.
+    """
     if embedding.url:
         from indexing.vectors.endpoint import Endpoint
 
@@ -26,8 +29,8 @@ def embedder(embedding: Embedding) -> Embedder:
 
 
 def embed_queries(embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None) -> Vectors:
-    """The vectors of queries, float32[len(texts), dimension]."""
-    return embedder(embedding).embed([embedding.query_prefix + text for text in texts], threads, tick)
+    """The vectors of queries, float32[len(texts), dimension]. Errors are those of `Embedder.embed`."""
+    return load_embedder(embedding).embed([embedding.query_prefix + text for text in texts], threads, tick)
 
 
 def embed_passages(
@@ -35,7 +38,7 @@ def embed_passages(
     texts: Sequence[str],
     threads: int = 1,
     tick: Tick = lambda _: None,
-    cut: Cut = lambda _: None,
+    cut: ReportCut = lambda _: None,
 ) -> Vectors:
-    """The vectors of passages, float32[len(texts), dimension]; errors as those of `Embedder.embed`."""
-    return embedder(embedding).embed([embedding.passage_prefix + text for text in texts], threads, tick, cut)
+    """The vectors of passages, float32[len(texts), dimension]. Errors are those of `Embedder.embed`."""
+    return load_embedder(embedding).embed([embedding.passage_prefix + text for text in texts], threads, tick, cut)

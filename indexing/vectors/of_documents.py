@@ -1,4 +1,4 @@
-"""Vectors of whole documents, made when a run first asks for them and kept in `documents.sqlite` beside the index."""
+"""Vectors of documents: a run makes them when it first needs them, and keeps them in the index's `documents.sqlite`."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,18 +8,18 @@ from indexing.errors import TextRefused, UserError
 from indexing.index import Index
 from indexing.types import Document, Store
 from indexing.vectors.cache import open_cache
-from indexing.vectors.embed import embed_passages, embedder
+from indexing.vectors.embed import embed_passages, load_embedder
 from indexing.vectors.types import ONE_THREAD, Effort, Vectors
 
 CHUNK_DOCUMENTS = 1_024
-"""Documents whose texts are in memory at once."""
+"""The documents whose texts are in memory at once."""
 
-Texts = Callable[[Sequence[Document]], Sequence[str]]
-"""The text of each document that its vector shall stand for, such as a summary of a long one."""
+TextsOf = Callable[[Sequence[Document]], Sequence[str]]
+"""Gives the text of each document to embed, such as a summary of a long document."""
 
 
-def contents(documents: Sequence[Document]) -> list[str]:
-    """Title and text."""
+def join_title_and_text(documents: Sequence[Document]) -> list[str]:
+    """The title and text of each document, the text that an index embeds."""
     return [document.contents for document in documents]
 
 
@@ -27,7 +27,7 @@ def document_vectors(
     index: Index,
     store: Store,
     rows: Sequence[int],
-    texts_of: Texts = contents,
+    texts_of: TextsOf = join_title_and_text,
     effort: Effort = ONE_THREAD,
 ) -> Vectors:
     """The vectors of the documents in these rows of the index's store, float32[len(rows), dimension].
@@ -37,7 +37,7 @@ def document_vectors(
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it with them")
     embedding = index.embedding
-    vectors = np.empty((len(rows), embedder(embedding).dimension), np.float32)
+    vectors = np.empty((len(rows), load_embedder(embedding).dimension), np.float32)
     with (
         open_cache(index.folder / "documents.sqlite", embedding) as cache,
         effort.progress("Embedding candidates", len(rows)) as tick,

@@ -1,7 +1,6 @@
-"""Vectors of segments, made when a run first asks for them and kept in `segments.sqlite` beside the index.
+"""Vectors of segments: a run makes them when it first needs them, and keeps them in the index's `segments.sqlite`.
 
-The segments of a document are embedded as one batch of their own, so a vector does not depend on which run asked for
-it first.
+The segments of a document are embedded as one batch, so a vector does not depend on the run that made it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,13 +15,13 @@ from indexing.vectors.embed import embed_passages
 from indexing.vectors.types import Vectors
 
 CHUNK_DOCUMENTS = 64
-"""Documents whose segments are embedded and kept together."""
+"""The documents whose segments are embedded and kept together."""
 
 
 def segment_vectors(
     index: Index, store: Store, rows: Sequence[int], threads: int = 1, progress: Progress = silent
 ) -> dict[int, Vectors]:
-    """For each document row the vectors of its segments, float32[segments, dimension].
+    """The vectors of each document's segments, float32[segments, dimension], by the document's row.
 
     `UserError` if the index names no embedding model.
     """

@@ -1,4 +1,4 @@
-"""Vectors of single sentences, made when a run first asks for them and kept in `sentences.sqlite` beside the index."""
+"""Vectors of sentences: a run makes them when it first needs them, and keeps them in the index's `sentences.sqlite`."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.vectors.cache import open_cache
-from indexing.vectors.embed import embed_passages, embedder
+from indexing.vectors.embed import embed_passages, load_embedder
 from indexing.vectors.types import Vectors
 
 
@@ -25,4 +25,4 @@ def sentence_vectors(index: Index, texts: Sequence[str], threads: int = 1) -> Ve
 
     with open_cache(index.folder / "sentences.sqlite", embedding) as cache:
         found = cache.fill([[text] for text in texts], make)
-    return np.concatenate([np.empty((0, embedder(embedding).dimension), np.float32), *found])
+    return np.concatenate([np.empty((0, load_embedder(embedding).dimension), np.float32), *found])

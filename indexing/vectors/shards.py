@@ -1,7 +1,8 @@
-"""The vectors of all documents in shards, so that embedding a corpus can go on after a stop.
+"""The vectors of all documents in shards, so that embedding a corpus can continue after a stop.
 
-A shard is `NNNNNNNN.npy` (float32[documents, dimension]) and, written after it, `NNNNNNNN.json` with the SHA-256
-of its bytes and the number of documents whose text was cut. If a shard does not agree with its note, it is made anew.
+A shard is `NNNNNNNN.npy`, float32[documents, dimension], and a note that is written after it, `NNNNNNNN.json`. The note
+holds the SHA-256 of the shard and the number of documents whose text was cut. If the two disagree, the shard is made
+again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +14,15 @@ import orjson
 from numpy.lib import format as npy
 
 from indexing.errors import NotWritten, TextRefused, UserError
-from indexing.io.files import sha256, written
+from indexing.io.reading import hash_file
+from indexing.io.writing import write_whole
 from indexing.store import DocumentStore
 from indexing.types import Embedding, Tick
 from indexing.vectors.embed import embed_passages
 from indexing.vectors.types import ONE_THREAD, Effort, Vectors
 
-SHARD = 4_096
-"""Documents of a shard: so many are in memory while they are embedded, and lost if the process stops."""
+SHARD_DOCUMENTS = 4_096
+"""The documents of a shard. Their texts are in memory at once; if the process stops, their vectors are lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Shards:
 
     @property
     def dimension(self) -> int:
-        """Entries of a vector."""
+        """The number of entries of a vector."""
         return int(self._open(0).shape[1])
 
     def __iter__(self) -> Iterator[Vectors]:
@@ -47,23 +49,25 @@ class Shards:
             yield vectors
 
     def between(self, start: int, stop: int) -> Iterator[Vectors]:
-        """The vectors of the rows from `start` to before `stop`, in order, in parts."""
+        """The vectors of the rows from `start` to before `stop`, in order: parts of float32[rows, dimension]."""
         for number, vectors in enumerate(self):
-            first = number * SHARD
+            first = number * SHARD_DOCUMENTS
             if first < stop and first + len(vectors) > start:
                 yield vectors[max(0, start - first) : stop - first]
 
     def of(self, start: int, stop: int) -> Vectors:
-        """The vectors of the rows from `start` to before `stop`."""
-        shards = range(start // SHARD, (stop - 1) // SHARD + 1)
-        parts = [self._open(i)[max(0, start - i * SHARD) : stop - i * SHARD] for i in shards]
+        """The vectors of the rows from `start` to before `stop`, float32[stop - start, dimension]."""
+        shards = range(start // SHARD_DOCUMENTS, (stop - 1) // SHARD_DOCUMENTS + 1)
+        parts = [self._open(i)[max(0, start - i * SHARD_DOCUMENTS) : stop - i * SHARD_DOCUMENTS] for i in shards]
         return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
     def sample(self, count: int, seed: int) -> Vectors:
-        """At most `count` of the vectors, drawn at random, in the order of rows."""
+        """At most `count` vectors, drawn at random and in the order of rows: float32[count, dimension]."""
         count = min(count, self.documents)
         rows = np.sort(np.random.default_rng(seed).choice(self.documents, count, replace=False))
-        shards = [np.array(vectors[rows[rows // SHARD == i] % SHARD]) for i, vectors in enumerate(self)]
+        shards = [
+            np.array(vectors[rows[rows // SHARD_DOCUMENTS == i] % SHARD_DOCUMENTS]) for i, vectors in enumerate(self)
+        ]
         return np.concatenate(shards)
 
     def _open(self, number: int) -> Vectors:
@@ -71,26 +75,26 @@ class Shards:
         return vectors
 
 
-Made = tuple[range, Vectors, int]
+EmbeddedShard = tuple[range, Vectors, int]
 """A shard: its rows of the store, their vectors, and how many of the documents were cut."""
 
-Embed = Callable[[DocumentStore, Embedding, Sequence[range], int, Tick], Iterator[Made]]
+Embed = Callable[[DocumentStore, Embedding, Sequence[range], int, Tick], Iterator[EmbeddedShard]]
 """Embeds shards as `embed_shards` does, in any order."""
 
 
 def embed_shards(
     store: DocumentStore, embedding: Embedding, shards: Sequence[range], threads: int = 1, tick: Tick = lambda _: None
-) -> Iterator[Made]:
-    """Embed title and text of the documents of each shard. `UserError` names the document that the model refuses."""
+) -> Iterator[EmbeddedShard]:
+    """Embed title and text of the documents of each shard. `UserError` if the model refuses a document."""
     for rows in shards:
         try:
-            vectors, cut = embed_texts(embedding, texts_of(store, rows), threads, tick)
+            vectors, cut = embed_texts(embedding, read_contents(store, rows), threads, tick)
         except TextRefused as error:
-            raise refused(store, rows, error.position, str(error)) from error
+            raise refusal_error(store, rows, error.position, str(error)) from error
         yield rows, vectors, cut
 
 
-def texts_of(store: DocumentStore, rows: range) -> list[str]:
+def read_contents(store: DocumentStore, rows: range) -> list[str]:
     """Title and text of each document of a shard."""
     return [document.contents for document in store.get(rows)]
 
@@ -98,13 +102,16 @@ def texts_of(store: DocumentStore, rows: range) -> list[str]:
 def embed_texts(
     embedding: Embedding, texts: Sequence[str], threads: int = 1, tick: Tick = lambda _: None
 ) -> tuple[Vectors, int]:
-    """The vectors of a shard's texts, and the number of cut texts. `TextRefused` as from `embed_passages`."""
+    """The vectors of a shard's texts, float32[len(texts), dimension], and the number of cut texts.
+
+    Errors are those of `embed_passages`.
+    """
     cut: list[int] = []
     vectors = embed_passages(embedding, texts, threads, tick, cut.append)
     return vectors, len(cut)
 
 
-def refused(store: DocumentStore, rows: range, position: int, reason: str) -> UserError:
+def refusal_error(store: DocumentStore, rows: range, position: int, reason: str) -> UserError:
     """The error for a text of a shard that the model refuses, with the id of its document."""
     return UserError(f"document {store.ids([rows[position]])[0]}: {reason}")
 
@@ -116,23 +123,26 @@ def embed_store(
     effort: Effort = ONE_THREAD,
     embed: Embed = embed_shards,
 ) -> Shards:
-    """Embed title and text of all documents, except the shards that `folder` holds already."""
+    """Embed title and text of all documents, except the shards that `folder` holds already.
+
+    `UserError` if the model refuses a document. `NotWritten` if the disk lacks the space.
+    """
     folder.mkdir(exist_ok=True)
-    starts = range(0, len(store), SHARD)
-    files = [folder / f"{start // SHARD:08d}.npy" for start in starts]
+    starts = range(0, len(store), SHARD_DOCUMENTS)
+    files = [folder / f"{start // SHARD_DOCUMENTS:08d}.npy" for start in starts]
     cuts: dict[int, int] = {}
     with effort.progress("Embedding documents", len(store)) as tick:
         missing = []
         for start, file in zip(starts, files, strict=True):
-            rows = range(start, min(start + SHARD, len(store)))
-            if (known := _cut_in(file)) is None:
+            rows = range(start, min(start + SHARD_DOCUMENTS, len(store)))
+            if (known := _read_cut_count(file)) is None:
                 missing.append(rows)
             else:
                 cuts[start] = known
                 tick(len(rows))
         for rows, vectors, cut in embed(store, embedding, missing, effort.threads, tick) if missing else ():
             try:
-                _write_shard(files[rows.start // SHARD], vectors, cut)
+                _write_shard(files[rows.start // SHARD_DOCUMENTS], vectors, cut)
             except NotWritten as error:
                 size = len(store) * vectors.shape[1] * vectors.itemsize / 1e6
                 raise NotWritten(error.path, f"{error.reason}; all vectors take {size:,.1f} MB") from error
@@ -142,17 +152,17 @@ def embed_store(
 
 def _write_shard(file: Path, vectors: Vectors, cut: int) -> None:
     whole = np.ascontiguousarray(vectors)
-    with written(file) as out:  # `np.save` loses the reason where the disk is full
+    with write_whole(file) as out:  # `np.save` would lose the reason of a failure, such as a full disk
         npy.write_array_header_1_0(out, npy.header_data_from_array_1_0(whole))
         out.write(whole.data)
-    with written(file.with_suffix(".json")) as out:
-        out.write(orjson.dumps({"sha256": sha256(file), "cut": cut}))
+    with write_whole(file.with_suffix(".json")) as out:
+        out.write(orjson.dumps({"sha256": hash_file(file), "cut": cut}))
 
 
-def _cut_in(file: Path) -> int | None:
+def _read_cut_count(file: Path) -> int | None:
     """The number of cut documents of a shard; None if the shard is missing or not whole."""
     try:
         note = orjson.loads(file.with_suffix(".json").read_bytes())
-        return int(note["cut"]) if note["sha256"] == sha256(file) else None
+        return int(note["cut"]) if note["sha256"] == hash_file(file) else None
     except (OSError, UserError, ValueError, KeyError, TypeError):
         return None

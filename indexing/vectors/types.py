@@ -1,8 +1,9 @@
-"""Vectors of texts: all of one length, so that their inner product is the cosine times a constant.
+"""Vectors of texts, and the embedder that makes them.
 
-Entries are rounded to multiples of 2^-12 on a vector just shorter than 1. A product of two entries is then a
-multiple of 2^-24, and no partial sum exceeds 1 (Cauchy-Schwarz), so each partial sum fits the 24-bit
-significand of a float32: inner products are exact, in any order of summation, on any number of threads.
+All vectors have one length just below 1, so an inner product is the cosine times a constant. Entries are multiples of
+2^-12, so a product of two entries is a multiple of 2^-24. No partial sum exceeds 1 (Cauchy-Schwarz), so each partial
+sum fits the 24-bit significand of a float32. Inner products are therefore exact in any order of summation, on any
+number of threads.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,10 +17,11 @@ from indexing.types import Progress, Tick, silent
 
 Vectors = NDArray[np.float32]
 
-GRID = 2.0**-12
+GRID_STEP = 2.0**-12
+"""All entries of a vector are multiples of this number."""
 
-Cut = Callable[[int], None]
-"""Receives the position of each text that is longer than the model's window and so loses its end."""
+ReportCut = Callable[[int], None]
+"""Receives the position of each text that is longer than the model's window, so that its end is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Effort:
 
 
 ONE_THREAD = Effort()
-"""One thread embeds, and nobody is told."""
+"""One thread embeds, and no progress is shown."""
 
 
 class Embedder(Protocol):
@@ -39,24 +41,25 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Entries of a vector."""
+        """The number of entries of a vector."""
         ...
 
-    def embed(self, texts: Sequence[str], threads: int = ..., tick: Tick = ..., cut: Cut = ...) -> Vectors:
-        """Vectors float32[len(texts), dimension] on the grid; the same for any number of threads.
+    def embed(self, texts: Sequence[str], threads: int = ..., tick: Tick = ..., cut: ReportCut = ...) -> Vectors:
+        """Vectors on the grid, float32[len(texts), dimension], the same for any number of threads.
 
         `TextRefused` if no part of a text can be embedded.
         """
         ...
 
 
-def on_grid(vectors: NDArray[np.floating[Any]]) -> Vectors:
-    """Rows scaled to one length just below 1 and rounded to the grid, so that inner products are exact in float32.
+def round_to_grid(vectors: NDArray[np.floating[Any]]) -> Vectors:
+    """Scale rows to one length just below 1, and round their entries to the grid: float32[n, d] of floats[n, d].
 
-    Rounding moves a row by at most sqrt(d) * GRID / 2, which is why no row becomes longer than 1.
+    Rounding moves a row by at most sqrt(d) * GRID_STEP / 2, and the length is below 1 by this amount. So no row becomes
+    longer than 1, and inner products are exact in float32.
     """
     wide: NDArray[np.float64] = vectors.astype(np.float64)
     lengths = np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
-    below_one = 1 - np.sqrt(wide.shape[1]) * GRID / 2
-    on: Vectors = (np.rint(wide / lengths * (below_one / GRID)) * GRID).astype(np.float32)
+    below_one = 1 - np.sqrt(wide.shape[1]) * GRID_STEP / 2
+    on: Vectors = (np.rint(wide / lengths * (below_one / GRID_STEP)) * GRID_STEP).astype(np.float32)
     return on

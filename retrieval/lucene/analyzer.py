@@ -3,13 +3,13 @@
 from functools import cache
 from typing import Any
 
-from indexing.lucene.java import ALONE, java_class
-from indexing.lucene.write import analyzer
+from indexing.lucene.java import JAVA_LOCK, java_class
+from indexing.lucene.write import make_analyzer
 
 
 def stems_of(text: str) -> list[str]:
     """Return the stems of a text in order, as an index of Anserini holds them."""
-    with ALONE:
+    with JAVA_LOCK:
         analysis, english = _analysis()
         shown: str = analysis.analyze(english, text).toString()
     return shown[1:-1].split(", ") if len(shown) > 2 else []
@@ -17,4 +17,4 @@ def stems_of(text: str) -> list[str]:
 
 @cache
 def _analysis() -> tuple[Any, Any]:
-    return java_class("io.anserini.analysis.AnalyzerUtils"), analyzer()
+    return java_class("io.anserini.analysis.AnalyzerUtils"), make_analyzer()

@@ -7,7 +7,7 @@ from typing import Any
 
 from indexing.attached.lucene_index import ROWS, lucene_folder
 from indexing.index import Index
-from indexing.lucene.java import ALONE
+from indexing.lucene.java import JAVA_LOCK
 from indexing.lucene.rows import LuceneRows
 from indexing.types import Store, Tick
 from retrieval.backends import Sparse
@@ -33,7 +33,7 @@ class PrebuiltSearcher:
 
     def __init__(self, folder: Path, rows: LuceneRows, state: str = "") -> None:
         self._rows = rows
-        with ALONE:
+        with JAVA_LOCK:
             self._searcher = _searcher(folder, state)
 
     def search(
@@ -52,7 +52,7 @@ class PrebuiltSearcher:
         def find(places: Sequence[int], wanted: int) -> list[Columns]:
             first_tick = tick if wanted == depth + SPARE_HITS else lambda _: None
             asked: Any = [queries[place] for place in places]
-            with ALONE:
+            with JAVA_LOCK:
                 hits = self._searcher.search([query_ids[place] for place in places], asked, wanted, threads, first_tick)
             return [(hits.of(i), hits.scores_of(i)) for i in range(len(hits))]
 
@@ -61,17 +61,17 @@ class PrebuiltSearcher:
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""
-        with ALONE:
+        with JAVA_LOCK:
             return self._searcher.stems(text)
 
     def stem_frequencies(self, stems: Sequence[str]) -> list[int]:
         """Count the documents that hold each stem."""
-        with ALONE:
+        with JAVA_LOCK:
             return self._searcher.stem_frequencies(stems)
 
     def document_frequencies(self, words: Sequence[str]) -> list[int]:
         """Count the documents that hold the stem of each word; 0 for a stop word."""
-        with ALONE:
+        with JAVA_LOCK:
             return self._searcher.document_frequencies(words)
 
 

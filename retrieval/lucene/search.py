@@ -9,7 +9,7 @@ import numpy as np
 from indexing.index import Index
 from indexing.lucene.java import java_class, java_error
 from indexing.lucene.method_handles import handle_of
-from indexing.lucene.write import CONTENTS, analyzer, damaged, open_reader
+from indexing.lucene.write import CONTENTS_FIELD, damaged_error, make_analyzer, open_reader
 from indexing.types import Store, Tick
 from retrieval.backends import Sparse
 from retrieval.lucene.analyzer import stems_of
@@ -44,7 +44,9 @@ class LuceneSearcher:
         java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_WORDS)
         generator, query = "io.anserini.search.query.BagOfWordsQueryGenerator", "Lorg/apache/lucene/search/Query;"
         parse = f"(Ljava/lang/String;Lorg/apache/lucene/analysis/Analyzer;Ljava/lang/String;){query}"
-        self._parse = handle_of(generator, "buildQuery", parse, java_class(generator)(), CONTENTS, analyzer())
+        self._parse = handle_of(
+            generator, "buildQuery", parse, java_class(generator)(), CONTENTS_FIELD, make_analyzer()
+        )
         find = f"({query}I)Lorg/apache/lucene/search/TopDocs;"
         self._find = handle_of("org.apache.lucene.search.IndexSearcher", "search", find, self._searcher)
 
@@ -71,7 +73,7 @@ class LuceneSearcher:
             try:
                 found += search_columns(find, chunk, threads)
             except java_error() as error:
-                raise damaged(self._folder) from error
+                raise damaged_error(self._folder) from error
             tick(len(chunk))
         docs, scores = [own for own, _ in found], [own for _, own in found]
         return Rankings(
@@ -103,4 +105,4 @@ class LuceneSearcher:
         return [self.stem_frequencies(stems)[0] if len(stems) == 1 else 0 for stems in found]
 
     def _term(self, stem: str) -> Any:
-        return java_class("org.apache.lucene.index.Term")(CONTENTS, stem)
+        return java_class("org.apache.lucene.index.Term")(CONTENTS_FIELD, stem)

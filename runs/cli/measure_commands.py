@@ -39,7 +39,7 @@ def evaluate(
     """
     import orjson
 
-    from indexing.io.files import written
+    from indexing.io.writing import write_whole
     from runs.cli.outputs import check_outputs
     from runs.evaluation import measures
     from runs.report.terminal import print_cautions, print_evaluations, progress_bars
@@ -55,7 +55,7 @@ def evaluate(
     print_evaluations(evaluations)
     print_cautions(evaluations, quiet)
     if json:
-        with written(json) as file:
+        with write_whole(json) as file:
             file.write(orjson.dumps(build_report(evaluations), option=orjson.OPT_INDENT_2))
 
 

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from indexing.errors import UserError
-from indexing.io.files import read_text
+from indexing.io.reading import read_text
 from runs.config.run_config import RunConfig
 from runs.tracks.violations import shorten_value
 

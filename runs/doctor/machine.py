@@ -34,10 +34,10 @@ def examine_machine() -> Iterator[Finding]:
 
 
 def _check_java() -> Finding:
-    from indexing.lucene.java import anserini_jar, java_home
+    from indexing.lucene.java import find_anserini_jar, find_java_home
 
     try:
-        return Finding("ok", "Java", f"{java_home()}, {anserini_jar().name}")
+        return Finding("ok", "Java", f"{find_java_home()}, {find_anserini_jar().name}")
     except UserError as error:
         return Finding("problem", "Java", str(error))
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.errors import UserError
-from indexing.io.files import unicode_name
+from indexing.io.writing import unicode_name
 from runs.evaluation import cautions
 from runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
 from runs.trec.doc_ids import match_ids

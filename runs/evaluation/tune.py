@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fusion.methods import METHODS
 from indexing.errors import UserError
-from indexing.io.files import digest
+from indexing.io.json_values import digest
 from indexing.types import Progress, silent
 from retrieval.types import Query, Rankings
 from runs.config.read import read_config, shortened, value_of

@@ -10,7 +10,8 @@ import orjson
 import yaml
 
 from generation.types import Answer, Evidence, EvidenceSet, Fallback, Sentence, Understanding
-from indexing.io.files import json_lines, written
+from indexing.io.reading import read_json_lines
+from indexing.io.writing import write_whole
 from indexing.types import Span, Store
 from retrieval.types import Query, Rankings
 from runs.config.read import read_config
@@ -107,14 +108,14 @@ def _records(
     """A file of one JSON object a line."""
     return Artifact(
         name,
-        lambda path: [decode(record) for _, record in json_lines(path)],
+        lambda path: [decode(record) for _, record in read_json_lines(path)],
         lambda path, found: write_json_lines(path, map(encode, found)),
     )
 
 
 def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write one JSON object a line, all or nothing."""
-    with written(path) as out:
+    with write_whole(path) as out:
         for record in records:
             out.write(orjson.dumps(record) + b"\n")
 
@@ -145,7 +146,7 @@ def read_rankings(path: Path, store: Store, ids: Sequence[str]) -> Rankings:
 
 
 def _write_config(path: Path, config: RunConfig) -> None:
-    with written(path) as out:
+    with write_whole(path) as out:
         out.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True).encode())
 
 
@@ -181,7 +182,7 @@ def _read_evidence(path: Path, topics: Sequence[str], queries: Sequence[Query]) 
     """The evidence of each topic, to which an item belongs by its query."""
     topic_of = {query.id: query.topic_id for query in queries}
     items: dict[str, list[Evidence]] = {topic: [] for topic in topics}
-    for _, record in json_lines(path):
+    for _, record in read_json_lines(path):
         items[topic_of[record["query_id"]]].append(Evidence(**{**record, "span": Span(**record["span"])}))
     return [EvidenceSet(tuple(own), stop="done" if own else "empty") for own in items.values()]
 

@@ -17,7 +17,9 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from indexing.errors import UserError
-from indexing.io.files import digest, remove, sha256, written
+from indexing.io.json_values import digest
+from indexing.io.reading import hash_file
+from indexing.io.writing import remove, write_whole
 from indexing.types import Progress, silent
 
 T = TypeVar("T")
@@ -131,7 +133,7 @@ def perform(
             with watch.progress(stage.name.capitalize(), None):
                 _make(stage, values)
             for name in stage.artifacts:
-                kept[name] = {"key": keys[name], "sha256": sha256(directory / name), "inputs": inputs}
+                kept[name] = {"key": keys[name], "sha256": hash_file(directory / name), "inputs": inputs}
     _write_manifest(directory, {**description, **conclude()}, {name: kept[name] for name in keys})
 
 
@@ -164,7 +166,7 @@ def _listed(directory: Path) -> dict[str, dict[str, Any]]:
 
 def _agrees(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
     known = isinstance(entry, dict) and name in keys and entry.get("key") == keys[name]
-    return known and path.is_file() and sha256(path) == entry.get("sha256")
+    return known and path.is_file() and hash_file(path) == entry.get("sha256")
 
 
 def _write_manifest(directory: Path, description: dict[str, Any], artifacts: dict[str, dict[str, Any]]) -> None:
@@ -174,5 +176,5 @@ def _write_manifest(directory: Path, description: dict[str, Any], artifacts: dic
     with suppress(OSError):
         if (directory / MANIFEST).read_bytes() == content:
             return
-    with written(directory / MANIFEST) as out:
+    with write_whole(directory / MANIFEST) as out:
         out.write(content)

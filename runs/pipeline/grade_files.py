@@ -10,7 +10,8 @@ import numpy as np
 
 from generation.grade import Graded
 from generation.types import Fallback
-from indexing.io.files import read_text, written
+from indexing.io.reading import read_text
+from indexing.io.writing import write_whole
 from indexing.types import Store
 from retrieval.types import Rankings, offsets_of
 from runs.trec.render import decrease_strictly
@@ -86,7 +87,7 @@ def judgments_of(records: Iterable[GradeRecord]) -> Iterator[Judgment]:
 
 def write_judgments(path: Path, judgments: Iterable[Judgment]) -> None:
     """Write judgments in TREC form, all or nothing."""
-    with written(path) as out:
+    with write_whole(path) as out:
         for judgment in judgments:
             out.write(" ".join(map(str, judgment)).encode() + b"\n")
 

@@ -13,7 +13,7 @@ from generation.types import Answer, EvidenceSet
 from indexing.errors import UserError
 from indexing.types import Document
 from indexing.vectors.embed import embed_queries
-from indexing.vectors.of_documents import Texts, contents
+from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from indexing.vectors.of_segments import segment_vectors
 from retrieval.types import Rankings, Topic
 from runs.pipeline.artifacts import Summary
@@ -57,13 +57,13 @@ def make_rankings(job: Job, ask: Ask, topics: Sequence[Understood]) -> tuple[Ran
     return (*found.values(), *([made] if job.config.retrieval.summarise else []))
 
 
-def texts_of(job: Job, ask: Ask, tell: Callable[[Summary], None] = lambda _summary: None) -> Texts:
+def texts_of(job: Job, ask: Ask, tell: Callable[[Summary], None] = lambda _summary: None) -> TextsOf:
     """The texts that are embedded for candidates: their contents, or summaries of the long ones.
 
     `tell` is given each summary.
     """
     if not job.config.retrieval.summarise:
-        return contents
+        return join_title_and_text
 
     def texts(documents: Sequence[Document]) -> list[str]:
         summaries, missed = ask(lambda model: summaries_of(job, model, documents))

@@ -11,8 +11,9 @@ from typing import Any
 import orjson
 
 from indexing.corpora.segments import is_window
-from indexing.io.files import digest, sha256
-from indexing.vectors.faiss_index import faiss_module
+from indexing.io.json_values import digest
+from indexing.io.reading import hash_file
+from indexing.vectors.faiss_index import import_faiss
 from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import Artifacts
 from runs.pipeline.directory import MANIFEST, Values
@@ -37,13 +38,13 @@ def describe(job: Job) -> dict[str, Any]:
     return {
         "run_id": config.run_id,
         "index": {"key": job.index.key, "documents": job.index.documents, "embedding": embedding, **counted},
-        "topics": {"sha256": sha256(config.topics), "number": len(job.topics)},
+        "topics": {"sha256": hash_file(config.topics), "number": len(job.topics)},
         "methods": {
             **{part: plain[part]["method"] for part in ("queries", "fusion", "grading")},
             "answer": plain["track"] if config.track is None else plain["answer"]["method"],
         },
         "model": config.model.name if config.model and config.asks() else None,
-        "versions": {**{package: version(package) for package in packages}, "faiss": faiss_module().__version__},
+        "versions": {**{package: version(package) for package in packages}, "faiss": import_faiss().__version__},
     }
 
 

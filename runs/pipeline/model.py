@@ -14,7 +14,7 @@ from generation.llm.model import Model, OpenModel
 from generation.llm.open import open_model
 from generation.llm.usage import add, report
 from generation.types import Failure, Reply, Request, Usage
-from indexing.io.files import written
+from indexing.io.writing import write_whole
 from runs.config.run_config import RunConfig
 
 T = TypeVar("T")
@@ -129,5 +129,5 @@ def _account(model: OpenModel | None, folder: Path | None, config: RunConfig) ->
     prices = config.model.prices if config.model else None
     told = {"model": model.name, "purposes": report(known, prices), "notes": model.notes}
     folder.mkdir(parents=True, exist_ok=True)
-    with written(folder / USAGE) as out:
+    with write_whole(folder / USAGE) as out:
         out.write(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -17,7 +17,7 @@ from generation.queries.compose import places_of, weights_of
 from generation.summarise import summarise
 from generation.types import Fallback
 from indexing.types import Document
-from indexing.vectors.of_documents import Texts, contents
+from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, SearchSettings, Topic, offsets_of
 from runs.config.run_config import RunConfig
@@ -33,7 +33,7 @@ def as_written(rankings: Rankings) -> Rankings:
     return replace(rankings, scores=decrease_strictly(rankings.scores, rankings.offsets))
 
 
-def search_systems(job: Job, queries: Sequence[Query], texts_of: Texts = contents) -> dict[str, Rankings]:
+def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_title_and_text) -> dict[str, Rankings]:
     """The rankings of the queries by each system; `texts_of` says which text of a candidate is embedded."""
     settings = job.config.retrieval
     search = SearchSettings(

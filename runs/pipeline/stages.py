@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from indexing.io.files import locked
+from indexing.io.writing import lock_folder
 from indexing.types import Progress, silent
 from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import Artifacts, artifacts_of
@@ -41,7 +41,7 @@ def run(
     job = open_job(config, threads, progress)
     values = Values(job.directory)
     found = artifacts_of(job, values)
-    with locked(job.directory), asking(config, job.directory) as ask:
+    with lock_folder(job.directory), asking(config, job.directory) as ask:
         table = stages(job, ask, found)
         perform(values, table, describe(job), Watch(announce, progress), lambda: concluded(job, values, found))
     return job.directory

@@ -9,7 +9,8 @@ import orjson
 
 from generation.types import Answer, Sentence
 from indexing.errors import UserError
-from indexing.io.files import json_lines, written
+from indexing.io.reading import read_json_lines
+from indexing.io.writing import write_whole
 from indexing.types import document_id
 from retrieval.types import Topic
 from runs.tracks.rules import CitationForm, KeyContent, Track
@@ -144,7 +145,7 @@ def write_answer_file(
     path: Path, topics: Sequence[Topic], answers: Mapping[str, Answer], track: Track, author: Author
 ) -> None:
     """Write one object for each topic, in the order of the topics. If writing fails, no file is left."""
-    with written(path) as out:
+    with write_whole(path) as out:
         for topic in topics:
             record = make_answer_record(topic, answers.get(topic.id, Answer(topic.id, ())), track, author)
             out.write(orjson.dumps(record) + b"\n")
@@ -156,7 +157,7 @@ def read_answer_file(path: Path, track: Track) -> list[SubmittedAnswer]:
     `UserError` with file and line for the first unreadable answer. `runs.tracks.validate` finds all violations.
     """
     found = []
-    for number, record in json_lines(path):
+    for number, record in read_json_lines(path):
         try:
             found.append(_parse_answer(record, track))
         except ValueError as error:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from indexing.corpora.segments import MS_MARCO_DOCUMENT, MS_MARCO_SEGMENT
+from indexing.corpora.segments import MS_MARCO_DOCUMENT_PATTERN, MS_MARCO_SEGMENT_PATTERN
 from indexing.errors import UserError
 from retrieval.types import Topic
 
@@ -116,7 +116,7 @@ _RAG24 = Track(
     name="rag24",
     retrieval_file="r_output_trec_rag_2024.tsv",
     answer_file="rag_output_trec_rag_2024.jsonl",
-    id_form=MS_MARCO_SEGMENT,
+    id_form=MS_MARCO_SEGMENT_PATTERN,
     segments=True,
     metadata=None,
     keys=(Key("run_id", "run"), Key("topic_id", "topic"), Key("topic", "narrative")),
@@ -127,14 +127,14 @@ _RAG24 = Track(
     rows=100,
     references=20,
     length_key="response_length",
-    document_form=MS_MARCO_DOCUMENT,
+    document_form=MS_MARCO_DOCUMENT_PATTERN,
     topic_form=r"2024-\d+",
 )
 _RAG25 = Track(
     name="rag25",
     retrieval_file="r_output_trec_rag_2025.tsv",
     answer_file="rag_output_trec_rag_2025.jsonl",
-    id_form=MS_MARCO_SEGMENT,
+    id_form=MS_MARCO_SEGMENT_PATTERN,
     segments=True,
     metadata="metadata",
     keys=(
@@ -151,7 +151,7 @@ _RAG25 = Track(
     rows=100,
     references=100,
     mixed=False,
-    document_form=MS_MARCO_DOCUMENT,
+    document_form=MS_MARCO_DOCUMENT_PATTERN,
 )
 _RAG26 = Track(
     name="rag26",

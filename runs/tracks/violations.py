@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import orjson
 
-from indexing.io.files import read_bytes, written
+from indexing.io.reading import read_bytes
+from indexing.io.writing import write_whole
 
 SUBMISSION_LIMIT_BYTES = 2**30
 """The most bytes of a submission file after decompression."""
@@ -75,7 +76,7 @@ def read_lines(path: Path) -> Lines:
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines with the bytes that `read_lines` found. If writing fails, no file is left."""
-    with written(path) as out:
+    with write_whole(path) as out:
         out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.errors import UserError
-from indexing.io.files import read_bytes
+from indexing.io.reading import read_bytes
 from retrieval.types import offsets_of
 from runs.trec.doc_ids import Ids
 from runs.trec.kernels import THREADS, map_in_threads

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexing.errors import UserError
-from indexing.io.files import written
+from indexing.io.writing import write_whole
 from retrieval.types import offsets_of
 from runs.trec.doc_ids import encode_ids, match_ids
 from runs.trec.kernels import THREADS
@@ -37,7 +37,7 @@ def write_run(path: Path, run: Run) -> None:
     """
     buffers = [np.empty(PART_ROWS * ROW_BYTES, np.uint8) for _ in range(THREADS + 1)]
     ahead: deque[Future[memoryview]] = deque()
-    with written(path) as out, ThreadPoolExecutor(THREADS) as pool:
+    with write_whole(path) as out, ThreadPoolExecutor(THREADS) as pool:
         for number, part in enumerate(_cut_into_parts(run)):
             if number >= len(buffers):
                 out.write(ahead.popleft().result())  # frees the next buffer
@@ -99,7 +99,7 @@ def read_qrels(path: Path) -> Qrels:
 def write_qrels(path: Path, qrels: Qrels) -> None:
     """Write judgments in TREC form, with 0 in the second column; all of them or nothing."""
     ids = zip(qrels.docs.decode_ids(), qrels.grades.tolist(), strict=True)
-    with written(path) as out:
+    with write_whole(path) as out:
         for topic, rows in zip(qrels.query_ids, np.diff(qrels.offsets).tolist(), strict=True):
             for doc_id, grade in islice(ids, rows):
                 out.write(f"{topic} 0 {doc_id} {grade}\n".encode())

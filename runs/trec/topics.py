@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from indexing.corpora.markup import markup
+from indexing.corpora.markup import split_markup
 from indexing.errors import UserError
-from indexing.io.files import json_lines, lines
+from indexing.io.reading import read_json_lines, read_text_lines
 from indexing.types import is_id
 from retrieval.types import Topic
 
@@ -69,7 +69,7 @@ def stream_topics(path: Path) -> Iterator[Topic]:
 
 
 def _read_raw_topics(path: Path) -> Iterator[RawTopic]:
-    numbered = lines(path, limit=TOPICS_LIMIT_BYTES)
+    numbered = read_text_lines(path, limit=TOPICS_LIMIT_BYTES)
     for number, line in numbered:
         if line.strip():
             yield from _choose_reader(path, number, line)(path, chain([(number, line)], numbered))
@@ -90,7 +90,7 @@ def _choose_reader(path: Path, number: int, line: str) -> Callable[[Path, Number
 
 
 def _read_json_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
-    for number, record in json_lines(path, numbered=numbered):
+    for number, record in read_json_lines(path, numbered=numbered):
         id_key = next((key for key in ID_KEYS if key in record), None)
         text_key = next((key for key in NARRATIVE_KEYS if key in record), None)
         if id_key is None or text_key is None:
@@ -115,7 +115,7 @@ def _read_trec_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]
     start, field = 0, ""
     fields: dict[str, str] = {}
     for number, line in chain(numbered, [(0, "<top>")]):
-        for text, tag in markup(line + "\n"):
+        for text, tag in split_markup(line + "\n"):
             if field:
                 fields[field] += text
             elif text.strip():

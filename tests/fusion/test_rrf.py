@@ -13,7 +13,7 @@ from fusion.coverage import choose
 from fusion.lists import Groups, group_queries_by_topic
 from fusion.parasol import parasol
 from fusion.rrf import fuse_groups, fuse_queries, fuse_systems
-from indexing.vectors.types import on_grid
+from indexing.vectors.types import round_to_grid
 from retrieval.types import Rankings, offsets_of
 
 Lists = Sequence[Sequence[int]]
@@ -125,8 +125,8 @@ def test_groups_may_share_members() -> None:
 
 
 def test_the_earlier_of_two_equally_close_segments_is_found() -> None:
-    segments = on_grid(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]))
-    best, cosines = find_closest_segments(on_grid(np.array([[0.1, 1.0], [1.0, 0.0]])), segments)
+    segments = round_to_grid(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]))
+    best, cosines = find_closest_segments(round_to_grid(np.array([[0.1, 1.0], [1.0, 0.0]])), segments)
     assert best.tolist() == [1, 0]
     assert cosines[0] == pytest.approx(0.995, abs=2e-3)
 

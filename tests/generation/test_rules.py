@@ -13,11 +13,11 @@ from generation.rules.sentences import SAME_COSINE, find_sentences, is_prose, li
 from generation.rules.understand import TopicBy, UnderstandingRules, understand
 from generation.rules.words import content_words, words
 from generation.types import Sentence, Understanding
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.index import Index
 from indexing.types import MINILM, Document, Segment, Span
-from indexing.vectors.embed import embedder
-from indexing.vectors.types import on_grid
+from indexing.vectors.embed import load_embedder
+from indexing.vectors.types import round_to_grid
 from retrieval.backends import open_store
 from retrieval.types import Query, Topic
 from tests.support.small_corpus import CORPUS, NARRATIVES
@@ -167,7 +167,7 @@ def test_prose(sentence: str, prose: bool) -> None:
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 20))
 def test_sentences_that_say_the_same_are_merged_once(seed: int, count: int) -> None:
-    vectors = on_grid(np.random.default_rng(seed).normal(size=(count, 3)))
+    vectors = round_to_grid(np.random.default_rng(seed).normal(size=(count, 3)))
     groups = merge_same(vectors)
     assert sorted(i for group in groups for i in group) == list(range(count))
     heads = vectors[[group[0] for group in groups]]
@@ -175,8 +175,8 @@ def test_sentences_that_say_the_same_are_merged_once(seed: int, count: int) -> N
 
 
 def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it() -> None:
-    model = embedder(MINILM)
-    documents = [segmented(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
+    model = load_embedder(MINILM)
+    documents = [cut_segments(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
     segments = [model.embed([d.segment_text(s) for s in d.segments]) for d in documents]
     asked = ("How do bees find flowers?", "Who says words about sugar in the kitchen?", "How do glaciers move?")
     queries = [Query("1", f"1-{n}", text, text, text) for n, text in enumerate(asked)]
@@ -200,7 +200,7 @@ def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it(
 
 @pytest.mark.parametrize("most", [0, 1, 3, 6, 100])
 def test_the_likeliest_sentences_are_each_querys_best_in_turn(most: int) -> None:
-    documents = [segmented(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
+    documents = [cut_segments(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
     segments = [np.zeros((len(document.segments), 2), np.float32) for document in documents]
     asked = ("sugar in the kitchen", "the ash of an eruption")
     queries = [Query("1", f"1-{n}", text, text, text) for n, text in enumerate(asked)]
@@ -217,7 +217,7 @@ def test_the_likeliest_sentences_are_each_querys_best_in_turn(most: int) -> None
 
 
 def test_no_evidence_gives_an_empty_answer() -> None:
-    model = embedder(MINILM)
+    model = load_embedder(MINILM)
     query = Query("1", "1-1", "Why?", "Why?", "Why?")
     context = TopicContext({}, {}, [query], model.embed(["Why?"]))
     nothing = Candidates([], model.embed([]))

@@ -1,4 +1,4 @@
-"""The tree of errors: in one file, each with `retryable`."""
+"""The errors: all public classes are in one file, and each has the attribute `retryable`."""
 
 import ast
 from pathlib import Path
@@ -13,7 +13,7 @@ NAMES = {name for name, value in vars(errors).items() if isinstance(value, type)
 
 
 def errors_elsewhere(root: Path) -> list[str]:
-    """The public classes that are errors of the tree, or are called so, and lie in another file."""
+    """The public classes in other files that are errors of the tree, or have the name of one."""
     found = []
     for file in (file for room in ROOMS for file in (root / room).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -24,7 +24,7 @@ def errors_elsewhere(root: Path) -> list[str]:
     return found
 
 
-def test_every_public_error_lies_in_one_file() -> None:
+def test_every_public_error_class_is_in_the_file_of_errors() -> None:
     assert errors_elsewhere(Path(str(errors.__file__)).parent.parent) == []
 
 
@@ -41,5 +41,5 @@ def test_every_public_error_lies_in_one_file() -> None:
         pytest.param(Refused("a", 503, retryable=True), True, id="refused for now"),
     ],
 )
-def test_an_error_says_whether_the_same_may_succeed_later(error: UserError | Unusable, retryable: bool) -> None:
+def test_an_error_states_whether_a_new_try_may_succeed(error: UserError | Unusable, retryable: bool) -> None:
     assert error.retryable is retryable

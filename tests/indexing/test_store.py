@@ -1,4 +1,4 @@
-"""The document store: rows are ranks of ids, everything comes back as it went in, in bulk."""
+"""The document store: rows are ranks of ids, and documents are read back unchanged, many at once."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing import store as store_module
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Segment, Span
@@ -22,7 +22,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 )
 TEXT = st.text(st.characters(codec="utf-8"), max_size=60)
 DOCUMENTS = st.lists(
-    st.builds(Document, NAMES, TEXT, TEXT, TEXT, TEXT).map(segmented),
+    st.builds(Document, NAMES, TEXT, TEXT, TEXT, TEXT).map(cut_segments),
     min_size=1,
     max_size=12,
     unique_by=lambda document: document.id,
@@ -31,7 +31,7 @@ DOCUMENTS = st.lists(
 
 @pytest.fixture
 def store(tmp_path: Path) -> DocumentStore:
-    """Ids of several lengths and scripts, some with '#'."""
+    """A store of documents whose ids have several lengths and scripts, some with '#'."""
     segments = (Segment("doc#7_0", Span("doc", 0, 4)), Segment("doc#8_5", Span("doc", 5, 9)))
     documents = [
         Document("zebra", "Z."),
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> DocumentStore:
         Document("\U0001d538", "A."),
         Document("\ufb00", "Ff."),
     ]
-    assert build_store(map(segmented, documents), tmp_path / "store") == 6
+    assert build_store(map(cut_segments, documents), tmp_path / "store") == 6
     return DocumentStore(tmp_path / "store")
 
 
@@ -103,7 +103,7 @@ def test_segments_are_found_by_id_also_where_document_ids_hold_a_number_sign(sto
     ]
 
 
-def test_asking_for_nothing_gives_nothing(store: DocumentStore) -> None:
+def test_empty_requests_give_empty_results(store: DocumentStore) -> None:
     assert (store.ids([]), store.rows([]).tolist(), store.get([]), store.segments([])) == ([], [], [], [])
 
 
@@ -117,13 +117,13 @@ def test_asking_for_nothing_gives_nothing(store: DocumentStore) -> None:
         pytest.param([], "the corpus holds no document", id="empty corpus"),
     ],
 )
-def test_a_corpus_that_makes_no_store_is_a_user_error(tmp_path: Path, ids: list[str], message: str) -> None:
+def test_ids_that_a_store_cannot_hold_are_a_user_error(tmp_path: Path, ids: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         build_store((Document(name, "text") for name in ids), tmp_path / "store")
 
 
 @pytest.mark.parametrize("name", ["doc\0", "\0", "doc\ud800", "doc\0\0"])
-def test_an_id_that_is_no_text_is_unknown(store: DocumentStore, name: str) -> None:
+def test_an_id_that_is_not_unicode_is_unknown(store: DocumentStore, name: str) -> None:
     assert store.rows([name, "doc"]).tolist() == [-1, 0]
     assert store.segments([f"{name}#7_0"]) == [None]
 

@@ -14,7 +14,7 @@ from indexing.index import Index
 from indexing.store import DocumentStore
 from retrieval.backends import BACKENDS, open_dense, open_sparse, open_store
 from tests.support import programs
-from tests.support.small_corpus import with_folder
+from tests.support.small_corpus import write_index_file
 
 LAZY = """
 import sys
@@ -44,7 +44,7 @@ def test_engines_are_imported_when_they_are_needed() -> None:
 
 
 def test_an_unknown_engine_is_an_error(index: Index, tmp_path: Path) -> None:
-    other = with_folder(replace(index, folder=tmp_path / "other", at={"backend": "future"}))
+    other = write_index_file(replace(index, folder=tmp_path / "other", at={"backend": "future"}))
     with pytest.raises(UserError, match=r"found an index at .*future.*, which this version cannot open"):
         open_store(other)
     store = DocumentStore(index.store)
@@ -53,6 +53,6 @@ def test_an_unknown_engine_is_an_error(index: Index, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="which this version cannot search"):
         open_dense(other)
     with pytest.raises(UserError, match="which this version cannot search"):
-        open_dense(with_folder(replace(other, folder=tmp_path / "rest", at={"backend": "rest"})))
+        open_dense(write_index_file(replace(other, folder=tmp_path / "rest", at={"backend": "rest"})))
     with pytest.raises(UserError, match="engine: found 'cloud', expected one of local, ray"):
         open_engine("cloud", 1)

@@ -23,7 +23,7 @@ from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding
 from indexing.vectors.faiss_index import build_dense
 from indexing.vectors.shards import Shards
-from indexing.vectors.types import on_grid
+from indexing.vectors.types import round_to_grid
 from retrieval.backends import open_dense, open_sparse, open_store
 from retrieval.faiss_search import FaissSearcher
 from retrieval.hybrid import search_bm25
@@ -33,7 +33,7 @@ from runs.trec.topics import read_topics
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
 from tests.support.servers.opensearch import Cluster, call
-from tests.support.small_corpus import CORPUS, NARRATIVES, with_folder, write_corpus, write_topics
+from tests.support.small_corpus import CORPUS, NARRATIVES, write_corpus, write_index_file, write_topics
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +135,7 @@ def test_one_shard_ranks_as_lucene_does(name: str, loaded: Loaded, lucene: Calla
     assert differing(bm25(lucene(name), name, 1000), bm25(loaded(name, 1), name, 1000)) == []
 
 
-def test_shards_that_count_words_together_rank_as_one_does(loaded: Loaded, lucene: Callable[[str], Index]) -> None:
+def test_shards_with_shared_word_counts_rank_like_one_shard(loaded: Loaded, lucene: Callable[[str], Index]) -> None:
     """Alone, each shard has weights of its own: then hardly a ranking is the same."""
     expected = bm25(lucene("scifact"), "scifact", 1000)
     three = loaded("scifact", 3)
@@ -170,7 +170,7 @@ def test_a_run_over_opensearch_writes_the_files_of_a_local_one(server: Cluster, 
     assert [name for name in files["local"] if files["local"][name] != files["remote"][name]] in ([], sorted(loose))
 
 
-def test_documents_come_back_as_they_were(loaded: Loaded, lucene: Callable[[str], Index]) -> None:
+def test_documents_are_read_back_unchanged(loaded: Loaded, lucene: Callable[[str], Index]) -> None:
     local, remote = open_store(lucene("small")), open_store(loaded("small", 3))
     assert len(remote) == len(local) == len(CORPUS)
     assert list(remote) == list(local)
@@ -211,7 +211,9 @@ def test_feedback_weighs_stems_as_lucene_does(feedback: str, loaded: Loaded, luc
     assert differing(one, other, 1e-4) == []
 
 
-def test_more_words_than_a_cluster_takes_are_searched_exactly(loaded: Loaded, lucene: Callable[[str], Index]) -> None:
+def test_a_query_with_more_words_than_a_cluster_takes_is_searched_exactly(
+    loaded: Loaded, lucene: Callable[[str], Index]
+) -> None:
     unknown = " ".join(f"w{n}" for n in range(1500))
     texts = [f"honey {unknown} bees ash", f"{' '.join(text for _, text in CORPUS.values())} {unknown}", "honey"]
     one, other = (
@@ -263,7 +265,7 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Shards]:
     """A store and vectors of its documents, of which many tie."""
     folder = tmp_path_factory.mktemp("vectors")
     random = np.random.default_rng(5)
-    drawn = on_grid(random.normal(size=(VECTORS, DIMENSION)))
+    drawn = round_to_grid(random.normal(size=(VECTORS, DIMENSION)))
     drawn[random.integers(0, VECTORS, VECTORS // 3)] = drawn[0]
     build_store((Document(f"d{row:05d}", f"text {row}") for row in range(VECTORS)), folder / "store")
     np.save(folder / "00000000.npy", drawn)
@@ -283,19 +285,19 @@ def held_vectors(server: Cluster, vectors: tuple[Path, Shards]) -> Callable[[str
             note = folder / f"{kind}-{parts}-{server.version}"
             load(Upload(Target(place, parts), meta, DocumentStore(folder / "store"), shards, note))
             own = Index(folder / f"{kind}-{parts}-index", meta["key"], Embedding(), VECTORS, {}, 0, kind, place.at)
-            made[kind, parts] = with_folder(own)
+            made[kind, parts] = write_index_file(own)
         return made[kind, parts]
 
     return index_of
 
 
 def asked(count: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    return on_grid(np.random.default_rng(6).normal(size=(count, DIMENSION)))
+    return round_to_grid(np.random.default_rng(6).normal(size=(count, DIMENSION)))
 
 
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("depth", [1, 10, 700, 2000])
-def test_exact_dense_search_is_that_of_faiss(
+def test_exact_dense_search_equals_faiss(
     parts: int, depth: int, held_vectors: Callable[[str, int], Index], vectors: tuple[Path, Shards]
 ) -> None:
     folder, shards = vectors
@@ -314,7 +316,7 @@ def test_exact_dense_search_is_that_of_faiss(
     assert np.allclose(found.scores, expected.scores, atol=1e-6)
 
 
-def test_a_graph_finds_nearly_what_exact_search_finds(held_vectors: Callable[[str, int], Index]) -> None:
+def test_a_graph_finds_nearly_all_exact_hits(held_vectors: Callable[[str, int], Index]) -> None:
     names = [str(number) for number in range(20)]
     exact = open_dense(held_vectors("Flat", 1)).search(names, asked(20), 50)
     graph = open_dense(held_vectors("HNSW16", 2), "efSearch=400").search(names, asked(20), 50)
@@ -330,7 +332,7 @@ def test_a_graph_finds_nearly_what_exact_search_finds(held_vectors: Callable[[st
         pytest.param("HNSW16", "", 10_001, "retrieval.depth: found 10001, expected at most 10000", id="too deep"),
     ],
 )
-def test_what_a_cluster_cannot_do_is_refused_by_name(
+def test_a_setting_that_a_cluster_cannot_serve_is_refused_by_name(
     kind: str, parameters: str, depth: int, words: str, held_vectors: Callable[[str, int], Index]
 ) -> None:
     with pytest.raises(UserError, match=words):
@@ -352,7 +354,7 @@ def test_another_index_at_its_place_is_refused(loaded: Loaded, tmp_path: Path) -
     ):
         for opened in (open_store, partial(open_sparse, store=DocumentStore.__new__(DocumentStore)), open_dense):
             with pytest.raises(UserError, match=words):
-                opened(with_folder(replace(wrong, folder=tmp_path / words)))
+                opened(write_index_file(replace(wrong, folder=tmp_path / words)))
 
 
 def test_the_doctor_knows_the_cluster_and_the_index(server: Cluster, loaded: Loaded) -> None:

@@ -1,4 +1,4 @@
-"""Searches of three real nodes of which one falls: every query is answered as before."""
+"""Searches of three real nodes, one of which fails: every query gets the same answer as before."""
 
 import json
 import signal
@@ -16,20 +16,20 @@ from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import Target
 from retrieval.backends import open_sparse, open_store
 from retrieval.types import Rankings
-from tests.support.servers.opensearch import READY, Cluster, Node, call, cluster
+from tests.support.servers.opensearch import START_TIMEOUT_S, Cluster, Node, call, start_cluster
 from tests.support.waiting import join, wait_until
 
 pytestmark = pytest.mark.slow
 
 DOCUMENTS, QUERIES, DEPTH = 2_000, 600, 100
-FROZEN = 20.0
-"""Seconds."""
+FROZEN_S = 20.0
+"""The time for which a node is frozen."""
 
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Cluster]:
     """Three nodes."""
-    with cluster(3) as three:
+    with start_cluster(3) as three:
         yield three
 
 
@@ -60,7 +60,7 @@ def found(index: Index, when: Callable[[int], None] = lambda _: None) -> Ranking
 
 @pytest.fixture(scope="module")
 def expected(index: Index) -> Rankings:
-    """What an undisturbed cluster answers."""
+    """The rankings of an undisturbed cluster."""
     undisturbed = found(index)
     assert len(undisturbed.docs) > 10 * QUERIES
     return undisturbed
@@ -71,7 +71,7 @@ def same(one: Rankings, other: Rankings) -> bool:
 
 
 class Falls:
-    """Does something to the cluster, once, when a fifth of the queries has been answered."""
+    """Disturbs the cluster once, after answers to a fifth of the queries."""
 
     def __init__(self, what: Callable[[], None]) -> None:
         self.what, self.answered, self.fallen_at = what, 0, 0
@@ -104,7 +104,7 @@ def test_every_query_is_answered_when_a_node_freezes_in_the_middle(
     frozen = nodes.nodes[1]
 
     def thaw() -> None:
-        time.sleep(FROZEN)
+        time.sleep(FROZEN_S)
         frozen.signal(signal.SIGCONT)
 
     thawing = Thread(target=thaw)
@@ -122,7 +122,7 @@ def test_every_query_is_answered_when_a_node_freezes_in_the_middle(
     nodes.ready()
 
 
-def test_documents_come_from_the_nodes_that_are_left(nodes: Cluster, index: Index) -> None:
+def test_documents_come_from_the_remaining_nodes(nodes: Cluster, index: Index) -> None:
     store = open_store(index)
     expected = list(store)
     falling = nodes.nodes[1]
@@ -135,11 +135,11 @@ def test_documents_come_from_the_nodes_that_are_left(nodes: Cluster, index: Inde
 
 
 def again(nodes: Cluster, fallen: Node) -> None:
-    """Start a node again, at its old address, and wait until all copies are there again."""
+    """Start a node again at its old address, and wait until every shard has all its copies."""
     left = [node for node in nodes.nodes if node.process]
     fallen.settings["discovery.seed_hosts"] = ",".join(f"127.0.0.1:{node.settings['transport.port']}" for node in left)
     fallen.settings.pop("cluster.initial_cluster_manager_nodes", None)
     fallen.launch()
-    wait_until(fallen.answers, "the node to answer again", READY)
+    wait_until(fallen.answers, "the node to answer again", START_TIMEOUT_S)
     call(left[0].http, "POST", "/_cluster/reroute?retry_failed=true")
     nodes.ready()

@@ -1,4 +1,4 @@
-"""Searches that are answered in part, late, or not at all: asked again until they are answered, or named."""
+"""Searches with partial, late or missing answers are sent again until they succeed, or an error names them."""
 
 import json
 import time
@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(answer: Callable[[int], Item], whole: Callable[[Handler], bool] = lambda _: False) -> Iterator[Cluster]:
-    """A server whose answer to the search for a number, and to a whole request, are those of two functions."""
+    """A server with two functions: one answers the search for a number, the other one a whole request."""
     handler = type("Scripted", (Handler,), {"answer": staticmethod(answer), "whole": staticmethod(whole)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -84,8 +84,8 @@ def row(answer: Any) -> int:
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, "any"])
-def test_a_search_that_fails_is_asked_again_alone(fault: str) -> None:
-    """A third of all answers are no answers; nothing is lost, nothing comes twice."""
+def test_a_failed_search_is_sent_again_alone(fault: str) -> None:
+    """A third of all answers are faults; no ranking is lost or repeated."""
     random, asked = Random(1), [0] * 300
     ticks: list[int] = []
 

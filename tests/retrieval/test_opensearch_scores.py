@@ -1,4 +1,4 @@
-"""The arithmetic of searching OpenSearch, without a server."""
+"""The arithmetic of searches of OpenSearch, without a server."""
 
 import numpy as np
 from hypothesis import given
@@ -10,7 +10,7 @@ from retrieval.types import Rankings, ranked
 
 
 @given(st.lists(st.integers(-5_000_000, 2**24), min_size=1, max_size=50))
-def test_scores_of_scaled_queries_are_turned_into_the_very_products(multiples: list[int]) -> None:
+def test_scores_of_scaled_queries_become_the_exact_products(multiples: list[int]) -> None:
     products = np.array(multiples) / 2.0**24
     scaled = (products * 2.0**23).astype(np.float32)
     one = np.float32(1)
@@ -23,7 +23,7 @@ def test_scores_of_scaled_queries_are_turned_into_the_very_products(multiples: l
     st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=25), min_size=1, max_size=4),
     st.integers(1, 12),
 )
-def test_best_sums_are_those_of_adding_everything(lists: list[list[tuple[int, int]]], depth: int) -> None:
+def test_the_best_sums_equal_those_of_adding_all_lists(lists: list[list[tuple[int, int]]], depth: int) -> None:
     searches = [dict(own) for own in lists]
     names = [str(number) for number in range(len(searches))]
 

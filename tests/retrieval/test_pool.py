@@ -14,8 +14,8 @@ from indexing.errors import UserError
 from indexing.index import Index
 from indexing.store import DocumentStore
 from indexing.types import Document, Embedding
-from indexing.vectors.of_documents import contents, document_vectors
-from indexing.vectors.types import on_grid
+from indexing.vectors.of_documents import document_vectors, join_title_and_text
+from indexing.vectors.types import round_to_grid
 from retrieval.backends import open_store
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
 from retrieval.pool import Candidates, pool_of, search_pool
@@ -59,10 +59,10 @@ def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
     st.sets(st.integers(0, 11)),
     st.integers(1, 5),
 )
-def test_exact_with_ties_by_row(vectors: list[list[int]], some: set[int], depth: int) -> None:
+def test_a_pool_is_searched_exactly_with_ties_by_row(vectors: list[list[int]], some: set[int], depth: int) -> None:
     pool = np.array(sorted(row for row in some if row < len(vectors)), dtype=np.int32)
-    documents = on_grid(np.array([vectors[row] for row in pool.tolist()], dtype=np.float64).reshape(-1, 3))
-    queries = on_grid(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
+    documents = round_to_grid(np.array([vectors[row] for row in pool.tolist()], dtype=np.float64).reshape(-1, 3))
+    queries = round_to_grid(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
     found = search_pool(pool, documents, ["a", "b"], queries, depth)
     for i in range(2):
         scores = (documents @ queries[i]).tolist()
@@ -82,7 +82,7 @@ def test_vectors_are_made_once_for_a_text(pooled: Index, monkeypatch: pytest.Mon
     (pooled.folder / "documents.sqlite").unlink(missing_ok=True)
     first = document_vectors(pooled, open_store(pooled), [0, 3, 5])
     again = document_vectors(pooled, open_store(pooled), [5, 1, 0])
-    assert embedded == contents(DocumentStore(pooled.store).get([0, 3, 5, 1]))
+    assert embedded == join_title_and_text(DocumentStore(pooled.store).get([0, 3, 5, 1]))
     assert np.array_equal(first[[2, 0]], again[[0, 2]])
 
     def short(documents: Sequence[Document]) -> list[str]:
@@ -92,7 +92,7 @@ def test_vectors_are_made_once_for_a_text(pooled: Index, monkeypatch: pytest.Mon
     assert np.array_equal(document_vectors(pooled, open_store(pooled), [0]), first[:1])
 
 
-def test_another_text_can_stand_for_a_document(pooled: Index) -> None:
+def test_a_summary_can_be_embedded_for_a_document(pooled: Index) -> None:
     def honey(documents: Sequence[Document]) -> list[str]:
         return ["honey in the kitchen" if document.id == "volcano" else "x" for document in documents]
 
@@ -100,7 +100,7 @@ def test_another_text_can_stand_for_a_document(pooled: Index) -> None:
     assert DocumentStore(pooled.store).ids(dense.of(0))[0] == "volcano"
 
 
-def test_what_cannot_be_searched_is_an_error(tmp_path: Path, pooled: Index) -> None:
+def test_a_setting_that_a_pool_cannot_serve_is_an_error(tmp_path: Path, pooled: Index) -> None:
     with pytest.raises(UserError, match=r"retrieval\.faiss: found 'nprobe=2', expected none"):
         search_all(pooled, open_store(pooled), QUERIES, SearchSettings(depth=5, faiss="nprobe=2"))
     bare = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))[0]
@@ -111,7 +111,7 @@ def test_what_cannot_be_searched_is_an_error(tmp_path: Path, pooled: Index) -> N
         build_index(tmp_path / "c.jsonl", tmp_path / "other", BuildSettings(embedding=Embedding("unknown"), faiss=None))
 
 
-def test_a_run_over_a_pool(tmp_path: Path) -> None:
+def test_a_run_over_a_pool_is_whole(tmp_path: Path) -> None:
     corpus, topics = write_corpus(tmp_path / "corpus.jsonl"), write_topics(tmp_path / "topics.jsonl")
     for which in ("all", "pool"):
         made = keystone("index", corpus, "--out", tmp_path / which, "--dense", which, "-q")

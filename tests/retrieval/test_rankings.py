@@ -1,4 +1,4 @@
-"""Rankings: their constructor accepts one order only, and `ranked` makes it of any hits."""
+"""Rankings: their constructor accepts one order only, and `ranked` brings any hits into it."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -16,13 +16,13 @@ from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.io.files import locked
+from indexing.io.writing import lock_folder
 from indexing.lucene.java import java_class
 from indexing.lucene.write import build_lucene
 from indexing.store import DocumentStore
 from indexing.types import Document
-from indexing.vectors.faiss_index import faiss_module, load_dense
-from indexing.vectors.types import on_grid
+from indexing.vectors.faiss_index import import_faiss, load_dense
+from indexing.vectors.types import round_to_grid
 from retrieval.backends import open_store
 from retrieval.faiss_search import search_dense
 from retrieval.feedback import Feedback, rm3, rocchio
@@ -109,9 +109,9 @@ def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 50), st.integers(1, 30))
 def test_dense_search_equals_scoring_every_document(seed: int, documents: int, depth: int, queries: int) -> None:
     random = np.random.default_rng(seed)
-    vectors = on_grid(random.integers(-1, 2, size=(documents, 8)).astype(np.float64))  # many ties
-    asked = on_grid(random.integers(-1, 2, size=(queries, 8)).astype(np.float64))
-    index = faiss_module().IndexFlatIP(8)
+    vectors = round_to_grid(random.integers(-1, 2, size=(documents, 8)).astype(np.float64))  # many ties
+    asked = round_to_grid(random.integers(-1, 2, size=(queries, 8)).astype(np.float64))
+    index = import_faiss().IndexFlatIP(8)
     index.add(vectors)
     names = [str(i) for i in range(queries)]
     plain = ranked(names, [np.arange(documents)] * queries, list(asked @ vectors.T), depth)
@@ -124,7 +124,7 @@ def test_the_index_holds_a_vector_for_every_document(index: Index) -> None:
     assert (load_dense(index.dense).ntotal, load_dense(index.dense).d) == (len(CORPUS), 384)
 
 
-def test_an_index_without_embeddings_says_so(tmp_path: Path) -> None:
+def test_dense_search_of_an_index_without_embeddings_is_an_error(tmp_path: Path) -> None:
     made, _ = build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(embedding=None))
     with pytest.raises(UserError, match="has no embeddings"):
         search_embeddings(made, [query("bees")], SearchSettings(depth=5))
@@ -132,7 +132,7 @@ def test_an_index_without_embeddings_says_so(tmp_path: Path) -> None:
 
 def test_an_index_is_built_by_one_process_at_a_time(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl")
-    with locked(tmp_path / ".index.partial"), pytest.raises(UserError, match="another process is writing here"):
+    with lock_folder(tmp_path / ".index.partial"), pytest.raises(UserError, match="another process is writing here"):
         build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))
     assert build_index(corpus, tmp_path / "index", BuildSettings(embedding=None))[1]
 
@@ -185,7 +185,7 @@ def test_an_index_is_built_once_and_never_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("feedback", ["rm3", "rocchio"])
-def test_feedback_finds_documents_that_share_words_only_with_the_first_ones(feedback: str, tmp_path: Path) -> None:
+def test_feedback_finds_documents_that_share_words_only_with_the_first_hits(feedback: str, tmp_path: Path) -> None:
     fillers = [{"id": f"f{n}", "text": f"filler {n} other"} for n in range(40)]
     records = [
         {"id": "near", "text": "drones mate"},

@@ -1,1 +1,1 @@
-"""What tests are built from: programs and waits, corpora, servers and models."""
+"""Helpers of tests: programs and waits, corpora, servers and models."""

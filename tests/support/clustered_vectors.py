@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from indexing.vectors.types import Vectors, on_grid
+from indexing.vectors.types import Vectors, round_to_grid
 
 COUNT, DIMENSION = 2_000, 32
 
 
-def clustered(count: int, seed: int) -> Vectors:
+def make_clustered_vectors(count: int, seed: int) -> Vectors:
     """Vectors around 40 centres, as texts lie around subjects."""
     random = np.random.default_rng(seed)
     centres = np.random.default_rng(0).normal(size=(40, DIMENSION))
-    return on_grid(centres[random.integers(0, 40, count)] + random.normal(size=(count, DIMENSION)) / 2)
+    return round_to_grid(centres[random.integers(0, 40, count)] + random.normal(size=(count, DIMENSION)) / 2)

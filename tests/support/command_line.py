@@ -1,4 +1,4 @@
-"""The command `keystone`, as tests run it."""
+"""Running the command `keystone` in tests."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Lucene indexes that Anserini's own indexer makes, as Pyserini runs it."""
+"""Building Lucene indexes with Anserini's own indexer."""
 
 import gzip
 import json
@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from indexing.lucene.java import anserini_jar, java_home
+from indexing.lucene.java import find_anserini_jar, find_java_home
 from tests.support import programs
 
 Records = Sequence[dict[str, Any]]
 
 
-def anserini_index(
+def build_anserini_index(
     folder: Path, name: str, files: Sequence[Records], *options: str, collection: str = "JsonCollection"
 ) -> Path:
-    """The index `folder/name` of these files of records; each of several threads writes Lucene segments of its own."""
+    """Build the index `folder/name` of files of records. Several threads each write their own Lucene segments."""
     texts = folder / f"{name}-texts"
     texts.mkdir()
     for number, records in enumerate(files):
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         with gzip.open(texts / f"{number}.json.gz", "wt") as file:
             file.write(lines)
-    command = [str(java_home() / "bin" / "java"), "-Xmx512m", "-cp", str(anserini_jar())]
+    command = [str(find_java_home() / "bin" / "java"), "-Xmx512m", "-cp", str(find_anserini_jar())]
     command += ["io.anserini.index.IndexCollection", "-generator", "DefaultLuceneDocumentGenerator"]
     command += ["-collection", collection, "-threads", str(len(files)), "-input", str(texts)]
     programs.run([*command, "-index", str(folder / name), *options], check=True, capture_output=True)

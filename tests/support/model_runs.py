@@ -7,18 +7,18 @@ from runs.pipeline.model import USAGE
 from tests.support.servers.chat import Server
 
 
-def submitted(directory: Path) -> list[Path]:
+def list_submissions(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if "_output_trec_rag_" in path.name)
 
 
-def content(directory: Path) -> dict[str, bytes]:
-    """What a run made, without its configuration, and the manifest's word on that, and what it cost."""
+def read_run_content(directory: Path) -> dict[str, bytes]:
+    """The files of a run by name, without its configuration, the configuration's part of the manifest, and costs."""
     left_out = {"config.yaml", "manifest.json", USAGE}
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.name not in left_out}
 
 
-def command(index: Index, folder: Path, server: Server, name: str = "answer") -> list[str]:
-    """The command line that answers the topics, or makes the run, by our own preset."""
+def answer_command(index: Index, folder: Path, server: Server, name: str = "answer") -> list[str]:
+    """The command line that answers the topics, or makes the run, with the preset `keystone`."""
     model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
     where = [f"out={folder / 'out'}", f"index={index.folder}", f"topics={folder / 'topics.jsonl'}"]
     settings = [part for value in (model, *where) for part in ("--set", value)]

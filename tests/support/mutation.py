@@ -1,4 +1,4 @@
-"""Valid files made wrong: bytes, lines, columns and JSON values are changed as a seeded generator chooses."""
+"""Damaging valid files: a seeded generator chooses changes of bytes, lines, columns and JSON values."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ TOKENS = [
     *(b"*a", b"&a ", b"<<: ", b"!!int ", b"!!bool ", b"!!timestamp ", b"!!python/name:os ", b"- ", b"? ", b"---\n"),
     *(b"0x" + b"f" * 5000, b"[" * 1200, b'{"a":' * 300, b"x" * 70_000, b"x y " * 20_000, b"\x1f\x8b"),
 ]
-"""What is put into files: what some reader takes for a space, a number, an end, a tag or nothing at all."""
+"""Texts that changes insert: some reader takes each for a space, a number, an end, a tag or nothing."""
 
 NESTED: Any = []
 for _ in range(300):
@@ -31,51 +31,51 @@ VALUES: list[Any] = [
 ]
 
 
-def mutated(data: bytes, chance: Random) -> bytes:
-    """The data with one to four changes."""
+def mutate(data: bytes, chance: Random) -> bytes:
+    """Make one to four changes to the data."""
     for _ in range(chance.randint(1, 4)):
         data = chance.choice(WAYS)(data, chance)
     return data
 
 
-def packed(data: bytes, suffix: str, chance: Random) -> bytes:
-    """The data compressed as a suffix tells; the compressed bytes are changed, or cut off, in one of three cases."""
+def compress_and_damage(data: bytes, suffix: str, chance: Random) -> bytes:
+    """Compress the data as the suffix says. In one of three cases, change a byte of the result or cut it off."""
     if suffix not in (".gz", ".zst"):
         return data
     data = gzip.compress(data, 1) if suffix == ".gz" else zstandard.compress(data)
-    return chance.choice([_kept, _kept, _kept, _kept, _flip, _cut])(data, chance)
+    return chance.choice([_keep, _keep, _keep, _keep, _flip, _cut])(data, chance)
 
 
-def _place(data: bytes, chance: Random) -> int:
+def _choose_place(data: bytes, chance: Random) -> int:
     return chance.randint(0, len(data))
 
 
-def _kept(data: bytes, _chance: Random) -> bytes:
+def _keep(data: bytes, _chance: Random) -> bytes:
     return data
 
 
 def _flip(data: bytes, chance: Random) -> bytes:
-    at = _place(data, chance)
+    at = _choose_place(data, chance)
     return data[:at] + bytes(byte ^ 1 << chance.randrange(8) for byte in data[at : at + 1]) + data[at + 1 :]
 
 
 def _delete(data: bytes, chance: Random) -> bytes:
-    at = _place(data, chance)
+    at = _choose_place(data, chance)
     return data[:at] + data[at + chance.choice([1, 1, 2, 5, 50]) :]
 
 
 def _insert(data: bytes, chance: Random) -> bytes:
-    at = _place(data, chance)
+    at = _choose_place(data, chance)
     return data[:at] + chance.choice(TOKENS) + data[at:]
 
 
 def _repeat(data: bytes, chance: Random) -> bytes:
-    at, size = _place(data, chance), chance.choice([1, 3, 20, 200])
+    at, size = _choose_place(data, chance), chance.choice([1, 3, 20, 200])
     return data[:at] + data[at : at + size] * chance.choice([2, 2, 3]) + data[at + size :]
 
 
 def _cut(data: bytes, chance: Random) -> bytes:
-    return data[: _place(data, chance)]
+    return data[: _choose_place(data, chance)]
 
 
 def _ends(data: bytes, chance: Random) -> bytes:
@@ -91,7 +91,7 @@ def _encoding(data: bytes, chance: Random) -> bytes:
 
 
 def _lines(data: bytes, chance: Random) -> bytes:
-    """A line dropped, repeated, put elsewhere, or joined with the next."""
+    """Drop a line, repeat it, move it, or join it with the next one."""
     lines = data.splitlines(keepends=True) or [b""]
     line = lines.pop(chance.randrange(len(lines)))
     match chance.randrange(4):
@@ -106,7 +106,7 @@ def _lines(data: bytes, chance: Random) -> bytes:
 
 
 def _column(data: bytes, chance: Random) -> bytes:
-    """A column of a line, or what parts it from the next, replaced, dropped or added."""
+    """Replace, drop or add a column of a line, or the separator after it."""
     lines = data.split(b"\n")
     at = chance.randrange(len(lines))
     by = chance.choice([b" ", b"\t"])
@@ -119,7 +119,7 @@ def _column(data: bytes, chance: Random) -> bytes:
 
 
 def _json(data: bytes, chance: Random) -> bytes:
-    """A value of a JSON line replaced, or its key dropped or renamed; YAML of one line in braces is such a line."""
+    """Replace a value of a JSON line, or drop or rename its key; one line of YAML in braces counts as JSON."""
     lines = data.split(b"\n")
     at = chance.randrange(len(lines))
     try:

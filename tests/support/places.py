@@ -1,4 +1,4 @@
-"""Folders that tests know."""
+"""Folders that tests use."""
 
 from pathlib import Path
 

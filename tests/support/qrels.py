@@ -3,6 +3,6 @@
 from runs.trec.types import Qrels
 
 
-def grades(qrels: Qrels) -> dict[str, dict[str, int]]:
+def grades_of(qrels: Qrels) -> dict[str, dict[str, int]]:
     pairs = list(zip(qrels.docs.decode_ids(), qrels.grades.tolist(), strict=True))
     return {q: dict(pairs[a:b]) for q, a, b in zip(qrels.query_ids, qrels.offsets, qrels.offsets[1:], strict=False)}

@@ -1,4 +1,4 @@
-"""A corpus of nine documents, two narratives that it can answer, and files of them."""
+"""A corpus of nine documents, two narratives that it can answer, and writing both to files."""
 
 import json
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from pathlib import Path
 from indexing.index import FORMAT, Index
 
 TRIAL_WARNINGS = {"default team", "id of another corpus"}
-"""The kinds of warnings of a run that is made by default settings and over a corpus that is not the track's."""
+"""The kinds of warnings of a run with default settings over a corpus that is not the track's."""
 
 CORPUS = {
     "bees": (
@@ -70,8 +70,8 @@ def write_topics(path: Path) -> Path:
     return path
 
 
-def with_folder(index: Index) -> Index:
-    """An index that no command has made, with the `index.json` that one would have written."""
+def write_index_file(index: Index) -> Index:
+    """Write the `index.json` of an index that a test has made without a command; returns the index."""
     index.folder.mkdir(exist_ok=True)
     members = {**asdict(index), "format": FORMAT}
     (index.folder / "index.json").write_text(json.dumps(members, default=str))

@@ -1,4 +1,4 @@
-"""Waits of tests: each has a deadline, and one that is over says what was waited for."""
+"""Waits of tests. Each has a deadline; after it, the test fails with the name of the awaited event."""
 
 import time
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LIMIT_S = 300.0
-"""After which something hangs: orders of magnitude more than it takes on a quiet machine."""
+"""After this time, something hangs: orders of magnitude more than it takes on a quiet machine."""
 
 
 def wait_until(condition: Callable[[], T], what: str, seconds: float = LIMIT_S) -> T:
-    """Wait for a condition, asked 50 times a second, and return its value; fails with `what` when the time is over."""
+    """Check a condition 50 times a second until it holds, and return its value. After `seconds`, fail with `what`."""
     until = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < until, f"waited {seconds:g} s in vain for {what}"
@@ -22,7 +22,7 @@ def wait_until(condition: Callable[[], T], what: str, seconds: float = LIMIT_S) 
 
 
 def within(work: Callable[[], T], what: str, seconds: float = LIMIT_S) -> T:
-    """Do work that may block, and return its value; work that takes longer is left behind, and fails with `what`."""
+    """Do work that may block, and return its value. After `seconds`, leave the work and fail with `what`."""
     done: Future[T] = Future()
 
     def run() -> None:
@@ -37,6 +37,6 @@ def within(work: Callable[[], T], what: str, seconds: float = LIMIT_S) -> T:
 
 
 def join(thread: Thread, what: str, seconds: float = LIMIT_S) -> None:
-    """Wait for the end of a thread."""
+    """Wait for the end of a thread. After `seconds`, fail with `what`."""
     thread.join(seconds)
     assert not thread.is_alive(), f"waited {seconds:g} s in vain for {what}"

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import orjson
 
 from indexing.errors import UserError
-from indexing.io.files import read_bytes, written
+from indexing.io.reading import read_bytes
+from indexing.io.writing import write_whole
 from indexing.structures.rst.dis import format_dis, parse_dis
 from indexing.structures.rst.joints import TreeText, as_discourse
 from indexing.structures.rst.rs3 import format_rs3, parse_rs3
@@ -47,7 +48,7 @@ def write_tree(path: Path, tree: Tree, text: str) -> None:
         content = _format_of(path).format(tree, text)
     except (ValueError, orjson.JSONEncodeError) as error:
         raise UserError(f"{path}: {error}") from None
-    with written(path) as file:
+    with write_whole(path) as file:
         file.write(content)
 
 

@@ -11,7 +11,8 @@ from typing import IO, Any
 import orjson
 
 from indexing.errors import NotWritten, UserError
-from indexing.io.files import append, digest, reason_of
+from indexing.io.json_values import digest
+from indexing.io.writing import append, reason_of
 from retrieval.types import Topic
 from runs.pipeline.job import Job
 from runs.pipeline.manifest import asked

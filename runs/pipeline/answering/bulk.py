@@ -14,9 +14,9 @@ from generation.ask import together
 from generation.llm.model import Model
 from generation.types import Fallback
 from indexing.errors import UserError, Waits
-from indexing.io.files import STDIN
+from indexing.io.reading import STDIN
 from indexing.types import Document, Progress, silent
-from indexing.vectors.of_documents import contents
+from indexing.vectors.of_documents import join_title_and_text
 from retrieval.backends import open_store
 from retrieval.types import Query, Rankings, Topic
 from runs.config.read import read_config
@@ -211,7 +211,7 @@ class Searches:
                 place += len(own)
 
     def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
-        texts_of = self._texts_of if job.config.retrieval.summarise else contents
+        texts_of = self._texts_of if job.config.retrieval.summarise else join_title_and_text
         return fuse_each_query(job.config, list(search_systems(job, queries, texts_of).values()))
 
     def _texts_of(self, documents: Sequence[Document]) -> list[str]:

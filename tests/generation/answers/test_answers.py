@@ -16,7 +16,7 @@ from generation.answers.sub_answers import PromptWith, SubTask, sub_answered
 from generation.context.delimit import block
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.errors import Unusable
-from tests.support.models.answer_replies import BEES, PASSAGES, REPLY, rewritten, told
+from tests.support.models.answer_replies import BEES, PASSAGES, REPLY, make_reply, make_rewritten_reply
 from tests.support.models.scripted import Said, Scripted, by_purpose
 
 HOSTILE = Passage(
@@ -33,18 +33,22 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
 @pytest.mark.parametrize(
     ("reply", "sentences"),
     [
-        pytest.param(told(("Bees dance.", [0, 1])), [("Bees dance.", ("bees", "ants"))], id="numbers become ids"),
-        pytest.param(told(("A.", [1, 1, 0, 1])), [("A.", ("ants", "bees"))], id="a document is cited once"),
-        pytest.param(told(("A.", [2, -1, 0, 10**18])), [("A.", ("bees",))], id="numbers of no document are dropped"),
-        pytest.param(told(("A.", [True, 1.0, "0", None])), [("A.", ())], id="what is no whole number is dropped"),
-        pytest.param(told(("A.", None), ("B.", "0")), [("A.", ()), ("B.", ())], id="no list cites nothing"),
+        pytest.param(make_reply(("Bees dance.", [0, 1])), [("Bees dance.", ("bees", "ants"))], id="numbers become ids"),
+        pytest.param(make_reply(("A.", [1, 1, 0, 1])), [("A.", ("ants", "bees"))], id="a document is cited once"),
+        pytest.param(
+            make_reply(("A.", [2, -1, 0, 10**18])), [("A.", ("bees",))], id="numbers of no document are dropped"
+        ),
+        pytest.param(make_reply(("A.", [True, 1.0, "0", None])), [("A.", ())], id="what is no whole number is dropped"),
+        pytest.param(make_reply(("A.", None), ("B.", "0")), [("A.", ()), ("B.", ())], id="no list cites nothing"),
         pytest.param('[{"text": "A."}]', [("A.", ())], id="the list alone, without citations"),
-        pytest.param(f"Sure!\n```json\n{told(('A.', [0]))}\n```", [("A.", ("bees",))], id="prose around a fence"),
-        pytest.param(told(("", [0]), (" \n", [0]), ("A.", [0])), [("A.", ("bees",))], id="empty sentences are none"),
+        pytest.param(f"Sure!\n```json\n{make_reply(('A.', [0]))}\n```", [("A.", ("bees",))], id="prose around a fence"),
+        pytest.param(
+            make_reply(("", [0]), (" \n", [0]), ("A.", [0])), [("A.", ("bees",))], id="empty sentences are none"
+        ),
         pytest.param(
             '{"answer": [{"text": " A\\u0000b\\n c.", "citations": []}]}', [("A b c.", ())], id="made one line"
         ),
-        pytest.param(told(("", [0])), None, id="nothing but empty sentences"),
+        pytest.param(make_reply(("", [0])), None, id="nothing but empty sentences"),
         pytest.param('{"answer": []}', None, id="no sentence"),
         pytest.param('{"answer": "Bees dance."}', None, id="no list"),
         pytest.param('{"answer": ["Bees dance."]}', None, id="no objects"),
@@ -54,7 +58,7 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
         pytest.param("", None, id="nothing"),
         pytest.param("[" * 100_000, None, id="nested deeply"),
         pytest.param('Well: {"answer":' * 5_000, None, id="nested deeply in prose"),
-        pytest.param(told(("A.", [0])).replace("0", "9" * 5_000), None, id="a number of 5,000 digits"),
+        pytest.param(make_reply(("A.", [0])).replace("0", "9" * 5_000), None, id="a number of 5,000 digits"),
     ],
 )
 def test_an_answer_is_read_or_refused(reply: str, sentences: list[tuple[str, tuple[str, ...]]] | None) -> None:
@@ -68,18 +72,24 @@ def test_an_answer_is_read_or_refused(reply: str, sentences: list[tuple[str, tup
 @pytest.mark.parametrize(
     ("reply", "kept", "all_kept"),
     [
-        pytest.param(rewritten((0, "Bees dance."), (1, "Ants go.")), ["Bees dance.", "Ants go."], True, id="rewritten"),
-        pytest.param(rewritten((1, "B."), (0, "A.")), ["A.", "B."], True, id="the order is the program's"),
-        pytest.param(rewritten((1, "B.")), ["B."], False, id="one left out"),
-        pytest.param(rewritten((0, " "), (1, "B.")), ["B."], False, id="one emptied"),
-        pytest.param(rewritten((0, "A in 1,999."), (1, "B.")), ["A in 1,999.", "B."], True, id="a number of its own"),
-        pytest.param(rewritten((0, "A."), (1, "B in 1999.")), None, False, id="the number of another sentence"),
-        pytest.param(rewritten((0, "A in 2000.")), None, False, id="a number that is new"),
-        pytest.param(rewritten((0, "A."), (0, "B.")), None, False, id="an id twice"),
-        pytest.param(rewritten((0, "A."), (2, "B.")), None, False, id="an unknown id"),
-        pytest.param(rewritten((False, "A.")), None, False, id="an id that is no number"),
-        pytest.param(rewritten((0, None)), None, False, id="no text"),
-        pytest.param(rewritten(), None, False, id="nothing left"),
+        pytest.param(
+            make_rewritten_reply((0, "Bees dance."), (1, "Ants go.")), ["Bees dance.", "Ants go."], True, id="rewritten"
+        ),
+        pytest.param(make_rewritten_reply((1, "B."), (0, "A.")), ["A.", "B."], True, id="the order is the program's"),
+        pytest.param(make_rewritten_reply((1, "B.")), ["B."], False, id="one left out"),
+        pytest.param(make_rewritten_reply((0, " "), (1, "B.")), ["B."], False, id="one emptied"),
+        pytest.param(
+            make_rewritten_reply((0, "A in 1,999."), (1, "B.")), ["A in 1,999.", "B."], True, id="a number of its own"
+        ),
+        pytest.param(
+            make_rewritten_reply((0, "A."), (1, "B in 1999.")), None, False, id="the number of another sentence"
+        ),
+        pytest.param(make_rewritten_reply((0, "A in 2000.")), None, False, id="a number that is new"),
+        pytest.param(make_rewritten_reply((0, "A."), (0, "B.")), None, False, id="an id twice"),
+        pytest.param(make_rewritten_reply((0, "A."), (2, "B.")), None, False, id="an unknown id"),
+        pytest.param(make_rewritten_reply((False, "A.")), None, False, id="an id that is no number"),
+        pytest.param(make_rewritten_reply((0, None)), None, False, id="no text"),
+        pytest.param(make_rewritten_reply(), None, False, id="nothing left"),
     ],
 )
 def test_sentences_are_rewritten_by_id_with_their_own_citations(
@@ -111,31 +121,34 @@ def test_the_model_is_shown_numbered_documents_between_two_narratives() -> None:
     ("replies", "sentences", "recorded"),
     [
         pytest.param(
-            {"answer": told(("Bees dance.", [0]), ("Ants walk.", [1]))},
+            {"answer": make_reply(("Bees dance.", [0]), ("Ants walk.", [1]))},
             [("Bees dance.", ("bees",)), ("Ants walk.", ("ants",))],
             [],
             id="as asked: one call",
         ),
         pytest.param(
-            {"answer": told(("Bees dance.", [9])), "cite": '{"sentences": [{"id": 0, "citations": [1]}]}'},
+            {"answer": make_reply(("Bees dance.", [9])), "cite": '{"sentences": [{"id": 0, "citations": [1]}]}'},
             [("Bees dance.", ("ants",))],
             [],
             id="a sentence without citation gets references",
         ),
         pytest.param(
-            {"answer": told(("Bees dance.", [])), "cite": "no"},
+            {"answer": make_reply(("Bees dance.", [])), "cite": "no"},
             [("Bees dance.", ())],
             [("cite", "it holds no JSON"), ("cite", "1 of 1 sentences are left without citation")],
             id="no references: it stays uncited, recorded",
         ),
         pytest.param(
-            {"answer": told(("a b c d e f.", [0]), ("g h i j.", [1])), "shorten": rewritten((1, "g h i."))},
+            {
+                "answer": make_reply(("a b c d e f.", [0]), ("g h i j.", [1])),
+                "shorten": make_rewritten_reply((1, "g h i.")),
+            },
             [("g h i.", ("ants",))],
             [],
             id="too long: shortened, citations by id",
         ),
         pytest.param(
-            {"answer": told(("a b c d e f.", [0]), ("g h i j.", [1])), "shorten": "no"},
+            {"answer": make_reply(("a b c d e f.", [0]), ("g h i j.", [1])), "shorten": "no"},
             [("a b c d e f.", ("bees",))],
             [
                 ("shorten", "it holds no JSON"),
@@ -144,7 +157,10 @@ def test_the_model_is_shown_numbered_documents_between_two_narratives() -> None:
             id="too long, not shortened: cut, recorded",
         ),
         pytest.param(
-            {"answer": told(("a b c d e f.", [0]), ("g h i j.", [1])), "shorten": rewritten((1, "g h."))},
+            {
+                "answer": make_reply(("a b c d e f.", [0]), ("g h i j.", [1])),
+                "shorten": make_rewritten_reply((1, "g h.")),
+            },
             [("a b c d e f.", ("bees",))],
             [
                 ("shorten", "it has 2 words, wanted are 3 to 8"),
@@ -153,7 +169,10 @@ def test_the_model_is_shown_numbered_documents_between_two_narratives() -> None:
             id="shortened to too little: cut instead",
         ),
         pytest.param(
-            {"answer": told(("a b c d e f.", [0]), ("g h i j.", [1])), "shorten": rewritten((0, "x " * 10))},
+            {
+                "answer": make_reply(("a b c d e f.", [0]), ("g h i j.", [1])),
+                "shorten": make_rewritten_reply((0, "x " * 10)),
+            },
             [("a b c d e f.", ("bees",))],
             [
                 ("shorten", "it has 10 words, wanted are 3 to 8"),
@@ -162,7 +181,7 @@ def test_the_model_is_shown_numbered_documents_between_two_narratives() -> None:
             id="not shortened at all: asked no further",
         ),
         pytest.param(
-            {"answer": told(("a b c d e f g h i.", [0])), "shorten": "no"},
+            {"answer": make_reply(("a b c d e f g h i.", [0])), "shorten": "no"},
             None,
             [
                 ("shorten", "it holds no JSON"),
@@ -189,7 +208,7 @@ def test_answers(
 
 def test_an_answer_is_shortened_twice_at_most() -> None:
     lengths = iter([12, 11, 10, 9])
-    model = Scripted(lambda _: rewritten((0, "x " * next(lengths)), (1, "y")))
+    model = Scripted(lambda _: make_rewritten_reply((0, "x " * next(lengths)), (1, "y")))
     answer = Answer("1", (Sentence("x " * 19, ("bees",)), Sentence("y", ("ants",))))
     (found,), fallbacks = asyncio.run(shortened(model, [answer], [(3, 8)]))
     assert len(model.requests) == 2
@@ -198,7 +217,7 @@ def test_an_answer_is_shortened_twice_at_most() -> None:
 
 
 def test_without_documents_the_model_is_not_asked() -> None:
-    model = Scripted(lambda _: told(("From memory.", [])))
+    model = Scripted(lambda _: make_reply(("From memory.", [])))
     answers, fallbacks = asyncio.run(answered(model, [task(passages=())]))
     subs, more = asyncio.run(sub_answered(model, [SubTask("1", "N?", "Q?", ())]))
     assert (answers, subs, model.requests) == ([None], [None], [])
@@ -207,7 +226,7 @@ def test_without_documents_the_model_is_not_asked() -> None:
 
 def test_results_follow_the_order_of_the_tasks() -> None:
     def echo(request: Request) -> str:
-        return told((request.messages[1][1].split("<document")[1].split("\n")[1], [0]))
+        return make_reply((request.messages[1][1].split("<document")[1].split("\n")[1], [0]))
 
     tasks = [task(str(n), passages=[Passage(f"d{n}", "", f"Text {n}.")]) for n in range(9)]
     answers, fallbacks = asyncio.run(answered(Scripted(echo), tasks))
@@ -217,7 +236,7 @@ def test_results_follow_the_order_of_the_tasks() -> None:
 
 @pytest.mark.parametrize(("prompt_with", "shown", "hidden"), [("query", "Q?", "N?"), ("narrative", "N?", "Q?")])
 def test_sub_answers_are_prompted_with_query_or_narrative(prompt_with: PromptWith, shown: str, hidden: str) -> None:
-    model = Scripted(lambda _: told(("Bees dance.", [0])))
+    model = Scripted(lambda _: make_reply(("Bees dance.", [0])))
     answers, _ = asyncio.run(sub_answered(model, [SubTask("1", "N?", "Q?", PASSAGES)], prompt_with))
     user = model.requests[0].messages[1][1]
     assert user.count(shown) == 2
@@ -229,7 +248,7 @@ def test_sub_answers_are_prompted_with_query_or_narrative(prompt_with: PromptWit
 def test_sentences_of_sub_answers_all_cite() -> None:
     model = Scripted(
         by_purpose(
-            sub_answer=[told(("Cited.", [1]), ("Found.", []), ("Invented.", [5]))],
+            sub_answer=[make_reply(("Cited.", [1]), ("Found.", []), ("Invented.", [5]))],
             cite=['{"sentences": [{"id": 0, "citations": [0]}, {"id": 1, "citations": []}]}'],
         )
     )

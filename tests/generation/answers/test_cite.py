@@ -13,7 +13,7 @@ from generation.answers.cite import NEAR, assigned, check, read, request
 from generation.types import Answer, Failure, Fallback, Reply, Sentence
 from indexing.errors import Unusable
 from indexing.types import MINILM
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 from tests.support.models.answer_replies import PASSAGES, REPLY
 from tests.support.models.scripted import Said, Scripted
 from tests.support.small_corpus import CORPUS
@@ -124,7 +124,7 @@ def test_the_threshold_parts_sentences_in_other_words_from_documents_about_somet
         "volcano": "Molten rock and fumes come out of openings in the ground.",
         "wasps": "Solitary hunters catch prey to nourish their larvae.",
     }
-    embed = embedder(MINILM).embed
+    embed = load_embedder(MINILM).embed
     segments = {name: embed([" ".join(CORPUS[name])]) for name in ("bees", "volcano", "wasps", "twin-a")}
     vectors = embed(list(said.values()))
     assert check([Sentence(text, (name,)) for name, text in said.items()], vectors, segments)[1] == []

@@ -14,7 +14,7 @@ from generation.answers.sentences import Passage, count
 from generation.answers.synthesise import SynthesisTask, edit, joined, resynthesise, select, select_edit
 from generation.types import Answer, Failure, Fallback, Request, Sentence
 from indexing.vectors.types import Vectors
-from tests.support.models.answer_replies import LINE, REPLY, rewritten, told
+from tests.support.models.answer_replies import LINE, REPLY, make_reply, make_rewritten_reply
 from tests.support.models.scripted import Said, Scripted, by_purpose
 
 WORDS = (350, 400)
@@ -47,7 +47,7 @@ def editor(rewrite: Callable[[str], str]) -> Callable[[Request], str]:
 
     def reply(request: Request) -> str:
         rows = [json.loads(row) for row in LISTED.findall(request.messages[1][1])]
-        return rewritten(*((row["id"], rewrite(row["text"])) for row in rows))
+        return make_rewritten_reply(*((row["id"], rewrite(row["text"])) for row in rows))
 
     return reply
 
@@ -97,10 +97,14 @@ def test_a_sentence_near_no_query_still_serves_the_one_it_was_written_for() -> N
     [
         pytest.param(Failure("down"), "down", id="no reply"),
         pytest.param("{}", 'it holds no list "sentences"', id="no list"),
-        pytest.param(rewritten((0, "Shorter.")), "1 of 2 sentences are missing", id="a sentence is missing"),
-        pytest.param(rewritten((0, "In 1999."), (1, "B.")), "sentence 0 did not hold the number 1999", id="a number"),
-        pytest.param(rewritten((0, "x " * 12), (1, "B.")), "it has 13 words, wanted are 5 to 12", id="too long"),
-        pytest.param(rewritten((0, "A."), (1, "B.")), "it has 2 words, wanted are 5 to 12", id="too short"),
+        pytest.param(make_rewritten_reply((0, "Shorter.")), "1 of 2 sentences are missing", id="a sentence is missing"),
+        pytest.param(
+            make_rewritten_reply((0, "In 1999."), (1, "B.")), "sentence 0 did not hold the number 1999", id="a number"
+        ),
+        pytest.param(
+            make_rewritten_reply((0, "x " * 12), (1, "B.")), "it has 13 words, wanted are 5 to 12", id="too long"
+        ),
+        pytest.param(make_rewritten_reply((0, "A."), (1, "B.")), "it has 2 words, wanted are 5 to 12", id="too short"),
     ],
 )
 def test_an_edit_that_fails_leaves_the_chosen_sentences(reply: str | Failure, reason: str) -> None:
@@ -112,7 +116,7 @@ def test_an_edit_that_fails_leaves_the_chosen_sentences(reply: str | Failure, re
 
 
 def test_without_sub_answers_nothing_is_asked() -> None:
-    task, model = synthesis([None, None]), Scripted(lambda _: told())
+    task, model = synthesis([None, None]), Scripted(lambda _: make_reply())
     queries, sentences = np.eye(2, dtype=np.float32), np.empty((0, 2), dtype=np.float32)
     results = [
         asyncio.run(edit(model, [task])),
@@ -134,7 +138,7 @@ def test_resynthesise_writes_anew_and_assigns_documents_that_the_sub_answers_cit
     model = Scripted(
         by_purpose(
             resynthesise=['{"sentences": ["One new text of many words.", "Two."]}'],
-            shorten=[rewritten((0, "One new text."), (1, "Two."))],
+            shorten=[make_rewritten_reply((0, "One new text."), (1, "Two."))],
             cite=['{"sentences": [{"id": 0, "citations": [2, 0]}]}'],
         )
     )

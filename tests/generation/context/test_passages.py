@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from generation.context.passages import GAP, best_spans, merged, passage, told
 from generation.context.tokens import tokens
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.types import Document, Segment, Span
 
 TEXT = "".join(f"{letter * 9} " for letter in "abcdefgh")
@@ -114,7 +114,7 @@ def test_thousands_of_overlapping_segments_take_no_time_that_grows_with_their_sq
 def test_passages_keep_the_limit_and_hold_the_best_segment(
     data: st.DataObject, sentences: int, queries: int, top: int, limit: int
 ) -> None:
-    document = segmented(Document("d", " ".join(f"Sentence number {i:02} says this." for i in range(sentences))))
+    document = cut_segments(Document("d", " ".join(f"Sentence number {i:02} says this." for i in range(sentences))))
     shape = queries, len(document.segments)
     values = data.draw(
         st.lists(st.sampled_from([-1, 0, 0.5, 1]), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1])

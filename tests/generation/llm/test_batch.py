@@ -19,7 +19,7 @@ from generation.llm.replay import record
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import Unusable, UserError, Waits
-from tests.support.models.client import opened
+from tests.support.models.client import open_beside_cache
 
 SCHEMA = {"type": "object"}
 
@@ -38,7 +38,7 @@ def ask_all(
     """What steps that run together find, the usage, and the notes."""
 
     async def run() -> Any:
-        async with opened(chosen) as model:
+        async with open_beside_cache(chosen) as model:
             asked = [[(request, read) for request in step] for step in steps]
             found = await together([lambda each=each: every(model, each) for each in asked])  # type: ignore[misc]
             return found, dict(model.usage), model.notes
@@ -326,7 +326,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_run_that_ends_with_another_error_leaves_no_file(tmp_path: Path) -> None:
     async def run() -> None:
-        async with opened(settings(tmp_path)) as model:
+        async with open_beside_cache(settings(tmp_path)) as model:
             with pytest.raises(Waits):
                 await every(model, [(asking("a"), str)])
             raise ZeroDivisionError

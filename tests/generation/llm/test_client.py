@@ -26,10 +26,10 @@ from generation.structured import read_json
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 from indexing.io import keys, retry
-from indexing.io.keys import is_guarded, secret, without_key
+from indexing.io.keys import is_guarded, read_key, remove_key
 from indexing.io.limit import FIRST_REQUESTS
 from tests.support import programs
-from tests.support.models.client import SECRET, complete, opened, settings
+from tests.support.models.client import SECRET, complete, make_settings, open_beside_cache
 from tests.support.servers.chat import (
     Exchange,
     Fault,
@@ -88,8 +88,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_request_is_answered_after_a_fault_and_paid_for_once(fault: Fault, tmp_path: Path) -> None:
     with serving(faults=[fault]) as server:
-        outcomes, usage, _ = complete(settings(tmp_path, server.url, call_seconds=5), [asking("hello")])
-        again, usage_again, _ = complete(settings(tmp_path, server.url), [asking("hello")])
+        outcomes, usage, _ = complete(make_settings(tmp_path, server.url, call_seconds=5), [asking("hello")])
+        again, usage_again, _ = complete(make_settings(tmp_path, server.url), [asking("hello")])
     assert outcomes == again == {0: Reply("hello")}
     assert len(server.answered) == 1
     tries = len(server.requests)
@@ -106,7 +106,7 @@ def test_an_endpoint_that_asks_for_a_pause_is_given_it(tmp_path: Path) -> None:
         return len(arrived) == 1 and await status(429, None, Retry_After="0.3")(exchange)
 
     with serving(always=busy) as server:
-        complete(settings(tmp_path, server.url, concurrency=1), [asking(str(i)) for i in range(5)])
+        complete(make_settings(tmp_path, server.url, concurrency=1), [asking(str(i)) for i in range(5)])
     assert len(arrived) == 6
     assert arrived[1] - arrived[0] >= 0.3
 
@@ -116,7 +116,7 @@ def test_usage_that_is_left_out_or_null_counts_as_none(tmp_path: Path) -> None:
     tokens = {"prompt_tokens": 5, "completion_tokens": None, "prompt_tokens_details": None}
     faults = [says({"choices": choices}), says({"choices": choices, "usage": tokens})]
     with serving(faults=faults) as server:
-        outcomes, usage, _ = complete(settings(tmp_path, server.url), [asking("a"), asking("b")])
+        outcomes, usage, _ = complete(make_settings(tmp_path, server.url), [asking("a"), asking("b")])
     assert outcomes == {0: Reply("a"), 1: Reply("a")}
     assert replace(usage["step"], seconds=0) == Usage(2, 5)
 
@@ -128,7 +128,7 @@ def test_the_less_loaded_endpoint_is_asked_first(tmp_path: Path) -> None:
         return False
 
     with serving(always=late) as slow, serving(latency=0.01) as fast:
-        chosen = settings(tmp_path, slow.url, fast.url, concurrency=8)
+        chosen = make_settings(tmp_path, slow.url, fast.url, concurrency=8)
         complete(chosen, [asking(str(i)) for i in range(300)])
     assert len(fast.answered) > 2 * len(slow.answered) > 0
     assert slow.most_at_once == fast.most_at_once == 8
@@ -157,7 +157,7 @@ def test_what_cannot_be_answered_is_a_failure_of_that_request_alone(fault: Fault
 
     asked = [asking("a", schema=SCHEMA), asking("bad", schema=SCHEMA), asking("c", schema=SCHEMA)]
     with serving(always=only_bad) as server:
-        outcomes, _, notes = complete(settings(tmp_path, server.url), asked)
+        outcomes, _, notes = complete(make_settings(tmp_path, server.url), asked)
     failure = outcomes.pop(1)
     assert isinstance(failure, Failure)
     assert reason in failure.reason
@@ -179,7 +179,7 @@ def test_what_cannot_be_answered_is_a_failure_of_that_request_alone(fault: Fault
 )
 def test_what_no_request_will_mend_ends_everything_at_once(fault: Fault, words: str, tmp_path: Path) -> None:
     with serving(always=fault) as server, pytest.raises(UserError) as error:
-        complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(100)])
+        complete(make_settings(tmp_path, server.url), [asking(str(i)) for i in range(100)])
     assert words in str(error.value)
     assert server.url in str(error.value)
     assert len(server.requests) <= FIRST_REQUESTS
@@ -189,7 +189,7 @@ def test_length_is_passed_on_also_with_content_that_is_cut_or_null(tmp_path: Pat
     faults = [changed(finish_reason="length", message={"content": '{"answer":[{"te'}),
               changed(finish_reason="length", message={"content": None})]  # fmt: skip
     with serving(faults=faults) as server:
-        chosen = settings(tmp_path, server.url, concurrency=1)
+        chosen = make_settings(tmp_path, server.url, concurrency=1)
         outcomes, _, _ = complete(chosen, [asking("a"), asking("b")])
         again, _, _ = complete(chosen, [asking("a"), asking("b")])
     assert outcomes == again == {0: Reply('{"answer":[{"te', "length"), 1: Reply("", "length")}
@@ -209,11 +209,11 @@ def test_replies_that_no_reader_can_use_are_repaired_once_and_then_failures(tmp_
         return grade
 
     async def run(chosen: ModelSettings) -> list[int | Failure]:
-        async with opened(chosen) as model:
+        async with open_beside_cache(chosen) as model:
             return await every(model, [(asking(said), read) for said in ("0", "1", "2", "never")])
 
     with serving(model=model) as server:
-        found = [asyncio.run(run(settings(tmp_path, server.url))) for _ in range(2)]
+        found = [asyncio.run(run(make_settings(tmp_path, server.url))) for _ in range(2)]
     assert found == [[0, 1, 2, Failure("it holds no JSON")]] * 2
     assert len(server.requests) == 4 + 3
 
@@ -224,7 +224,7 @@ def test_what_is_sent(tmp_path: Path) -> None:
         Request("grade", (("system", "s"), ("user", "u")), 7, SCHEMA, 0.5, 4),
     ]
     with serving() as server:
-        complete(settings(tmp_path, server.url + "/", extra={"seed": 3, "temperature": 1}), asked)
+        complete(make_settings(tmp_path, server.url + "/", extra={"seed": 3, "temperature": 1}), asked)
     plain, full = sorted(server.requests, key=lambda body: len(body["messages"]))
     assert plain == {
         "model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": 10, "temperature": 1, "seed": 3
@@ -238,7 +238,7 @@ def test_what_is_sent(tmp_path: Path) -> None:
 def test_further_fields_are_part_of_what_replies_are_kept_by(tmp_path: Path) -> None:
     with serving() as server:
         for extra in ({}, {"seed": 1}, {"seed": 2}, {}, {"seed": 1}):
-            complete(settings(tmp_path, server.url, extra=extra), [asking("a")])
+            complete(make_settings(tmp_path, server.url, extra=extra), [asking("a")])
     assert len(server.requests) == 3
 
 
@@ -250,12 +250,12 @@ def test_log_probabilities_are_read_kept_and_asked_for_again_if_they_are_of_anot
     ]
     faults = [changed(logprobs={"content": [{"token": "3"}]}), changed(logprobs={"content": tokens})]
     with serving(faults=faults) as server:
-        first, _, _ = complete(settings(tmp_path, server.url), [asking("3", top_logprobs=2)])
-        second, _, _ = complete(settings(tmp_path, server.url), [asking("3", top_logprobs=2)])
+        first, _, _ = complete(make_settings(tmp_path, server.url), [asking("3", top_logprobs=2)])
+        second, _, _ = complete(make_settings(tmp_path, server.url), [asking("3", top_logprobs=2)])
     assert first == second == {0: Reply("3", "stop", ({"3": -0.1, "0": -9999.0}, {}))}
     for unasked in ({"content": None}, {"content": tokens}, [1]):
         with serving(faults=[changed(logprobs=unasked)]) as server:
-            assert complete(settings(tmp_path, server.url), [asking(str(unasked))])[0] == {0: Reply(str(unasked))}
+            assert complete(make_settings(tmp_path, server.url), [asking(str(unasked))])[0] == {0: Reply(str(unasked))}
             assert len(server.requests) == 1
 
 
@@ -277,7 +277,7 @@ def test_a_field_that_an_endpoint_does_not_take_is_left_out_from_then_on_and_not
 
     asked = [asking(str(i), schema=SCHEMA, top_logprobs=2) for i in range(100)]
     with serving(always=refuse, latency=0.002) as server, serving(latency=0.002) as other:
-        outcomes, usage, notes = complete(settings(tmp_path, server.url, other.url), asked)
+        outcomes, usage, notes = complete(make_settings(tmp_path, server.url, other.url), asked)
     assert outcomes == {i: Reply(str(i)) for i in range(100)}
     assert len(notes) == 1
     assert server.url in notes[0]
@@ -297,7 +297,7 @@ def test_a_schema_that_an_endpoint_does_not_take_is_left_out_for_its_requests_al
 
     asked = [asking(str(i), schema=strange if i % 2 else SCHEMA) for i in range(20)]
     with serving(always=refuse) as server:
-        outcomes, _, notes = complete(settings(tmp_path, server.url), asked)
+        outcomes, _, notes = complete(make_settings(tmp_path, server.url), asked)
     assert outcomes == {i: Reply(str(i)) for i in range(20)}
     assert sum("response_format" in body for body in server.answered) == 10
     assert notes == [f"{server.url}: m refuses the schema of step: asked without"]
@@ -305,7 +305,7 @@ def test_a_schema_that_an_endpoint_does_not_take_is_left_out_for_its_requests_al
 
 def test_identical_requests_at_one_time_are_asked_once(tmp_path: Path) -> None:
     async def run() -> Any:
-        async with opened(settings(tmp_path, server.url)) as model:
+        async with open_beside_cache(make_settings(tmp_path, server.url)) as model:
             asked = [(asking("same", purpose=purpose), lambda reply: reply.text) for purpose in "aab"]
             found = await together([lambda: every(model, asked)] * 3)
             return found, model.usage
@@ -320,7 +320,7 @@ def test_identical_requests_at_one_time_are_asked_once(tmp_path: Path) -> None:
 
 def test_concurrency_grows_while_it_pays_within_its_bound(tmp_path: Path) -> None:
     with serving(latency=0.02) as server:
-        complete(settings(tmp_path, server.url, concurrency=50), [asking(str(i)) for i in range(400)])
+        complete(make_settings(tmp_path, server.url, concurrency=50), [asking(str(i)) for i in range(400)])
     assert 32 < server.most_at_once <= 50
 
 
@@ -336,7 +336,7 @@ def test_requests_are_drawn_as_there_is_room(tmp_path: Path) -> None:
     async def run() -> list[int]:
         nonlocal drawn
         drawn, ahead = 0, []
-        async with opened(settings(tmp_path, server.url, concurrency=20)) as model:
+        async with open_beside_cache(make_settings(tmp_path, server.url, concurrency=20)) as model:
             done = 0
             async for _ in model.complete(requests()):
                 done += 1
@@ -355,7 +355,7 @@ def test_an_error_of_those_who_ask_is_raised_to_them_alone(tmp_path: Path) -> No
         raise ZeroDivisionError
 
     async def run() -> None:
-        async with opened(settings(tmp_path, server.url)) as model:
+        async with open_beside_cache(make_settings(tmp_path, server.url)) as model:
 
             async def good() -> list[Reply | Failure]:
                 return [outcome async for _, outcome in model.complete([asking("good")])]
@@ -378,7 +378,7 @@ def test_an_endpoint_that_dies_is_left_alone_and_used_again_when_it_returns(
     with serving(latency=0.01) as one, serving(latency=0.01) as two:
 
         async def run() -> tuple[int, int]:
-            async with opened(settings(tmp_path, one.url, two.url, concurrency=8)) as model:
+            async with open_beside_cache(make_settings(tmp_path, one.url, two.url, concurrency=8)) as model:
                 seen = 0
                 at_death = at_return = 0
                 async for _ in model.complete(asking(str(i)) for i in range(600)):
@@ -406,7 +406,7 @@ def test_a_server_that_starts_late_is_waited_for(tmp_path: Path) -> None:
         server.stop()
         timer = threading.Timer(0.5, server.start)
         timer.start()
-        outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(50)])
+        outcomes, _, _ = complete(make_settings(tmp_path, server.url), [asking(str(i)) for i in range(50)])
         join(timer, "the server to start")
     assert outcomes == {i: Reply(str(i)) for i in range(50)}
 
@@ -424,7 +424,7 @@ def test_patience_with_endpoints_that_do_not_answer_has_an_end(
     with serving(always=fault) as server:
         if fault is None:
             server.stop()
-        chosen = settings(tmp_path, server.url, patience_seconds=0.3)
+        chosen = make_settings(tmp_path, server.url, patience_seconds=0.3)
         start = time.monotonic()
         with pytest.raises(UserError, match=words) as error:
             complete(chosen, [asking(str(i)) for i in range(30)])
@@ -436,7 +436,7 @@ def test_time_in_which_nobody_asks_is_no_part_of_patience(tmp_path: Path, monkey
     monkeypatch.setattr(retry, "MOST_TRIES", 1)
 
     async def run() -> list[list[Reply | Failure]]:
-        async with opened(settings(tmp_path, server.url, patience_seconds=0.5)) as model:
+        async with open_beside_cache(make_settings(tmp_path, server.url, patience_seconds=0.5)) as model:
             found = []
             for said in "abc":
                 found.append([outcome async for _, outcome in model.complete([asking(said)])])
@@ -455,7 +455,7 @@ def test_patience_begins_when_a_request_is_turned_away_not_when_it_was_sent(tmp_
         return await status(503)(exchange)
 
     with serving(faults=[slowly_busy]) as server:
-        chosen = settings(tmp_path, server.url, patience_seconds=0.5)
+        chosen = make_settings(tmp_path, server.url, patience_seconds=0.5)
         assert complete(chosen, [asking("a")])[0] == {0: Reply("a")}
 
 
@@ -464,7 +464,7 @@ def test_requests_that_hang_are_failures_and_end_no_run(tmp_path: Path) -> None:
         return exchange.body["messages"][0]["content"] in ("2", "5") and await hang(exchange)
 
     with serving(always=stuck) as server:
-        chosen = settings(tmp_path, server.url, call_seconds=3, patience_seconds=0.1)
+        chosen = make_settings(tmp_path, server.url, call_seconds=3, patience_seconds=0.1)
         outcomes, _, _ = complete(chosen, [asking(str(i)) for i in range(9)])
     assert len(server.requests) == 7 + 2 * 3
     for number in (2, 5):
@@ -476,7 +476,7 @@ def test_requests_that_hang_are_failures_and_end_no_run(tmp_path: Path) -> None:
 
 def test_a_server_that_is_down_behind_what_takes_its_connections_is_waited_for(tmp_path: Path) -> None:
     with serving(faults=[hangs_up] * 60) as server:
-        outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(3)])
+        outcomes, _, _ = complete(make_settings(tmp_path, server.url), [asking(str(i)) for i in range(3)])
     assert outcomes == {i: Reply(str(i)) for i in range(3)}
 
 
@@ -484,9 +484,9 @@ def test_errors_of_an_endpoint_that_rests_are_no_fault_of_their_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "MOST_TRIES", 1)
-    monkeypatch.setattr(endpoints, "pause_before", lambda *_: 0.3)
+    monkeypatch.setattr(endpoints, "choose_pause", lambda *_: 0.3)
     with serving(faults=[status(500)] * 16, latency=0.02) as server:
-        outcomes, _, _ = complete(settings(tmp_path, server.url), [asking(str(i)) for i in range(16)])
+        outcomes, _, _ = complete(make_settings(tmp_path, server.url), [asking(str(i)) for i in range(16)])
     assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoints.MOST_FAILURES
 
 
@@ -497,10 +497,10 @@ def test_the_time_of_a_run_has_an_end_and_what_was_answered_is_kept(tmp_path: Pa
     asked = [asking(str(i)) for i in range(20)]
     with serving(always=stuck) as server:
         with pytest.raises(UserError, match=r"limit of 5 s.*kept"):
-            complete(settings(tmp_path, server.url, run_seconds=5), asked)
+            complete(make_settings(tmp_path, server.url, run_seconds=5), asked)
         server.always = None
         assert len(server.answered) == 10
-        complete(settings(tmp_path, server.url), asked)
+        complete(make_settings(tmp_path, server.url), asked)
         assert len(server.answered) == 20
 
 
@@ -510,24 +510,24 @@ def test_the_key_is_shown_nowhere(fault: Fault, tmp_path: Path, caplog: pytest.L
     shown = ""
     with serving(always=fault) as server:
         try:
-            shown = str(complete(settings(tmp_path, server.url), [asking("a")]))
+            shown = str(complete(make_settings(tmp_path, server.url), [asking("a")]))
         except UserError as error:
             shown = str(error)
         server.always = says({"choices": [{"message": {"content": f"it is {SECRET}"}, "finish_reason": "stop"}]})
-        shown += str(complete(settings(tmp_path, server.url), [asking("b")]))
+        shown += str(complete(make_settings(tmp_path, server.url), [asking("b")]))
     assert server.keys == {f"Bearer {SECRET}"}
     assert "[key]" in shown
     kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    assert SECRET not in shown + caplog.text + repr(settings(tmp_path))
+    assert SECRET not in shown + caplog.text + repr(make_settings(tmp_path))
     assert SECRET.encode() not in kept
 
 
 @pytest.mark.parametrize("character", ["\\/", "\\u002f", "\\u002F"])
 def test_a_key_that_is_repeated_with_escapes_is_taken_out(character: str) -> None:
-    said = without_key(b'{"error": "%s?"}' % SECRET.replace("/", character).encode(), SECRET)
+    said = remove_key(b'{"error": "%s?"}' % SECRET.replace("/", character).encode(), SECRET)
     assert json.loads(said) == {"error": "[key]?"}
     other = b'{"error":  "a\\n"} '
-    assert without_key(other, SECRET) == other
+    assert remove_key(other, SECRET) == other
 
 
 @pytest.mark.parametrize(
@@ -542,37 +542,37 @@ def test_a_key_that_nobody_named_is_sent_to_who_alone_can_read_it(
     assert is_guarded(url) == guarded
     monkeypatch.setattr(keys, "is_guarded", lambda _: guarded)
     with serving() as server:
-        _, _, notes = complete(settings(tmp_path, server.url), [asking("a")])
+        _, _, notes = complete(make_settings(tmp_path, server.url), [asking("a")])
         assert server.keys == {f"Bearer {SECRET}" if guarded else None}
         assert len(notes) == (not guarded)
         server.keys.clear()
-        assert complete(settings(tmp_path, server.url, key_env="OPENAI_API_KEY"), [asking("b")])[2] == []
+        assert complete(make_settings(tmp_path, server.url, key_env="OPENAI_API_KEY"), [asking("b")])[2] == []
         assert server.keys == {f"Bearer {SECRET}"}
 
 
 def test_where_the_key_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert secret("OPENAI_API_KEY") == SECRET
+    assert read_key("OPENAI_API_KEY") == SECRET
     monkeypatch.delenv("OPENAI_API_KEY")
-    assert secret("OPENAI_API_KEY") is None
+    assert read_key("OPENAI_API_KEY") is None
     monkeypatch.setenv("OTHER", " other\n")
-    assert secret("OTHER") == "other"
+    assert read_key("OTHER") == "other"
     file = tmp_path / "key"
     file.write_text("from-file\n")
     for mode in (0o600, 0o400):
         file.chmod(mode)
-        assert secret("OTHER", file) == "from-file"
+        assert read_key("OTHER", file) == "from-file"
     for mode in (0o644, 0o640, 0o666, 0o700):
         file.chmod(mode)
         with pytest.raises(UserError, match=f"mode {mode:o}, expected 600"):
-            secret("OTHER", file)
+            read_key("OTHER", file)
     file.chmod(0o600)
     for text in ("", "two words", "two\nlines", "schlüssel"):
         file.write_text(text)
         with pytest.raises(UserError, match="key") as error:
-            secret("OTHER", file)
+            read_key("OTHER", file)
         assert not text or text not in str(error.value)
     with pytest.raises(UserError, match="cannot be read"):
-        secret("OTHER", tmp_path / "none")
+        read_key("OTHER", tmp_path / "none")
 
 
 def test_a_refused_text_that_names_fields_changes_nothing_for_others(tmp_path: Path) -> None:
@@ -583,7 +583,7 @@ def test_a_refused_text_that_names_fields_changes_nothing_for_others(tmp_path: P
     hostile = "response_format max_completion_tokens temperature is not supported"
     asked = [asking(text, schema=SCHEMA) for text in ("a", hostile, "b", "c")]
     with serving(always=refuse) as server:
-        outcomes, _, notes = complete(settings(tmp_path, server.url, concurrency=1), asked)
+        outcomes, _, notes = complete(make_settings(tmp_path, server.url, concurrency=1), asked)
     assert isinstance(outcomes.pop(1), Failure)
     assert outcomes == {0: Reply("a"), 2: Reply("b"), 3: Reply("c")}
     assert notes == []
@@ -611,10 +611,10 @@ def test_a_refused_text_that_names_fields_changes_nothing_for_others(tmp_path: P
 )
 def test_what_is_no_url_is_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="URL") as error:
-        complete(settings(tmp_path, url), [asking("a")])
+        complete(make_settings(tmp_path, url), [asking("a")])
     assert "xyzzy" not in str(error.value) + str(error.value.__context__)
     with pytest.raises(UserError, match="URL"):
-        complete(settings(tmp_path), [asking("a")])
+        complete(make_settings(tmp_path), [asking("a")])
 
 
 def test_many_faults_at_once_leave_nothing_unanswered_and_nothing_paid_twice(tmp_path: Path) -> None:
@@ -622,7 +622,7 @@ def test_many_faults_at_once_leave_nothing_unanswered_and_nothing_paid_twice(tmp
               changed(finish_reason="abort"), None, None, status(503), None, None)  # fmt: skip
     asked = [asking(str(i)) for i in range(600)]
     with serving(always=in_turn(*faults), latency=0.002) as server:
-        outcomes, usage, _ = complete(settings(tmp_path, server.url), asked)
+        outcomes, usage, _ = complete(make_settings(tmp_path, server.url), asked)
     assert outcomes == {i: Reply(str(i)) for i in range(600)}
     assert len(server.answered) == 600 == usage["step"].calls
     assert usage["step"].retries == len(server.requests) - 600
@@ -702,7 +702,7 @@ def test_replies_do_not_depend_on_their_order(tmp_path: Path) -> None:
         return False
 
     async def run(chosen: ModelSettings) -> list[Any]:
-        async with opened(chosen) as model:
+        async with open_beside_cache(chosen) as model:
             steps: list[Callable[[], Any]] = [
                 lambda i=i: every(model, [(asking(f"{i} {j}"), lambda reply: reply.text) for j in range(20)])  # type: ignore[misc]
                 for i in range(10)
@@ -710,6 +710,6 @@ def test_replies_do_not_depend_on_their_order(tmp_path: Path) -> None:
             return await together(steps)
 
     with serving(always=shuffled) as server:
-        found = asyncio.run(run(settings(tmp_path, server.url)))
+        found = asyncio.run(run(make_settings(tmp_path, server.url)))
     assert found == [[f"{i} {j}" for j in range(20)] for i in range(10)]
     assert json.dumps(found)

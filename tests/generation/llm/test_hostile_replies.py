@@ -23,15 +23,15 @@ from generation.umbrela import read_grades
 from indexing.errors import Unusable, UserError, WrongReply
 from indexing.index import Index
 from indexing.io import retry
-from indexing.io.error_text import LINE_LENGTH, error_text
-from indexing.io.keys import without_key
-from indexing.io.untrusted_json import NESTING, parse_json
+from indexing.io.error_text import LINE_CHARACTERS, describe_error
+from indexing.io.json_values import MOST_LEVELS, parse_json
+from indexing.io.keys import remove_key
 from runs.config.read import read_config
 from runs.pipeline.stages import run
 from runs.tracks.validate import detect_track, validate
 from runs.trec.topics import read_topics
-from tests.support.model_runs import submitted
-from tests.support.models.client import complete, settings
+from tests.support.model_runs import list_submissions
+from tests.support.models.client import complete, make_settings
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import ESCAPES, HOSTILE, Fault, bomb, in_turn, serving, status
 from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
@@ -58,7 +58,7 @@ def test_a_hostile_reply_costs_little_and_the_next_one_is_taken(
     caplog.set_level(logging.DEBUG, "generation")
     asked = [Request("step", (("user", "hello"),), 1_024, top_logprobs=1)]
     with serving(faults=[fault]) as server:
-        chosen = settings(tmp_path, server.url, call_seconds=20, patience_seconds=0.5)
+        chosen = make_settings(tmp_path, server.url, call_seconds=20, patience_seconds=0.5)
         tracemalloc.start()
         try:
             outcomes, usage, _ = complete(chosen, asked)
@@ -85,7 +85,7 @@ def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: In
         model = f"{{name: plain, urls: ['{server.url}'], window: 4096, patience_seconds: 2, call_seconds: 20}}"
         where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", f"model={model}"]
         directory = run(read_config(None, where, "uema21lab_B4"), threads=2)
-    for path in submitted(directory):
+    for path in list_submissions(directory):
         assert {v.kind for v in validate(path, detect_track(path), read_topics(topics))} <= TRIAL_WARNINGS
     for path in directory.iterdir():
         content = path.read_bytes()
@@ -96,7 +96,7 @@ def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: In
 
 def test_a_server_that_sends_bombs_alone_ends_in_a_clear_failure(tmp_path: Path) -> None:
     with serving(always=bomb()) as server:
-        outcomes, _, _ = complete(settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
+        outcomes, _, _ = complete(make_settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
     failure = outcomes[0]
     assert isinstance(failure, Failure)
     assert "a reply of more than 16,777,216 bytes, expected fewer, 8 times" in failure.reason
@@ -105,7 +105,7 @@ def test_a_server_that_sends_bombs_alone_ends_in_a_clear_failure(tmp_path: Path)
 
 def test_a_busy_server_is_waited_for_whatever_it_says_with_that(tmp_path: Path) -> None:
     with serving(faults=[bomb(503)] * 3) as server:
-        outcomes, _, _ = complete(settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
+        outcomes, _, _ = complete(make_settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
     assert outcomes == {0: Reply("a")}
 
 
@@ -116,7 +116,7 @@ def test_control_bytes_of_a_server_are_in_no_message(
     monkeypatch.setattr(retry, "MOST_TRIES", 2)
     with serving(always=status(code, {"error": {"message": ESCAPES}})) as server:
         try:
-            shown = str(complete(settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])[0][0])
+            shown = str(complete(make_settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])[0][0])
         except UserError as error:
             shown = str(error)
     assert "owned" in shown
@@ -125,13 +125,13 @@ def test_control_bytes_of_a_server_are_in_no_message(
 
 @given(st.text() | st.binary())
 def test_words_of_a_server_can_be_shown(said: str | bytes) -> None:
-    assert error_text(said).isprintable()
-    assert len(error_text(said)) <= LINE_LENGTH
+    assert describe_error(said).isprintable()
+    assert len(describe_error(said)) <= LINE_CHARACTERS
 
 
 def test_a_pause_that_is_asked_for_is_tried_once_more_before_patience_ends(tmp_path: Path) -> None:
     with serving(faults=[status(429, None, Retry_After="86400")]) as server:
-        chosen = settings(tmp_path, server.url, patience_seconds=0.5)
+        chosen = make_settings(tmp_path, server.url, patience_seconds=0.5)
         outcomes, _, _ = complete(chosen, [Request("step", (("user", "a"),), 10)])
     assert outcomes == {0: Reply("a")}
 
@@ -176,10 +176,10 @@ def test_any_flood_is_json_that_can_be_written_or_unusable(unit: str) -> None:
             continue
 
 
-@pytest.mark.parametrize("depth", [1, NESTING, NESTING + 1, 1_000, 1_100])
+@pytest.mark.parametrize("depth", [1, MOST_LEVELS, MOST_LEVELS + 1, 1_000, 1_100])
 def test_json_is_read_as_deep_as_it_can_be_written(depth: int) -> None:
     text = "[" * depth + "]" * depth
-    if depth <= NESTING:
+    if depth <= MOST_LEVELS:
         assert orjson.dumps(parse_json(text)) == text.encode()
         assert read_json(Reply(text)) == json.loads(text)
         return
@@ -247,7 +247,7 @@ def written(draw: st.DrawFn) -> tuple[str, str]:
 def test_a_key_is_taken_out_however_often_json_has_escaped_it(case: tuple[str, str], before: str) -> None:
     key, text = case
     body = f'{{"text": {json.dumps(before)}, "key": "{text}"}}'.encode()
-    found = without_key(body, key)
+    found = remove_key(body, key)
     assert b"[key]" in found
     for _ in range(6):
         assert key.encode() not in found

@@ -23,7 +23,7 @@ from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import Unusable, Waits
 from indexing.index import Index
 from indexing.types import Embedding
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 from indexing.vectors.endpoint import Endpoint
 from indexing.vectors.minilm import MiniLM
 from indexing.vectors.types import Vectors
@@ -32,7 +32,7 @@ from runs.pipeline.stages import run as make
 from runs.tracks.rules import TRACKS
 from runs.tracks.validate import validate
 from runs.trec.topics import read_topics
-from tests.support.models.client import opened
+from tests.support.models.client import open_beside_cache
 from tests.support.models.vllm_calls import (
     DOCUMENTS,
     QUERIES,
@@ -43,7 +43,7 @@ from tests.support.models.vllm_calls import (
     pointwise,
     prose,
 )
-from tests.support.servers.vllm import CHAT, GOES, TINY, Server, run
+from tests.support.servers.vllm import CHAT_OPTIONS, STOP_TIMEOUT_S, TINY_MODEL, Server, run
 from tests.support.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.support.waiting import wait_until
 
@@ -59,7 +59,7 @@ def cosines(a: Vectors, b: Vectors) -> Vectors:
 
 def test_vllm_embeds_as_the_local_model_does(minilm: Server) -> None:
     texts = ["", *(text for _, text in CORPUS.values()), *(page[: 20 * i] for i, page in enumerate(PAGES[:25], 1))]
-    served = embedder(Embedding("minilm", minilm.url))
+    served = load_embedder(Embedding("minilm", minilm.url))
     cut: list[int] = []
     found = served.embed(texts, cut=cut.append)
     assert not cut
@@ -89,7 +89,7 @@ def asked(settings: ModelSettings, requests: Sequence[Request]) -> tuple[Outcome
     """What came of requests, in their order, and what was spent."""
 
     async def ask_all() -> tuple[Outcomes, dict[str, Usage]]:
-        async with opened(settings) as model:
+        async with open_beside_cache(settings) as model:
             found = {number: outcome async for number, outcome in model.complete(requests)}
             return [found[number] for number in range(len(requests))], dict(model.usage)
 
@@ -250,14 +250,14 @@ def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, m
         if aborts:
             chat.end_engine()
             wait_until(aborted, "a reply that was broken off")
-        chat.stop(patience=GOES * aborts)
+        chat.stop(patience=STOP_TIMEOUT_S * aborts)
         endless.clear()
         with closing(Cache(settings.replies_in(tmp_path))) as cache:
             before = sum(1 for _ in cache.items())
         chat.launch()
 
     async def interrupted() -> tuple[Outcomes, Usage]:
-        async with opened(settings) as model, asyncio.TaskGroup() as restart:
+        async with open_beside_cache(settings) as model, asyncio.TaskGroup() as restart:
             found: dict[int, Reply | Failure] = {}
             async for number, outcome in model.complete(requests):
                 found[number] = outcome
@@ -295,10 +295,10 @@ def test_run_batch_answers_the_files_of_a_run(replies: Outcomes, tmp_path: Path)
         "-o",
         made,
         "--model",
-        TINY,
+        TINY_MODEL,
         "--served-model-name",
         "tiny",
-        *CHAT,
+        *CHAT_OPTIONS,
         folder=tmp_path,
     )
     outcomes, _ = asked(settings, mixed())
@@ -308,7 +308,7 @@ def test_run_batch_answers_the_files_of_a_run(replies: Outcomes, tmp_path: Path)
 
 def test_the_engine_in_process_says_what_the_server_says(replies: Outcomes, tmp_path: Path) -> None:
     cache, report = tmp_path / "replies.sqlite", tmp_path / "report.json"
-    run("python", "-m", "tests.support.models.vllm_calls", cache, TINY, report, folder=tmp_path)
+    run("python", "-m", "tests.support.models.vllm_calls", cache, TINY_MODEL, report, folder=tmp_path)
     said = json.loads(report.read_text())
     refused({int(number): reason for number, reason in said["failed"].items()})
     with closing(Cache(cache)) as kept:

@@ -1,4 +1,4 @@
-"""Lucene indexes made elsewhere, used where they are: rows, ties, stored documents, official segments, whole runs."""
+"""Lucene indexes of other programs, used in place: rows, ties, stored documents, official segments, whole runs."""
 
 import json
 import random
@@ -17,8 +17,8 @@ from indexing.attached.lucene_index import PrebuiltStore, adopt_prebuilt, lucene
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.corpora.corpus import read_corpus
-from indexing.corpora.pyserini import document_from
-from indexing.corpora.segments import segmented
+from indexing.corpora.pyserini import parse_stored_document
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index, open_index
 from indexing.lucene.java import java_class
@@ -33,8 +33,8 @@ from runs.tracks.answer_files import read_answer_file
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_run
 from tests.support.command_line import keystone
-from tests.support.lucene_indexes import anserini_index
-from tests.support.processes import killed
+from tests.support.lucene_indexes import build_anserini_index
+from tests.support.processes import run_with_kills
 from tests.support.small_corpus import write_topics
 from tests.support.waiting import LIMIT_S
 
@@ -42,7 +42,7 @@ WORDS = ["bees", "honey", "queen", "volcano", "ash", "weather", "ice \u2744", "s
 
 
 def many(count: int) -> list[dict[str, Any]]:
-    """Records in no order of ids, half of whose texts are those of others."""
+    """Records in random order of ids; half of them repeat the texts of others."""
     chance = random.Random(5)
     names = [f"d{number}" for number in range(count)]
     chance.shuffle(names)
@@ -72,14 +72,14 @@ SEGMENTS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Indexes of Anserini's: `many`, `slim` without documents, `docs` and `segs` of MS MARCO's form."""
+    """A folder of indexes by Anserini: `many`, `slim` without documents, and `docs` and `segs` like MS MARCO's."""
     made = tmp_path_factory.mktemp("prebuilt")
-    anserini_index(made, "many", [RECORDS[:100], RECORDS[100:350], RECORDS[350:]], "-storeRaw")
-    anserini_index(made, "slim", [RECORDS[:3]])
+    build_anserini_index(made, "many", [RECORDS[:100], RECORDS[100:350], RECORDS[350:]], "-storeRaw")
+    build_anserini_index(made, "slim", [RECORDS[:3]])
     marco = "MsMarcoV2DocCollection"
-    anserini_index(made, "docs", [DOCUMENTS[:2], DOCUMENTS[2:]], "-storeRaw", collection=marco)
+    build_anserini_index(made, "docs", [DOCUMENTS[:2], DOCUMENTS[2:]], "-storeRaw", collection=marco)
     shuffled = random.Random(1).sample(SEGMENTS, len(SEGMENTS))
-    anserini_index(made, "segs", [shuffled[:50], shuffled[50:]], "-storeRaw", collection=marco)
+    build_anserini_index(made, "segs", [shuffled[:50], shuffled[50:]], "-storeRaw", collection=marco)
     return made
 
 
@@ -114,7 +114,7 @@ def test_ids_come_in_order_whatever_the_batch(folder: Path) -> None:
     assert [len(ids) for ids, _ in IdTerms(reader).all(599)] == [599, 1]
 
 
-def test_ids_with_a_beginning_are_found_where_they_stand(folder: Path) -> None:
+def test_ids_are_found_by_their_prefix(folder: Path) -> None:
     terms = IdTerms(open_reader(folder / "many"))
     names = sorted(record["id"].encode() for record in RECORDS)
     for prefix in (b"d", b"d1", b"d59", b"d599", b"d9", b"a", b"e", b"d5999", b""):
@@ -126,7 +126,7 @@ def test_ids_with_a_beginning_are_found_where_they_stand(folder: Path) -> None:
 @pytest.mark.parametrize("depth", [1, 5, 40, 1000])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_ranking_is_anserinis_with_ties_by_id_also_at_the_cut(index: Index, depth: int, threads: int) -> None:
-    """Anserini's searcher, which is Pyserini's, rounds scores to four places and takes a millionth off at ties."""
+    """Anserini's searcher rounds scores to four places and lowers tied ones by a millionth."""
     peer = java_class("io.anserini.search.SimpleSearcher")(str(lucene_folder(index)))
     peer.set_bm25(0.9, 0.4)
     texts = [*WORDS, "honey bees and the queen of rivers", "nothing like it", ""]
@@ -146,7 +146,7 @@ def test_the_ranking_is_anserinis_with_ties_by_id_also_at_the_cut(index: Index, 
 
 @given(st.lists(st.lists(st.integers(0, 3), max_size=30), max_size=4), st.integers(1, 12))
 def test_no_tie_is_cut(scores: list[list[int]], depth: int) -> None:
-    """An engine that keeps the largest numbers of those that tie; what is kept of each holds the smallest ones."""
+    """The engine keeps the largest numbers of tied documents; the ranking must hold the smallest ones."""
     engine = [sorted(((score, doc) for doc, score in enumerate(own)), reverse=True) for own in scores]
     asked = []
 
@@ -208,7 +208,7 @@ def test_an_index_is_adopted_once_and_known_again(index: Index, folder: Path, tm
         pytest.param("docs", "many-texts", "not a whole Lucene index", id="segments that are texts"),
     ],
 )
-def test_what_cannot_be_adopted_says_so_and_leaves_nothing(
+def test_an_index_that_cannot_be_adopted_is_an_error_and_leaves_no_files(
     folder: Path, tmp_path: Path, name: str, segments: str | None, message: str
 ) -> None:
     cut = Path(f"pyserini:{folder / segments}") if segments else None
@@ -229,7 +229,7 @@ def test_ids_that_no_run_can_hold_are_refused(
     tmp_path: Path, files: list[list[str]], options: tuple[str, ...], message: str
 ) -> None:
     records = [[{"id": name, "contents": "x"} for name in names] for names in files]
-    made = anserini_index(tmp_path, "odd", records, "-storeRaw", *options)
+    made = build_anserini_index(tmp_path, "odd", records, "-storeRaw", *options)
     with pytest.raises(UserError, match=message):
         adopt_prebuilt(Path(f"pyserini:{made}"), tmp_path / "index")
 
@@ -255,13 +255,13 @@ def test_ids_that_no_run_can_hold_are_refused(
 )
 def test_stored_documents_of_every_form(raw: str, expected: Document | str) -> None:
     if isinstance(expected, Document):
-        assert document_from(raw, "d", "here") == expected
+        assert parse_stored_document(raw, "d", "here") == expected
     else:
         with pytest.raises(BadRecord, match=expected):
-            document_from(raw, "d", "here")
+            parse_stored_document(raw, "d", "here")
 
 
-def test_what_is_not_stored_is_none_and_any_text_comes_back(folder: Path) -> None:
+def test_stored_texts_are_read_unchanged_and_missing_ones_are_none(folder: Path) -> None:
     assert StoredTexts(open_reader(folder / "slim")).of([1, 0]) == [None, None]
     texts = StoredTexts(open_reader(folder / "many"), "id").of([0] * 300)
     assert texts == [texts[0]] * 300
@@ -274,7 +274,9 @@ def official(record: dict[str, Any]) -> Document:
     name = record["docid"]
     found = Document(name, record["body"], record["title"], record["url"], record["headings"])
     cuts = [Segment(f"{name}#{n}_{s}", Span(name, s, e)) for n, (s, e) in enumerate(CUTS.get(name, []))]
-    return Document(name, found.text, found.title, found.url, found.headings, tuple(cuts) or segmented(found).segments)
+    return Document(
+        name, found.text, found.title, found.url, found.headings, tuple(cuts) or cut_segments(found).segments
+    )
 
 
 def test_official_segments_are_found_by_id_for_adopted_documents_and_for_a_corpus(folder: Path, tmp_path: Path) -> None:
@@ -288,7 +290,7 @@ def test_official_segments_are_found_by_id_for_adopted_documents_and_for_a_corpu
     own, _ = build_index(
         tmp_path / "c.jsonl", tmp_path / "own", BuildSettings(segments=segments, windows=True, embedding=None)
     )
-    assert own.segments == {"official": len(SEGMENTS), "windows": len(segmented(expected[1]).segments)}
+    assert own.segments == {"official": len(SEGMENTS), "windows": len(cut_segments(expected[1]).segments)}
     assert list(DocumentStore(own.store)) == expected
     assert not build_index(tmp_path / "c.jsonl", tmp_path / "own", BuildSettings(segments=segments, embedding=None))[1]
 
@@ -321,7 +323,7 @@ def test_threads_may_read_while_another_searches(index: Index) -> None:
 
 
 @pytest.mark.slow
-def test_an_adoption_that_is_killed_goes_on_to_the_same_rows(folder: Path, tmp_path: Path) -> None:
+def test_a_killed_adoption_continues_to_the_same_rows(folder: Path, tmp_path: Path) -> None:
     files = ("index.json", "rows/ids.npy", "rows/numbers.npy", "rows/rows.npy")
     expected: list[list[bytes]] = []
 
@@ -331,7 +333,7 @@ def test_an_adoption_that_is_killed_goes_on_to_the_same_rows(folder: Path, tmp_p
         shutil.rmtree(tmp_path / "index")
 
     arguments = ("index", f"pyserini:{folder / 'many'}", "--in-place", "--no-dense", "--out", tmp_path / "index", "-q")
-    killed(*arguments, times=8, kills=3, done=done)
+    run_with_kills(*arguments, times=8, kills=3, done=done)
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
@@ -350,7 +352,7 @@ def test_an_adoption_that_is_killed_goes_on_to_the_same_rows(folder: Path, tmp_p
         ),
     ],
 )
-def test_what_the_command_line_cannot_use_is_one_error(folder: Path, arguments: list[str], message: str) -> None:
+def test_a_corpus_that_index_in_place_cannot_use_is_one_error(folder: Path, arguments: list[str], message: str) -> None:
     shown = keystone("index", *arguments, "--out", "never", "-q", cwd=folder)
     assert (shown.returncode, shown.stdout, shown.stderr.count("\n")) == (1, "", 1)
     assert message in shown.stderr

@@ -1,4 +1,4 @@
-"""A REST server as a backend: Pyserini's own servers, whole runs over them, and every fault a server can have."""
+"""REST servers as backends: Pyserini's own servers, whole runs over them, and faults of servers."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, SearchSettings
 from runs.trec.run_files import read_run
 from tests.support.command_line import keystone
-from tests.support.lucene_indexes import anserini_index
+from tests.support.lucene_indexes import build_anserini_index
 from tests.support.servers.ports import free_port
 from tests.support.servers.rest import Fault, Handler, Scripted, anserini_server, pyserini_server, scripted_server
 from tests.support.small_corpus import CORPUS, write_topics
@@ -40,10 +40,10 @@ NAMES = [str(number) for number in range(len(TEXTS))]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lucene indexes of the small corpus: `bees`, and `titled` in MS MARCO's form."""
+    """A folder of Lucene indexes of the small corpus: `bees`, and `titled` in MS MARCO's form."""
     made = tmp_path_factory.mktemp("rest")
-    anserini_index(made, "bees", [RECORDS[::-2], RECORDS[-2::-2]], "-storeRaw")
-    anserini_index(made, "titled", [TITLED], "-storeRaw", collection="MsMarcoV2DocCollection")
+    build_anserini_index(made, "bees", [RECORDS[::-2], RECORDS[-2::-2]], "-storeRaw")
+    build_anserini_index(made, "titled", [TITLED], "-storeRaw", collection="MsMarcoV2DocCollection")
     return made
 
 
@@ -55,7 +55,7 @@ def url(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    """The same corpus as a pooled index of our own."""
+    """A local pooled index of the same corpus."""
     made = tmp_path_factory.mktemp("local")
     (made / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     return build_index(made / "c.jsonl", made / "index", BuildSettings(faiss=None))[0]
@@ -99,7 +99,7 @@ def test_an_address_is_a_url_and_the_name_of_an_index(corpus: str, expected: tup
 
 
 @pytest.mark.parametrize("corpus", ["h:8081/a", "ftp://h/a", "http://h:8081", "http://u:p@h/a", "http://h/a?b=c", ""])
-def test_what_is_no_address_is_refused(corpus: str) -> None:
+def test_a_text_that_is_no_server_address_is_refused(corpus: str) -> None:
     with pytest.raises(UserError, match="expected rest:http://HOST:PORT/INDEX"):
         address(Path(f"rest:{corpus}"))
 
@@ -149,7 +149,7 @@ def test_payloads_of_every_form(payload: Any, name: str, expected: Document | st
         ),
     )
 )
-def test_a_reply_is_read_or_refused_whatever_it_is(reply: Any) -> None:  # fmt: skip
+def test_any_reply_is_either_read_or_refused(reply: Any) -> None:  # fmt: skip
     try:
         found = candidates_of(reply)
     except ValueError:
@@ -168,7 +168,7 @@ def test_the_ranking_is_the_local_one(remote: Index, local: Index) -> None:
     assert twins == [["twin-a"], ["twin-a", "twin-b"]]
 
 
-def test_rows_are_ranks_of_what_was_found_and_documents_are_kept(remote: Index, local: Index) -> None:
+def test_rows_are_ranks_of_found_documents_which_are_kept(remote: Index, local: Index) -> None:
     store = open_store(remote)
     assert (len(store), remote.documents, remote.pooled, list(store)) == (0, None, True, [])
     first = open_sparse(remote, store).search(["1"], ["volcano"], 3)
@@ -198,7 +198,7 @@ def test_both_searches_of_a_pooled_index_are_the_local_ones(remote: Index, local
     assert found[0]["dense"] == found[1]["dense"]
 
 
-def test_what_a_server_does_not_tell_names_the_setting(remote: Index) -> None:
+def test_a_statistic_that_no_server_gives_is_an_error_that_names_the_setting(remote: Index) -> None:
     store = open_store(remote)
     searcher = open_sparse(remote, store)
     for refused in (searcher.stem_frequencies, searcher.document_frequencies):
@@ -216,7 +216,7 @@ def test_what_a_server_does_not_tell_names_the_setting(remote: Index) -> None:
         pytest.param("http://127.0.0.1:{port}/bees", "asked 8 times: Connection refused", id="no server"),
     ],
 )
-def test_an_index_that_is_not_there_is_known_when_it_is_adopted(
+def test_adopting_an_index_that_the_server_lacks_is_an_error(
     url: str, tmp_path: Path, address: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
@@ -231,10 +231,10 @@ def test_an_index_is_adopted_once(remote: Index, url: str) -> None:
 
 
 @pytest.mark.slow
-def test_pyserinis_older_server_is_spoken_to_and_lends_documents_one_by_one(
+def test_pyserinis_older_server_is_searched_and_its_documents_are_fetched_one_by_one(
     folder: Path, local: Index, tmp_path: Path
 ) -> None:
-    """It sends texts without titles, and of MS MARCO's documents nothing: those are asked for."""
+    """The server sends texts without titles, and no MS MARCO documents, so Keystone fetches those one by one."""
     with pyserini_server(folder) as found:
         plain = adopt_server(Path(f"rest:{found}/bees"), tmp_path / "plain")[0]
         assert plain.at["api"] == "v1/indexes"
@@ -297,8 +297,8 @@ def test_runs_and_answers_over_a_server_are_those_of_a_local_index(url: str, loc
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_without_the_server_once_it_has_searched(folder: Path, tmp_path: Path) -> None:
-    """And needs no Java here. It says what to do where the documents that it had found are gone."""
+def test_a_run_continues_without_the_server_after_its_searches(folder: Path, tmp_path: Path) -> None:
+    """The run needs no Java. If the found documents are gone, the error says what to do."""
     write_topics(tmp_path / "topics.jsonl")
     with anserini_server(folder) as passing:
         assert keystone("index", f"rest:{passing}/bees", "--out", tmp_path / "i", "-q").returncode == 0
@@ -378,7 +378,7 @@ def over(server: Scripted, tmp_path: Path) -> tuple[Index, RestStore]:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_fault_that_passes_changes_nothing(fault: Fault, tmp_path: Path) -> None:
+def test_a_temporary_fault_changes_no_ranking(fault: Fault, tmp_path: Path) -> None:
     with scripted_server(payloads=PAYLOADS) as server:
         index, store = over(server, tmp_path)
         server.faults += [fault] * 2
@@ -405,7 +405,7 @@ def test_a_fault_that_passes_changes_nothing(fault: Fault, tmp_path: Path) -> No
         ),
     ],
 )
-def test_a_fault_that_stays_is_one_error(fault: Fault, message: str, tmp_path: Path) -> None:
+def test_a_lasting_fault_is_one_error(fault: Fault, message: str, tmp_path: Path) -> None:
     with scripted_server(payloads=PAYLOADS) as server:
         index, store = over(server, tmp_path)
         server.always = fault
@@ -429,7 +429,7 @@ def test_a_fault_that_stays_is_one_error(fault: Fault, message: str, tmp_path: P
         pytest.param({"docid": "a", "score": [[1]]}, "found the score", id="a score that is a list"),
     ],
 )
-def test_a_candidate_that_cannot_be_is_never_ranked(candidate: Any, words: str, tmp_path: Path) -> None:
+def test_an_impossible_candidate_is_an_error(candidate: Any, words: str, tmp_path: Path) -> None:
     with scripted_server(payloads=PAYLOADS) as server:
         index, store = over(server, tmp_path)
         server.always = wrong({"candidates": [candidate]})
@@ -463,7 +463,7 @@ def test_ties_are_by_id_also_at_the_cut(tmp_path: Path) -> None:
 
 
 def test_a_row_never_changes_its_document(tmp_path: Path) -> None:
-    """Each search finds documents between those that the ones before have found."""
+    """Each search finds documents whose ids lie between those of earlier searches."""
     batches = [["m", "c"], ["d", "a", "m"], ["m", "c"], ["z", "b", "d"]]
 
     def batch(handler: Handler) -> bool:
@@ -492,7 +492,7 @@ def test_a_row_never_changes_its_document(tmp_path: Path) -> None:
             store.ids([max(given) + 1])
 
 
-def test_documents_that_did_not_come_are_asked_for_once(tmp_path: Path) -> None:
+def test_documents_missing_from_a_reply_are_requested_once(tmp_path: Path) -> None:
     payloads = {"a": None, "b": "", "c": {"title": "no text"}, "d": "Text.", "e": {"title": "N"}, "x#0_0": None}
     documents = {name: {"body": f"body of {name}"} for name in ("a", "b", "c", "e", "x%230_0")}
     with scripted_server(payloads=payloads, documents=documents) as server:
@@ -520,7 +520,7 @@ def test_a_document_without_text_is_an_error(documents: dict[str, Any], message:
             open_sparse(index, store).search(["1"], ["x"], 3)
 
 
-def test_no_more_requests_at_once_than_it_bears() -> None:
+def test_a_server_gets_no_more_requests_at_once_than_its_limit() -> None:
     def unhurried(handler: Handler) -> bool:
         time.sleep(0.02)
         if handler.state.at_once > 4:
@@ -549,7 +549,7 @@ def test_a_key_is_sent_and_never_shown(tmp_path: Path, monkeypatch: pytest.Monke
     assert not any(b"secret-key" in path.read_bytes() for path in index.folder.iterdir())
 
 
-def test_the_newer_form_is_found_where_a_prefix_leads_to_it() -> None:
+def test_the_newer_form_of_the_server_is_found_below_a_prefix() -> None:
     with scripted_server(payloads=PAYLOADS) as server:
         assert form_of(f"{server.url}/prefix", "a b") == "v1"
         assert server.requests == ["/prefix/v1/a%20b/search?query=document&hits=1&parse=false"]

@@ -1,4 +1,4 @@
-"""Each file of an index, damaged in turn: a message that names the index, or the same rankings; never a traceback."""
+"""Each file of an index is damaged in turn: an error names the index, or the rankings are the same. No traceback."""
 
 import shutil
 import sqlite3
@@ -29,7 +29,7 @@ DAMAGE = [
 
 
 def used(folder: Path) -> list[object]:
-    """All that a run asks of an index."""
+    """All values that a run reads from an index."""
     index = open_index(folder)
     store = open_store(index)
     found = search_all(index, store, QUERIES, SearchSettings(depth=5))
@@ -67,7 +67,7 @@ def test_a_damaged_file_of_an_index_is_a_message(
 
 
 def message(folder: Path, wanted: list[object]) -> str | None:
-    """What is said of an index; None where it gives what is wanted."""
+    """The error of reading an index; None if the values are those wanted."""
     try:
         found = used(folder)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""An interrupt ends a process in time, whatever its threads are at."""
+"""An interrupt ends a process in time, whatever its threads do."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ CODE = """if True:
 """
 
 
-def test_a_thread_that_computes_is_not_waited_for() -> None:
+def test_an_interrupt_does_not_wait_for_a_computing_thread() -> None:
     root = ROOT
     with started([sys.executable, "-c", CODE], cwd=root, stdout=subprocess.PIPE) as process:
         assert process.stdout
@@ -27,7 +27,7 @@ def test_a_thread_that_computes_is_not_waited_for() -> None:
         assert process.wait(LIMIT_S) == 130
 
 
-def test_an_interrupt_after_the_block_is_as_always() -> None:
+def test_after_the_block_an_interrupt_raises_keyboardinterrupt_again() -> None:
     code = (
         CODE.replace('print("begun", flush=True), time.sleep(600)', "")
         + """

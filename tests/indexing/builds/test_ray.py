@@ -20,7 +20,7 @@ import pytest
 from indexing.builds import ray as ray_engine
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
-from indexing.corpora.corpus import corpus_files, read_files
+from indexing.corpora.corpus import list_corpus_files, read_files
 from indexing.errors import BadRecord, MissingPackage, UserError
 from indexing.index import Index
 from indexing.types import Embedding
@@ -28,7 +28,7 @@ from indexing.vectors import shards as vectors
 from indexing.vectors.faiss_index import build_dense
 from tests.support import programs
 from tests.support.command_line import keystone
-from tests.support.index_folders import contents
+from tests.support.index_folders import read_contents
 from tests.support.places import ROOT
 from tests.support.servers.embeddings import serving, status
 from tests.support.small_corpus import CORPUS
@@ -49,7 +49,7 @@ def ray() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "SHARD", SHARD)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", SHARD)
 
 
 @pytest.fixture(scope="session")
@@ -90,18 +90,20 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Index
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_build_on_ray_has_the_bytes_and_tells_the_records_of_a_local_one(
+def test_a_build_on_ray_has_the_bytes_and_the_reports_of_a_local_build(
     corpus: Path, whole: tuple[Index, Told], tmp_path: Path
 ) -> None:
     index, told = build(corpus, tmp_path / "index", "ray")
-    assert contents(index.folder) == contents(whole[0].folder)
+    assert read_contents(index.folder) == read_contents(whole[0].folder)
     assert told == whole[1]
     assert set(index.left_out) == {"not JSON", "bad id", "repeated id", "unreadable file"}
 
 
 @pytest.mark.usefixtures("ray")
-def test_readers_give_files_in_order_however_they_are_dealt(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [(file, "") for file in corpus_files(corpus, "jsonl")]
+def test_documents_come_in_file_order_for_any_distribution_over_readers(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [(file, "") for file in list_corpus_files(corpus, "jsonl")]
     errors: list[BadRecord] = []
     expected = [(document, document.place) for document in read_files(files, "jsonl", errors.append)]
     for size in (1, 3_000, 2**25):
@@ -116,7 +118,7 @@ def test_readers_give_files_in_order_however_they_are_dealt(corpus: Path, monkey
 
 
 @pytest.mark.usefixtures("ray")
-def test_the_first_bad_record_ends_a_strict_build_and_a_missing_file_any(corpus: Path, tmp_path: Path) -> None:
+def test_a_bad_record_ends_a_strict_build_and_a_missing_file_ends_any_build(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(BadRecord, match=r"part-0.jsonl.gz:2: not JSON"):
         build_index(corpus, tmp_path / "index", BuildSettings(engine="ray"))
     with pytest.raises(UserError, match=r"none.jsonl: cannot be read"):
@@ -125,7 +127,7 @@ def test_the_first_bad_record_ends_a_strict_build_and_a_missing_file_any(corpus:
 
 
 @pytest.mark.usefixtures("ray")
-def test_a_refused_text_is_told_as_by_the_local_engine_and_what_is_done_is_kept(corpus: Path, tmp_path: Path) -> None:
+def test_a_refused_text_is_the_local_engines_error_and_finished_shards_are_kept(corpus: Path, tmp_path: Path) -> None:
     def refuse(handler: Any, texts: list[str]) -> bool:
         return any("volcano" in text for text in texts) and status(400, "too hot")(handler, texts)
 
@@ -153,7 +155,7 @@ def processes(word: str) -> list[int]:
 
 
 COMMAND = (
-    f"from indexing.vectors import shards as vectors; vectors.SHARD = {SHARD}; from runs.cli.main import main; main()"
+    f"from indexing.vectors import shards; shards.SHARD_DOCUMENTS = {SHARD}; from runs.cli.main import main; main()"
 )
 
 
@@ -198,7 +200,7 @@ def held(out: Path, goes_on: Event) -> Callable[[Any, list[str]], bool]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray")
-def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: Path, tmp_path: Path) -> None:
+def test_a_worker_killed_while_embedding_costs_only_its_current_shards(corpus: Path, tmp_path: Path) -> None:
     killed: list[tuple[int, int]] = []
     goes_on = Event()
 
@@ -224,7 +226,7 @@ def test_a_worker_killed_while_it_embeds_costs_the_shards_in_its_hands(corpus: P
     assert index.documents
     shards = -(-index.documents // SHARD)
     assert killed[0][1] < shards
-    assert contents(index.folder) == contents(whole[0].folder)
+    assert read_contents(index.folder) == read_contents(whole[0].folder)
     assert told == whole[1]
     at_most = 2 * 2 * SHARD  # what an actor has in its hands: a shard that it embeds, one that waits
     assert sum(len(texts) for texts in server.requests) <= needed + at_most
@@ -253,7 +255,7 @@ def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("indexing.vectors.faiss_index.build_dense", compared)
                 index, _ = build(corpus, out, second, embedding=embedding)
-            assert contents(index.folder) == contents(whole.folder)
+            assert read_contents(index.folder) == read_contents(whole.folder)
 
 
 def _begun(out: Path, shards: int) -> bool:
@@ -265,7 +267,7 @@ def _written(out: Path, name: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_local_ray_listens_on_the_loopback_alone_and_ends_with_the_command(corpus: Path, tmp_path: Path) -> None:
+def test_a_local_ray_listens_only_on_the_loopback_and_ends_with_the_command(corpus: Path, tmp_path: Path) -> None:
     with serving() as server:
         for end, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
             out, goes_on = tmp_path / f"index-{code}", Event()
@@ -326,7 +328,7 @@ def _listening(pids: set[int]) -> set[str]:
     return found
 
 
-def test_java_works_on_with_ray_and_after_it() -> None:
+def test_java_works_beside_ray_and_after_it() -> None:
     code = """if True:
         import ctypes, signal
         from indexing.lucene.java import java_class

@@ -16,12 +16,12 @@ from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.types import Embedding
 from indexing.vectors import shards as vectors
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 from retrieval.backends import open_store
 from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
-from tests.support.index_folders import contents
-from tests.support.processes import killed
+from tests.support.index_folders import read_contents
+from tests.support.processes import run_with_kills
 from tests.support.servers.embeddings import Server, serving, status
 from tests.support.small_corpus import CORPUS, write_corpus
 
@@ -39,11 +39,11 @@ def sent(server: Server) -> list[str]:
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "SHARD", 2)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 2)
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_shards_that_are_there_are_not_embedded_again(tmp_path: Path) -> None:
+def test_finished_shards_are_not_embedded_again(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with serving() as server:
         embedding = Embedding("letters", server.url)
@@ -61,7 +61,7 @@ def test_shards_that_are_there_are_not_embedded_again(tmp_path: Path) -> None:
         assert built
         assert len(kept) + len(sent(server)) == len(CORPUS)
         assert not set(kept) & set(sent(server)) - {"Twin\n" + CORPUS["twin-a"][1]}
-    assert contents(index.folder) == contents(whole.folder)
+    assert read_contents(index.folder) == read_contents(whole.folder)
     assert rankings_bm25(index) == rankings_bm25(whole)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index", "whole"]
 
@@ -92,7 +92,7 @@ def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
         pytest.param(lambda folder: (folder / ".00000002.npy.1.partial").write_text("x"), id="the rest of a write"),
     ],
 )
-def test_a_torn_shard_is_made_anew(
+def test_a_damaged_shard_is_embedded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     from indexing.vectors import faiss_index as dense
@@ -105,7 +105,7 @@ def test_a_torn_shard_is_made_anew(
             build_index(corpus, tmp_path / "index")
     damage(tmp_path / ".index.partial" / "vectors")
     index, _ = build_index(corpus, tmp_path / "index")
-    assert contents(index.folder) == contents(whole.folder)
+    assert read_contents(index.folder) == read_contents(whole.folder)
     assert rankings(index) == rankings(whole)
     assert sorted(path.name for path in index.folder.iterdir()) == ["dense.faiss", "index.json", "lucene", "store"]
 
@@ -115,7 +115,7 @@ def stop(*_: Any) -> None:
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_what_was_made_of_another_corpus_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_another_corpus_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from indexing.vectors import faiss_index as dense
 
     corpus = write_corpus(tmp_path / "corpus.jsonl")
@@ -126,7 +126,7 @@ def test_what_was_made_of_another_corpus_is_not_used(tmp_path: Path, monkeypatch
     corpus.write_text(corpus.read_text().replace("Honey", "Money"))
     index, _ = build_index(corpus, tmp_path / "index")
     whole, _ = build_index(corpus, tmp_path / "whole")
-    assert contents(index.folder) == contents(whole.folder)
+    assert read_contents(index.folder) == read_contents(whole.folder)
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -139,12 +139,12 @@ def test_a_model_that_changed_between_two_tries_is_an_error(tmp_path: Path) -> N
         with pytest.raises(UserError):
             build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
         server.always, server.model = None, lambda texts: np.ones((len(texts), 3), np.float32)
-        embedder.cache_clear()
+        load_embedder.cache_clear()
         with pytest.raises(UserError, match="found vectors of 3 numbers after 9: the model has changed"):
             build_index(corpus, tmp_path / "index", BuildSettings(embedding=embedding))
 
 
-def test_an_error_before_anything_is_done_leaves_nothing(tmp_path: Path) -> None:
+def test_an_error_before_the_first_finished_stage_leaves_no_files(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"id": "a", "text": "one"}\n{"id": "a"')
     with pytest.raises(UserError):
@@ -169,7 +169,7 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
 
     def compare() -> None:
         index = open_index(tmp_path / "index")
-        assert contents(index.folder) == contents(whole.folder)
+        assert read_contents(index.folder) == read_contents(whole.folder)
         assert rankings(index) == rankings(whole)
         names = ["dense.faiss", "index.json", "lucene", "store"]
         assert sorted(path.name for path in index.folder.iterdir()) == names
@@ -177,5 +177,5 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
         shutil.rmtree(index.folder)
 
     arguments = ["index", str(corpus), "--out", str(tmp_path / "index"), "--faiss", factory, "--quiet"]
-    small_shards = "from indexing.vectors import shards as vectors; vectors.SHARD = 20"
-    killed(*arguments, times=times, kills=kills, done=compare, code=small_shards)
+    small_shards = "from indexing.vectors import shards as vectors; vectors.SHARD_DOCUMENTS = 20"
+    run_with_kills(*arguments, times=times, kills=kills, done=compare, code=small_shards)

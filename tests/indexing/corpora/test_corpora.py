@@ -1,4 +1,4 @@
-"""Corpora: every format reads into the same documents, and a bad record is named with file and line."""
+"""Corpora: all formats give the same documents, and an error names a bad record by file and line."""
 
 import gzip
 import json
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.corpora.corpus import guess_format, read_corpus
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import UserError
 from indexing.types import Document, Segment, Span
 from tests.support.places import SHARED
@@ -29,7 +29,7 @@ def put(path: Path, raw: bytes | str) -> Path:
 
 
 def segment_records(document: Document) -> list[dict[str, str]]:
-    """The document as MS MARCO V2.1 publishes its segments."""
+    """The records of a document's segments, in the form of MS MARCO V2.1."""
     described = {"title": document.title, "url": document.url, "headings": document.headings}
     return [{"docid": s.id, "segment": document.segment_text(s), **described} for s in document.segments]
 
@@ -84,7 +84,7 @@ def test_segments_are_joined_into_the_documents_that_they_were_cut_from(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], sentence: str, between: str
 ) -> None:
     documents = [
-        segmented(Document(f"d#{n}", between.join(sentence.format(n=n, i=i) for i in range(length)), "T", "u", "h"))
+        cut_segments(Document(f"d#{n}", between.join(sentence.format(n=n, i=i) for i in range(length)), "T", "u", "h"))
         for n, length in enumerate(lengths)
     ]
     records = [record for document in documents for record in segment_records(document)]

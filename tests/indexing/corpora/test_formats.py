@@ -119,7 +119,7 @@ def test_each_format_is_guessed_and_read_compressed_or_not(tmp_path: Path, name:
 
 
 @given(CONTENT, st.integers(0, 300))
-def test_what_is_read_does_not_depend_on_compression(
+def test_compression_does_not_change_the_documents_or_the_errors(
     tmp_path_factory: pytest.TempPathFactory, raw: bytes, cut: int
 ) -> None:
     folder = tmp_path_factory.mktemp("c")

@@ -1,4 +1,4 @@
-"""Bad records: each irregularity of a corpus has one result, whatever else the file holds, and memory stays flat."""
+"""Bad records: each irregularity of a corpus has one result in any file, and memory does not grow with the corpus."""
 
 import gzip
 import json
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from indexing.corpora import trec
 from indexing.corpora.corpus import FORMATS, read_corpus
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
-from indexing.io import files
+from indexing.io import reading
 from indexing.store import DocumentStore, build_store
 from indexing.types import LONGEST_DOCUMENT_ID as LONGEST
 from indexing.types import Document
@@ -34,12 +34,12 @@ A, B = record("a"), record("b")
 
 
 def stored(path: Path, folder: Path, format: str | None = None) -> tuple[list[Document], list[BadRecord]]:
-    """The documents of a corpus as the store gives them back, and what was left out."""
+    """The documents of a corpus, read back from a store, and the errors of skipped records."""
     errors: list[BadRecord] = []
     arrived: list[Document] = []
 
     def documents() -> list[Document]:
-        arrived.extend(map(segmented, read_corpus(path, format, report=errors.append)))
+        arrived.extend(map(cut_segments, read_corpus(path, format, report=errors.append)))
         return arrived
 
     build_store(documents(), folder, report=errors.append)
@@ -125,7 +125,7 @@ def test_a_truncated_file_gives_what_comes_before_its_end(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
-def test_names_of_files_need_not_be_utf8(tmp_path: Path) -> None:
+def test_file_names_that_are_not_utf8_are_read(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     folder.mkdir()
     (folder / "caf\udce9.txt").write_text("x")
@@ -135,9 +135,9 @@ def test_names_of_files_need_not_be_utf8(tmp_path: Path) -> None:
     assert str(error) == f"{folder}/caf\ufffd.jsonl:2: document id 'a' occurs more than once in the corpus"
 
 
-def test_a_line_without_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_LINE", 64)
-    monkeypatch.setattr(trec, "LONGEST_LINE", 64)
+def test_a_line_that_is_too_long_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LONGEST_LINE_BYTES", 64)
+    monkeypatch.setattr(trec, "LONGEST_LINE_BYTES", 64)
     (tmp_path / "c.jsonl").write_bytes(A + record("long", "x" * 200) + B + b"x" * 200)
     documents, errors = stored(tmp_path / "c.jsonl", tmp_path / "store")
     assert [document.id for document in documents] == ["a", "b"]
@@ -150,7 +150,7 @@ def test_a_line_without_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.M
     assert [str(error) for error in errors] == [f"{tmp_path}/t:2: expected a <DOC> of at most 64 bytes"]
 
 
-def test_a_text_that_is_not_utf8_is_left_out_of_its_folder(tmp_path: Path) -> None:
+def test_a_text_file_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     folder.mkdir()
     (folder / "a.txt").write_bytes(b"One.")

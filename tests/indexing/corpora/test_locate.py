@@ -1,4 +1,4 @@
-"""Official segments are found by offsets that fit or by their text; windows never look like them, nor go unnoticed."""
+"""Official segments are found by fitting offsets or by their text; windows are never taken for official segments."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.corpora.corpus import read_corpus
-from indexing.corpora.locate import MISSES, Cut, located
-from indexing.corpora.segments import MS_MARCO_SEGMENT, is_window, segmented, sentences, windows
+from indexing.corpora.locate import MOST_MISSES, SegmentRecord, locate_segments
+from indexing.corpora.segments import MS_MARCO_SEGMENT_PATTERN, cut_segments, is_window, make_windows, split_sentences
 from indexing.errors import BadRecord, UserError
 from indexing.index import open_index
 from indexing.types import Document
@@ -22,13 +22,13 @@ from runs.tracks.rules import TRACKS
 from tests.support.command_line import keystone
 
 TEXT = " ".join(f"Sentence {n} is about bee {n % 7}." for n in range(23)) + "\nIts  end\tis here."
-SPANS = windows(sentences(TEXT))
+SPANS = make_windows(split_sentences(TEXT))
 NAME = "msmarco_v2.1_doc_00_7"
 
 
-def spans_of(document: Document, cuts: list[Cut]) -> tuple[list[tuple[str, int, int]], list[str]]:
+def spans_of(document: Document, cuts: list[SegmentRecord]) -> tuple[list[tuple[str, int, int]], list[str]]:
     told: list[BadRecord] = []
-    found = located(document, cuts, told.append)
+    found = locate_segments(document, cuts, told.append)
     return [(s.id, s.span.start, s.span.end) for s in found], [error.kind for error in told]
 
 
@@ -44,13 +44,13 @@ def test_segments_are_found_by_text_where_offsets_do_not_fit(said: str, space: s
             "offsets behind the end": (start, len(TEXT) + 5),
         }
         first, last = offsets[said]
-        cuts.append(Cut(f"d#{n}_{n * 900}", first, last, space.join(TEXT[start:end].split(" "))))
+        cuts.append(SegmentRecord(f"d#{n}_{n * 900}", first, last, space.join(TEXT[start:end].split(" "))))
     assert spans_of(Document("d", TEXT), cuts[::-1]) == ([(f"d#{n}_{n * 900}", *s) for n, s in enumerate(SPANS)], [])
 
 
 @given(st.text(st.sampled_from("ab. \n"), max_size=60), st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30))))
-def test_what_is_found_has_the_segments_text(text: str, places: list[tuple[int, int]]) -> None:
-    cuts = [Cut(f"d#{n}", None, None, text[a : a + size]) for n, (a, size) in enumerate(sorted(places))]
+def test_a_located_span_has_the_text_of_its_segment(text: str, places: list[tuple[int, int]]) -> None:
+    cuts = [SegmentRecord(f"d#{n}", None, None, text[a : a + size]) for n, (a, size) in enumerate(sorted(places))]
     found, kinds = spans_of(Document("d", text), cuts)
     filled = [cut for cut in cuts if cut.text and cut.text.strip()]
     assert len(found) == len(filled)
@@ -59,11 +59,15 @@ def test_what_is_found_has_the_segments_text(text: str, places: list[tuple[int, 
     assert all("".join(text[a:b].split()) == "".join(texts[name].split()) for name, a, b in found)
 
 
-def test_what_is_not_in_the_document_is_told() -> None:
+def test_a_segment_that_is_not_in_its_document_is_reported() -> None:
     document = Document("d", TEXT, place="c.jsonl:3")
     told: list[BadRecord] = []
-    cuts = [Cut("d#0", None, None, "No such words."), Cut("d#1", 0, 9, "No such words."), Cut("d#2", 0, 999, None)]
-    assert located(document, cuts, told.append) == ()
+    cuts = [
+        SegmentRecord("d#0", None, None, "No such words."),
+        SegmentRecord("d#1", 0, 9, "No such words."),
+        SegmentRecord("d#2", 0, 999, None),
+    ]
+    assert locate_segments(document, cuts, told.append) == ()
     assert [(str(error), error.kind) for error in told] == [
         ("c.jsonl:3: segment d#0: its text is not in its document", "segment not found"),
         ("c.jsonl:3: segment d#1 from 0 to 9 its document has another text", "bad offsets"),
@@ -74,19 +78,21 @@ def test_what_is_not_in_the_document_is_told() -> None:
 @pytest.mark.parametrize(
     "cut",
     [
-        pytest.param(lambda _: Cut("d#0", None, None, "bee!"), id="text that is not there"),
-        pytest.param(lambda n: Cut(f"d#{n}", 0, 2_000_000, None), id="the whole document, over and over"),
-        pytest.param(lambda n: Cut(f"d#{n}", 0, 2_000_000, "bee "), id="offsets that hold more than the text"),
-        pytest.param(lambda n: Cut(f"d#{200_000 - n}", None, None, f"{n} bee"), id="text in another order"),
+        pytest.param(lambda _: SegmentRecord("d#0", None, None, "bee!"), id="text that is not there"),
+        pytest.param(lambda n: SegmentRecord(f"d#{n}", 0, 2_000_000, None), id="the whole document, over and over"),
+        pytest.param(
+            lambda n: SegmentRecord(f"d#{n}", 0, 2_000_000, "bee "), id="offsets that hold more than the text"
+        ),
+        pytest.param(lambda n: SegmentRecord(f"d#{200_000 - n}", None, None, f"{n} bee"), id="text in another order"),
     ],
 )
-def test_time_and_what_is_kept_are_linear_for_any_segments(cut: Any) -> None:
+def test_time_and_kept_text_are_linear_for_any_segments(cut: Any) -> None:
     text = "bee " * 500_000
     started = process_time()
     found, _ = spans_of(Document("d", text), [cut(n) for n in range(100_000)])
     assert sum(end - start for _, start, end in found) <= 17 * len(text)
     assert process_time() - started < 60  # each takes a second or two; searched without bounds, hours
-    assert MISSES < 1_000
+    assert MOST_MISSES < 1_000
 
 
 def test_joined_segments_take_linear_time(tmp_path: Path) -> None:
@@ -105,18 +111,20 @@ def test_joined_segments_take_linear_time(tmp_path: Path) -> None:
 
 @given(st.text(st.sampled_from("ab"), min_size=10, max_size=60), st.integers(0, 60), st.integers(0, 60))
 def test_the_longest_overlap_is_found_both_ways(text: str, a: int, b: int) -> None:
-    from indexing.corpora.jsonl import MINIMUM_OVERLAP, _longest_border, _overlap
+    from indexing.corpora.jsonl import LEAST_OVERLAP_CHARACTERS, _measure_border, _measure_overlap
 
     before, piece = text[: max(a, b)], text[min(a, b) :]
-    assume(len(piece) >= MINIMUM_OVERLAP)
+    assume(len(piece) >= LEAST_OVERLAP_CHARACTERS)
     expected = max(
-        n for n in (0, *range(MINIMUM_OVERLAP, len(text) + 1)) if before.endswith(piece[:n]) and len(piece) >= n
+        n
+        for n in (0, *range(LEAST_OVERLAP_CHARACTERS, len(text) + 1))
+        if before.endswith(piece[:n]) and len(piece) >= n
     )
-    assert _overlap(before, piece) == _longest_border(piece[: len(before)], before) == expected
+    assert _measure_overlap(before, piece) == _measure_border(piece[: len(before)], before) == expected
 
 
 def corpus(folder: Path, given_segments: int, documents: int = 4) -> tuple[Path, list[str]]:
-    """Documents of MS MARCO's form, and options that name the first so many of their segments, without offsets."""
+    """Documents of MS MARCO's form, and options that name their first segments, without offsets."""
     names = [f"msmarco_v2.1_doc_00_{n}" for n in range(documents)]
     path, cuts = folder / "c.jsonl", folder / "s.jsonl"
     path.write_text("".join(json.dumps({"docid": name, "body": f"{TEXT} {name}"}) + "\n" for name in names))
@@ -139,7 +147,7 @@ def corpus(folder: Path, given_segments: int, documents: int = 4) -> tuple[Path,
         pytest.param(0, False, None, id="no segments at all"),
     ],
 )
-def test_windows_of_a_tracks_documents_are_asked_for_by_name(
+def test_windows_of_a_tracks_documents_need_the_option(
     tmp_path: Path, given_segments: int, windows_asked: bool, expected: tuple[int, int] | None
 ) -> None:
     path, options = corpus(tmp_path, given_segments)
@@ -166,21 +174,21 @@ def test_segments_of_a_document_that_comes_twice_count_once(tmp_path: Path) -> N
 
 
 def test_documents_that_are_segments_have_their_own_id() -> None:
-    assert [s.id for s in segmented(Document(f"{NAME}#3_1200", TEXT)).segments] == [f"{NAME}#3_1200"]
+    assert [s.id for s in cut_segments(Document(f"{NAME}#3_1200", TEXT)).segments] == [f"{NAME}#3_1200"]
 
 
 @pytest.mark.parametrize("track", ["rag24", "rag25"])
 @given(st.text(max_size=80))
 def test_no_window_looks_like_an_official_segment_and_every_one_is_an_error(track: str, text: str) -> None:
     rules = TRACKS[track]
-    for segment in segmented(Document(NAME, text)).segments:
+    for segment in cut_segments(Document(NAME, text)).segments:
         assert is_window(segment.id)
         assert not rules.owns(segment.id)
         row = f"1 Q0 {segment.id} 1 1.0 t"
         found = [(v.severity, v.kind) for v in check_run([(1, row)], rules, {"1": "What?"})]
         assert ("error", "no official segment") in found
     assert not is_window(f"{NAME}#3_1200")
-    assert rules.id_form == MS_MARCO_SEGMENT
+    assert rules.id_form == MS_MARCO_SEGMENT_PATTERN
 
 
 def test_a_segment_without_offsets_and_text_is_left_out(tmp_path: Path) -> None:

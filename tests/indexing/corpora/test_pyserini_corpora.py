@@ -1,4 +1,4 @@
-"""Lucene indexes of Pyserini as corpora: Anserini's indexer makes them here, and an archive is fetched from disk."""
+"""Lucene indexes of Pyserini as corpora: indexes by Anserini's indexer, and an archive that is fetched from disk."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.corpora.corpus import guess_format, read_corpus
 from indexing.errors import BadRecord, UserError
-from indexing.lucene.java import anserini_jar, java_home
+from indexing.lucene.java import find_anserini_jar, find_java_home
 from indexing.store import DocumentStore
 from indexing.types import Document
 from tests.support import programs
@@ -29,7 +29,12 @@ def anserini(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "texts").mkdir()
     (folder / "texts" / "c.jsonl").write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     for name, store in (("raw", ["-storeRaw"]), ("slim", [])):
-        command = [str(java_home() / "bin" / "java"), "-cp", str(anserini_jar()), "io.anserini.index.IndexCollection"]
+        command = [
+            str(find_java_home() / "bin" / "java"),
+            "-cp",
+            str(find_anserini_jar()),
+            "io.anserini.index.IndexCollection",
+        ]
         command += ["-collection", "JsonCollection", "-generator", "DefaultLuceneDocumentGenerator", "-threads", "1"]
         command += ["-input", str(folder / "texts"), "-index", str(folder / name), *store]
         programs.run(command, check=True, capture_output=True)
@@ -70,6 +75,6 @@ def test_a_prebuilt_index_is_fetched_once_by_its_name(
         list(read_corpus(Path("pyserini:gone")))
 
 
-def test_an_index_without_raw_documents_says_so(anserini: Path) -> None:
+def test_an_index_without_raw_documents_is_an_error(anserini: Path) -> None:
     with pytest.raises(BadRecord, match="document 0: the index stores no raw documents"):
         list(read_corpus(Path(f"pyserini:{anserini / 'slim'}")))

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.corpora.segments import SHORT_LINE, STRIDE, WINDOW, segmented, sentences, windows
+from indexing.corpora.segments import (
+    SHORT_LINE_CHARACTERS,
+    STRIDE_SENTENCES,
+    WINDOW_SENTENCES,
+    cut_segments,
+    make_windows,
+    split_sentences,
+)
 from indexing.types import Document, Segment, Span
 
 ANY_TEXT = st.text(max_size=200)
@@ -80,8 +87,8 @@ LONG = "this line has more characters than a heading ever has"
             "salt,\nsugar,\nflour\nmilk", ["salt,\nsugar,\nflour", "milk"], id="a short line with a comma goes on"
         ),
         pytest.param(
-            "x" * SHORT_LINE + "\na\n" + "x" * (SHORT_LINE + 1) + "\nb",
-            ["x" * SHORT_LINE, "a", "x" * (SHORT_LINE + 1) + "\nb"],
+            "x" * SHORT_LINE_CHARACTERS + "\na\n" + "x" * (SHORT_LINE_CHARACTERS + 1) + "\nb",
+            ["x" * SHORT_LINE_CHARACTERS, "a", "x" * (SHORT_LINE_CHARACTERS + 1) + "\nb"],
             id="the longest short line",
         ),
         pytest.param("No final stop", ["No final stop"], id="no final stop"),
@@ -91,12 +98,12 @@ LONG = "this line has more characters than a heading ever has"
     ],
 )
 def test_sentences(text: str, expected: list[str]) -> None:
-    assert [text[start:end] for start, end in sentences(text)] == expected
+    assert [text[start:end] for start, end in split_sentences(text)] == expected
 
 
 @given(ANY_TEXT | PROSE)
 def test_sentences_are_ordered_trimmed_and_hold_every_character_once(text: str) -> None:
-    spans = sentences(text)
+    spans = split_sentences(text)
     flat = [offset for span in spans for offset in span]
     assert flat == sorted(flat)
     assert all(text[start:end] and text[start:end] == text[start:end].strip() for start, end in spans)
@@ -106,19 +113,21 @@ def test_sentences_are_ordered_trimmed_and_hold_every_character_once(text: str) 
 
 @given(ANY_TEXT | PROSE)
 def test_a_blank_line_always_ends_a_sentence(text: str) -> None:
-    assert not [s for s in sentences(text) if re.search(r"\n[ \t\r]*\n", text[s[0] : s[1]])]
+    assert not [s for s in split_sentences(text) if re.search(r"\n[ \t\r]*\n", text[s[0] : s[1]])]
 
 
 @given(st.integers(0, 200))
 def test_every_sentence_is_in_one_or_two_windows_and_the_last_window_ends_with_the_last(count: int) -> None:
     spans = [(10 * i, 10 * i + 9) for i in range(count)]
-    found = windows(spans)
+    found = make_windows(spans)
     times = [sum(start <= a and b <= end for start, end in found) for a, b in spans]
     assert all(1 <= n <= 2 for n in times)
-    assert [start for start, _ in found] == [10 * STRIDE * i for i in range(len(found))]
-    assert [end for _, end in found] == [min(10 * (STRIDE * i + WINDOW), 10 * count) - 1 for i in range(len(found))]
+    assert [start for start, _ in found] == [10 * STRIDE_SENTENCES * i for i in range(len(found))]
+    assert [end for _, end in found] == [
+        min(10 * (STRIDE_SENTENCES * i + WINDOW_SENTENCES), 10 * count) - 1 for i in range(len(found))
+    ]
     assert count == 0 or found[-1][1] == spans[-1][1]
-    assert found == windows(spans, size=10, stride=5)
+    assert found == make_windows(spans, size=10, stride=5)
 
 
 @pytest.mark.parametrize(
@@ -133,24 +142,24 @@ def test_every_sentence_is_in_one_or_two_windows_and_the_last_window_ends_with_t
     ],
 )
 def test_windows(count: int, expected: list[tuple[int, int]]) -> None:
-    assert windows([(i, i + 1) for i in range(count)]) == expected
+    assert make_windows([(i, i + 1) for i in range(count)]) == expected
 
 
 @given(ANY_TEXT | PROSE)
 def test_segments_are_numbered_and_named_by_their_offset_and_hold_the_whole_text(text: str) -> None:
-    document = segmented(Document("a#b", text))
+    document = cut_segments(Document("a#b", text))
     spans = [segment.span for segment in document.segments]
     assert [s.id for s in document.segments] == [f"a#b#w{i}_{span.start}" for i, span in enumerate(spans)]
-    assert [(s.start, s.end) for s in spans] == (windows(sentences(text)) or [(0, len(text))])
+    assert [(s.start, s.end) for s in spans] == (make_windows(split_sentences(text)) or [(0, len(text))])
     assert {s.doc_id for s in spans} == {"a#b"}
     held = {offset for s in spans for offset in range(s.start, s.end)}
     assert all(offset in held or character.isspace() for offset, character in enumerate(text))
-    assert segmented(document) is document
+    assert cut_segments(document) is document
 
 
 def test_a_segment_is_ten_sentences_and_begins_five_after_the_one_before() -> None:
     text = " ".join(f"Sentence {i} is here." for i in range(12))
-    document = segmented(Document("d", text, "t", "u", "h"))
+    document = cut_segments(Document("d", text, "t", "u", "h"))
     starts = [text.index(f"Sentence {i} ") for i in (0, 5)]
     assert [s.id for s in document.segments] == [f"d#w0_{starts[0]}", f"d#w1_{starts[1]}"]
     first, last = (document.segment_text(s) for s in document.segments)
@@ -160,4 +169,4 @@ def test_a_segment_is_ten_sentences_and_begins_five_after_the_one_before() -> No
 
 def test_segments_of_the_corpus_are_kept() -> None:
     document = Document("d", "One. Two.", segments=(Segment("official", Span("d", 0, 4)),))
-    assert segmented(document) == document
+    assert cut_segments(document) == document

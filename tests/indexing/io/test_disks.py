@@ -1,7 +1,7 @@
-"""Disks that are full or read-only: one message with the name and the reason, and the same command goes on later.
+"""Full or read-only disks: one message names the file and the reason, and the same command continues later.
 
-A limit on the size of files, which needs no rights, stands for a full disk in most tests: writing fails in the same
-places. The last test fills a real one.
+In most tests, a limit on the size of files stands for a full disk. It needs no rights, and writing fails in the same
+places. The last test fills a real disk.
 """
 
 import os
@@ -17,7 +17,7 @@ import pytest
 
 from indexing.errors import NotWritten
 from indexing.index import Index
-from indexing.io.files import append, reserved, written
+from indexing.io.writing import append, reserve_array, write_whole
 from tests.support import programs
 from tests.support.command_line import keystone
 from tests.support.places import ROOT
@@ -48,13 +48,13 @@ READ_ONLY = """
 import ctypes
 ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
 """
-"""Root gives up its right to write where it may not."""
+"""Takes the right to ignore file modes from root."""
 
 FULL = "File too large"
 
 
 def command(code: str, *arguments: str | Path) -> tuple[int | None, str]:
-    """The exit code of a command before which this Python is run, and what it says on standard error."""
+    """Run this code and then a command; returns the command's exit code and standard error."""
     with TemporaryDirectory() as folder:
         err = Path(folder, "err")
         start(*arguments, err=str(err), code=code)
@@ -80,7 +80,7 @@ def one_message(shown: tuple[int | None, str], name: Path, reason: str = FULL) -
         pytest.param(IN_STAGE.format(name="dense.faiss", size=1_000), "dense.faiss", id="FAISS"),
     ],
 )
-def test_a_disk_that_is_full_while_indexing_is_a_message_and_the_build_goes_on(
+def test_a_full_disk_ends_indexing_with_one_message_and_the_next_try_continues(
     tmp_path: Path, index: Index, code: str, name: str
 ) -> None:
     corpus, out = write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index"
@@ -92,7 +92,7 @@ def test_a_disk_that_is_full_while_indexing_is_a_message_and_the_build_goes_on(
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_in_a_run_is_a_message_and_the_run_goes_on(tmp_path: Path, index: Index) -> None:
+def test_a_full_disk_ends_a_run_with_one_message_and_the_next_try_continues(tmp_path: Path, index: Index) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     config = tmp_path / "run.yaml"
     config.write_text(f"run_id: small\nindex: {index.folder}\ntopics: {topics}\nout: {tmp_path / 'out'}\n")
@@ -106,7 +106,7 @@ def test_a_disk_that_is_full_in_a_run_is_a_message_and_the_run_goes_on(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full_while_answering_is_a_message_and_answering_goes_on(tmp_path: Path, index: Index) -> None:
+def test_a_full_disk_ends_answering_with_one_message_and_the_next_try_continues(tmp_path: Path, index: Index) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
     arguments: list[str | Path] = ["answer", "--topics", topics, "--index", index.folder, "--out", out, "-q"]
     assert command("", *arguments) == (0, "")
@@ -121,7 +121,7 @@ def test_a_disk_that_is_full_while_answering_is_a_message_and_answering_goes_on(
 
 
 @pytest.mark.slow
-def test_a_command_whose_output_goes_to_a_full_disk_says_so(tmp_path: Path) -> None:
+def test_output_to_a_full_disk_ends_a_command_with_one_message(tmp_path: Path) -> None:
     with (tmp_path / "err").open("wb") as err:
         start("doctor", out="/dev/full", err=err.name)
         assert wait(LIMIT_S) == 1
@@ -132,7 +132,7 @@ def test_a_command_whose_output_goes_to_a_full_disk_says_so(tmp_path: Path) -> N
 
 
 def within(size: int, work: Callable[[], object]) -> None:
-    """Do something while no file can become larger."""
+    """Do work while no file can grow beyond a size."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -142,11 +142,11 @@ def within(size: int, work: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("name", ["fused.trec", "fused.trec.gz", "fused.trec.zst"])
-def test_a_file_that_does_not_fit_leaves_what_was_there(tmp_path: Path, name: str) -> None:
+def test_a_file_that_does_not_fit_leaves_the_old_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"before")
 
     def write() -> None:
-        with written(tmp_path / name) as out:
+        with write_whole(tmp_path / name) as out:
             out.write(np.random.default_rng(7).bytes(100_000))
 
     with pytest.raises(NotWritten, match=f"{name}: cannot be written: {FULL}"):
@@ -162,24 +162,24 @@ def test_bytes_are_appended_whole_or_with_an_error(tmp_path: Path) -> None:
     assert (tmp_path / "file").stat().st_size == 7_000
 
 
-def test_the_space_of_an_array_on_disk_is_taken_before_it_is_used(tmp_path: Path) -> None:
-    array = reserved(tmp_path / "array.npy", np.int64, (100_000, 2))
+def test_the_disk_space_of_an_array_is_reserved_before_its_use(tmp_path: Path) -> None:
+    array = reserve_array(tmp_path / "array.npy", np.int64, (100_000, 2))
     found = (tmp_path / "array.npy").stat()
     assert found.st_blocks * 512 >= array.nbytes
     array[:] = 7
     array.flush()
     assert np.array_equal(np.load(tmp_path / "array.npy"), array)
     with pytest.raises(NotWritten, match=rf"more.npy: cannot be written: {FULL}; it takes 1.6 MB"):
-        within(10_000, lambda: reserved(tmp_path / "more.npy", np.int64, (100_000, 2)))
+        within(10_000, lambda: reserve_array(tmp_path / "more.npy", np.int64, (100_000, 2)))
 
 
-def test_a_system_without_the_call_for_it_takes_the_space_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_reserved_also_on_a_system_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "posix_fallocate")
-    test_the_space_of_an_array_on_disk_is_taken_before_it_is_used(tmp_path)
+    test_the_disk_space_of_an_array_is_reserved_before_its_use(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_finished_run_needs_no_right_to_write_and_an_unfinished_one_says_what_it_needs(
+def test_in_a_read_only_folder_a_finished_run_is_kept_and_an_unfinished_run_is_one_error(
     tmp_path: Path, index: Index
 ) -> None:
     shutil.copytree(index.folder, tmp_path / "index")
@@ -206,8 +206,8 @@ def test_a_finished_run_needs_no_right_to_write_and_an_unfinished_one_says_what_
 
 
 @pytest.mark.slow
-def test_a_really_full_disk_is_a_message_at_every_size(tmp_path: Path) -> None:
-    """A file system in memory of some kilobytes, which only this test sees; not every kernel grants one."""
+def test_a_full_file_system_is_one_message_at_every_size(tmp_path: Path) -> None:
+    """The disk is a file system in memory of some kilobytes, visible to this test alone. Not every kernel allows it."""
     disk = tmp_path / "disk"
     disk.mkdir()
     script = 'mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@"'

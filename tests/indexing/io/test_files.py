@@ -1,4 +1,4 @@
-"""Files: whole or not at all, read by line with numbers, and a digest that knows only values."""
+"""Files: written whole or not at all, and read by numbered lines; and digests, which depend on values alone."""
 
 import gzip
 from pathlib import Path
@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.errors import BadRecord, UserError
-from indexing.io.files import byte_lines, digest, json_lines, lines, open_binary, read_bytes, sha256, written
+from indexing.io.json_values import digest
+from indexing.io.reading import hash_file, open_binary, read_byte_lines, read_bytes, read_json_lines, read_text_lines
+from indexing.io.writing import write_whole
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 JSON = st.recursive(
@@ -25,7 +27,7 @@ ZSTANDARD = zstandard.compress(MANY)
 
 
 def in_order(value: Any, down: bool = False) -> Any:
-    """The same value, each object's keys in ascending order, or descending."""
+    """The same value, with the keys of each object in ascending or descending order."""
     match value:
         case dict():
             return {key: in_order(value[key], down) for key in sorted(value, reverse=down)}
@@ -40,7 +42,7 @@ def test_a_written_file_appears_only_when_the_block_ends(tmp_path: Path, old: by
     path = tmp_path / "out.txt"
     if old is not None:
         path.write_bytes(old)
-    with written(path) as file:
+    with write_whole(path) as file:
         file.write(b"new")
         file.flush()
         assert (path.read_bytes() if path.exists() else None) == old
@@ -51,7 +53,7 @@ def test_a_written_file_appears_only_when_the_block_ends(tmp_path: Path, old: by
 @pytest.mark.parametrize("name", ["out.txt", "out.gz", "out.ZST"])
 def test_a_written_file_is_compressed_as_its_name_says(tmp_path: Path, name: str) -> None:
     for parts in ([], [b"new\n"] * 10_000):
-        with written(tmp_path / name) as file:
+        with write_whole(tmp_path / name) as file:
             for part in parts:
                 file.write(part)
         assert read_bytes(tmp_path / name).tobytes() == b"".join(parts)
@@ -60,13 +62,13 @@ def test_a_written_file_is_compressed_as_its_name_says(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("old", [pytest.param(None, id="no file before"), pytest.param(b"old", id="a file before")])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, UserError])
-def test_an_error_in_the_block_leaves_what_was_there(
+def test_an_error_in_the_block_leaves_the_old_file(
     tmp_path: Path, old: bytes | None, error: type[BaseException]
 ) -> None:
     path = tmp_path / "out.txt"
     if old is not None:
         path.write_bytes(old)
-    with pytest.raises(error, match="halfway"), written(path) as file:  # noqa: PT012
+    with pytest.raises(error, match="halfway"), write_whole(path) as file:  # noqa: PT012
         file.write(b"new")
         raise error("halfway")
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == ({} if old is None else {"out.txt": old})
@@ -75,7 +77,7 @@ def test_an_error_in_the_block_leaves_what_was_there(
 @pytest.mark.parametrize("parent", [pytest.param("missing", id="missing"), pytest.param("file", id="a file")])
 def test_a_file_whose_folder_is_not_there_is_a_user_error(tmp_path: Path, parent: str) -> None:
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(UserError, match=r"out\.txt: cannot be written"), written(tmp_path / parent / "out.txt"):
+    with pytest.raises(UserError, match=r"out\.txt: cannot be written"), write_whole(tmp_path / parent / "out.txt"):
         pass
 
 
@@ -87,7 +89,11 @@ def test_lines_are_numbered_from_1_and_have_no_ends(
     raw = "".join(text + end for text in texts).encode()
     (folder / "a.txt").write_bytes(raw)
     (folder / "a.gz").write_bytes(gzip.compress(raw))
-    assert list(lines(folder / "a.txt")) == list(lines(folder / "a.gz")) == list(enumerate(texts, start=1))
+    assert (
+        list(read_text_lines(folder / "a.txt"))
+        == list(read_text_lines(folder / "a.gz"))
+        == list(enumerate(texts, start=1))
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +112,7 @@ def test_json_lines_skips_blank_lines_and_keeps_numbers(
 ) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(raw)
-    assert list(json_lines(path)) == expected
+    assert list(read_json_lines(path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,7 +142,7 @@ def test_a_broken_file_is_a_user_error_with_file_and_line(
     if raw is not None:
         path.write_bytes(raw)
     with pytest.raises(UserError, match=name + message):
-        list(json_lines(path))
+        list(read_json_lines(path))
 
 
 @given(st.binary(max_size=50_000), st.integers(1, 40_000), st.sampled_from([1, 3, 19]))
@@ -160,7 +166,7 @@ def test_a_truncated_file_gives_its_first_lines_and_then_an_error(
     path = tmp_path_factory.mktemp("cut") / f"a{ending}"
     path.write_bytes((ZIPPED if ending == ".gz" else ZSTANDARD)[:-cut])
     errors: list[BadRecord] = []
-    found = [line for _, line in byte_lines(path, errors.append)]
+    found = [line for _, line in read_byte_lines(path, errors.append)]
     assert b"".join(found) == MANY[: sum(map(len, found))]
     assert [error.kind for error in errors] == (["unreadable file"] if path.stat().st_size else [])
 
@@ -176,12 +182,12 @@ def test_the_digest_does_not_depend_on_the_order_of_keys(value: Any) -> None:
 
 
 @given(JSON, JSON)
-def test_the_digest_tells_values_apart(one: Any, other: Any) -> None:
+def test_different_values_have_different_digests(one: Any, other: Any) -> None:
     assert (digest(one) == digest(other)) == (repr(in_order(one)) == repr(in_order(other)))
 
 
 def test_sha256_is_that_of_the_bytes_and_a_missing_file_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
-    assert sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert hash_file(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     with pytest.raises(UserError, match="b: cannot be read: No such file"):
-        sha256(tmp_path / "b")
+        hash_file(tmp_path / "b")

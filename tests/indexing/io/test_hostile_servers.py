@@ -1,6 +1,6 @@
-"""Hostile servers against each client of them: one error that names the URL, in bounded memory and time.
+"""Hostile servers against each client: one error names the URL, in bounded memory and time.
 
-Keys go to the server that they are for, and to no other.
+A key goes only to the server that it is meant for.
 """
 
 import gzip
@@ -23,7 +23,7 @@ from indexing.errors import TooLarge, Unreached, UserError, printable
 from indexing.io import keys as access
 from indexing.io import retry
 from indexing.io.body import read_body
-from indexing.io.error_text import error_text
+from indexing.io.error_text import describe_error
 from indexing.io.http import HttpRequest, Sender
 from indexing.opensearch import cluster as opensearch
 from indexing.opensearch.cluster import Request, connect
@@ -37,16 +37,16 @@ from tests.support.servers.hostile_replies import (
     REFUSED,
     SLOW,
     TOO_LARGE,
-    UNPACKED,
+    UNPACKED_BYTES,
     Hostile,
-    told,
+    send_reply,
 )
 
-TRIES, SECONDS = 2, 0.3
-"""Of a request, and of a reply that takes too long."""
-GENEROUS_SECONDS = 60.0
-MEMORY = UNPACKED * 3 // 4
-"""Bytes: twice the limit of a client, and less than a bomb unpacks to."""
+TRIES, REQUEST_TIMEOUT_S = 2, 0.3
+"""The time limit of a request."""
+GENEROUS_TIMEOUT_S = 60.0
+MEMORY_LIMIT_BYTES = UNPACKED_BYTES * 3 // 4
+"""Twice the size limit of a client, and less than the decompressed bomb."""
 
 Client = Callable[[str], object]
 
@@ -88,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         type(self).seen.append({name.lower(): value for name, value in self.headers.items()})
         if self.path == "/":  # the cluster says hello
-            told(b'{"version": {"number": "3.5.0"}}')(self)
+            send_reply(b'{"version": {"number": "3.5.0"}}')(self)
             return
         type(self).hostile(self)
 
@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(hostile: Hostile) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """The URL of a server that answers so, and the headers of what it was asked."""
+    """The URL of a server with these replies, and the headers of the requests that it receives."""
     seen: list[dict[str, str]] = []
     bound = type("Bound", (Handler,), {"hostile": staticmethod(hostile), "seen": seen})
     server = ThreadingHTTPServer(("127.0.0.1", 0), bound)
@@ -111,12 +111,12 @@ def serving(hostile: Hostile) -> Iterator[tuple[str, list[dict[str, str]]]]:
 
 
 def refusal(client: Client, hostile: Hostile) -> str:
-    """The one line of the error that names the URL, which comes in time."""
+    """The one line of the error, which names the URL and comes in time."""
     with serving(hostile) as (url, _):
         began = time.monotonic()
         with pytest.raises(UserError) as raised:
             client(url)
-        assert time.monotonic() - began < GENEROUS_SECONDS
+        assert time.monotonic() - began < GENEROUS_TIMEOUT_S
         said = str(raised.value)
         assert said.startswith(url)
         assert said.isprintable()
@@ -126,11 +126,11 @@ def refusal(client: Client, hostile: Hostile) -> str:
 
 @CLIENTS
 @pytest.mark.parametrize("kind", TOO_LARGE)
-def test_no_more_is_held_of_a_reply_than_it_can_have(client: Client, kind: str) -> None:
+def test_a_reply_above_its_limit_is_an_error_in_bounded_memory(client: Client, kind: str) -> None:
     tracemalloc.start()
     try:
         assert "expected" in refusal(client, TOO_LARGE[kind])
-        assert tracemalloc.get_traced_memory()[1] < MEMORY
+        assert tracemalloc.get_traced_memory()[1] < MEMORY_LIMIT_BYTES
     finally:
         tracemalloc.stop()
 
@@ -143,10 +143,10 @@ def test_a_reply_that_is_not_whole_is_one_error(client: Client, kind: str) -> No
 
 @CLIENTS
 @pytest.mark.parametrize("kind", SLOW)
-def test_the_time_is_that_of_the_whole_reply(client: Client, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_limit_covers_the_whole_reply(client: Client, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (rest, embedding_endpoint):
-        monkeypatch.setattr(module, "REPLY_TIMEOUT_S", SECONDS)
-    assert f"no whole reply in {SECONDS:g} s" in refusal(client, SLOW[kind])
+        monkeypatch.setattr(module, "REPLY_TIMEOUT_S", REQUEST_TIMEOUT_S)
+    assert f"no whole reply in {REQUEST_TIMEOUT_S:g} s" in refusal(client, SLOW[kind])
 
 
 @CLIENTS
@@ -157,7 +157,7 @@ def test_a_reply_that_is_no_json_is_one_error(client: Client, kind: str) -> None
 
 @CLIENTS
 @pytest.mark.parametrize("kind", REFUSED)
-def test_the_words_of_a_refusal_are_short_and_visible(client: Client, kind: str) -> None:
+def test_the_text_of_a_refusal_is_short_and_printable(client: Client, kind: str) -> None:
     hostile, words = REFUSED[kind]
     said = refusal(client, hostile)
     assert "401" in said
@@ -166,15 +166,15 @@ def test_the_words_of_a_refusal_are_short_and_visible(client: Client, kind: str)
 
 @pytest.mark.parametrize("client", [embeds, searches_rest])
 @pytest.mark.parametrize("depth", [250, 300, 900])
-def test_deep_json_is_no_reply(client: Client, depth: int) -> None:
+def test_deeply_nested_json_is_one_error(client: Client, depth: int) -> None:
     for body in (b"[" * depth + b"]" * depth, DEEP, b'{"data": [%b]}' % (b"[" * depth + b"]" * depth)):
-        refusal(client, told(body))
+        refusal(client, send_reply(body))
 
 
 @pytest.mark.parametrize("client", [embeds, searches_rest])
 @pytest.mark.parametrize("seconds", ["1e308", "9" * 400, "inf", "nan", "-1", "soon", "\u0661"])
-def test_an_absurd_pause_is_not_kept(client: Client, seconds: str) -> None:
-    assert "429" in refusal(client, told(b"{}", 429, Retry_After=seconds.encode("utf-8").decode("latin-1")))
+def test_an_absurd_retry_after_is_not_waited_for(client: Client, seconds: str) -> None:
+    assert "429" in refusal(client, send_reply(b"{}", 429, Retry_After=seconds.encode("utf-8").decode("latin-1")))
 
 
 @pytest.mark.parametrize(
@@ -186,13 +186,13 @@ def test_an_absurd_pause_is_not_kept(client: Client, seconds: str) -> None:
     ],
 )
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed_and_says_where_it_leads(
+def test_a_redirect_is_not_followed_and_its_target_is_named(
     client: Client, secrets: dict[str, str], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
-    with serving(told(b"{}")) as (other, seen):
-        said = refusal(client, told(b"", status, Location=f"{other}/index"))
+    with serving(send_reply(b"{}")) as (other, seen):
+        said = refusal(client, send_reply(b"", status, Location=f"{other}/index"))
         assert f"leads to {other}/index" in said
         assert seen == []
 
@@ -200,13 +200,15 @@ def test_a_redirect_is_not_followed_and_says_where_it_leads(
 @pytest.mark.parametrize(
     ("client", "name"), [(embeds, "OPENAI_API_KEY"), (searches_rest, rest.KEY), (asks_opensearch, opensearch.KEY)]
 )
-def test_a_key_that_a_server_repeats_is_not_told(client: Client, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_a_server_repeats_is_in_no_message(
+    client: Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, "k-e-y/7")
-    with serving(told(b"{}")) as (url, seen), suppress(UserError):
+    with serving(send_reply(b"{}")) as (url, seen), suppress(UserError):
         client(url)
     assert "k-e-y/7" in seen[-1]["authorization"]
     for body in (b'{"error": "k-e-y/7 is unknown"}', rb'{"error": "\u006b-e-y\/7 is unknown"}', b"no k-e-y/7"):
-        said = refusal(client, told(body, 401))
+        said = refusal(client, send_reply(body, 401))
         assert "[key]" in said
         assert "e-y/7" not in said
 
@@ -220,13 +222,13 @@ def test_a_key_that_a_server_repeats_is_not_told(client: Client, name: str, monk
         pytest.param("MINE", False, True, id="named, over plain http"),
     ],
 )
-def test_an_embedding_endpoint_is_sent_the_key_that_is_for_it(
+def test_an_embedding_endpoint_receives_only_its_own_key(
     named: str | None, guarded: bool, sent: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "general")
     monkeypatch.setenv("MINE", "own")
     monkeypatch.setattr(access, "is_guarded", lambda _: guarded)
-    with serving(told(b"{}")) as (url, seen):
+    with serving(send_reply(b"{}")) as (url, seen):
         with pytest.raises(UserError):
             _ = Endpoint("letters", url, key_env=named).dimension
         key = "own" if named else "general"
@@ -234,7 +236,7 @@ def test_an_embedding_endpoint_is_sent_the_key_that_is_for_it(
         assert (f"{url}: is sent no key: OPENAI_API_KEY is not named for it" in caplog.text) == (not sent)
 
 
-def test_a_named_key_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_variable_without_a_key_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MINE", raising=False)
     with pytest.raises(UserError, match=r"MINE: holds no key for http://127\.0\.0\.1:1, expected one"):
         Endpoint("letters", "http://127.0.0.1:1", key_env="MINE")
@@ -251,7 +253,7 @@ def test_a_named_key_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPat
         pytest.param("\x1b[2J", r"not the URL of a server", id="control bytes"),
     ],
 )
-def test_what_is_no_url_of_a_server_is_refused(url: str, message: str) -> None:
+def test_a_text_that_is_no_server_url_is_refused(url: str, message: str) -> None:
     with pytest.raises(UserError, match=message) as raised:
         Endpoint("letters", url)
     assert "pass" not in str(raised.value).replace("a password", "")
@@ -278,7 +280,7 @@ def test_a_body_is_read_whole_or_refused(content: bytes, limit: int, encoding: s
 
 
 @given(st.text(max_size=2000), st.integers(1, 600))
-def test_what_is_printable_is_one_short_line(text: str, most: int) -> None:
+def test_printable_text_is_one_short_line(text: str, most: int) -> None:
     shown = printable(text, most)
     assert shown.isprintable()
     assert len(shown) <= most
@@ -286,16 +288,16 @@ def test_what_is_printable_is_one_short_line(text: str, most: int) -> None:
         assert shown == text
 
 
-def test_words_that_say_nothing_are_named() -> None:
-    assert error_text({"error": {}}) == '{"error":{}}'
-    assert error_text(None) == error_text("") == "no reason"
+def test_an_error_without_text_has_no_reason() -> None:
+    assert describe_error({"error": {}}) == '{"error":{}}'
+    assert describe_error(None) == describe_error("") == "no reason"
 
 
-def test_a_request_goes_out_again_if_the_server_closes_a_kept_connection() -> None:
+def test_a_request_is_sent_again_if_the_server_closes_a_kept_connection() -> None:
     served: set[Any] = set()
 
     def once(handler: BaseHTTPRequestHandler) -> None:
-        """Answer the first request of a connection, and close it without a word at the second."""
+        """Answer the first request of a connection, and close the connection at the second."""
         handler.close_connection = handler.client_address in served
         if not handler.close_connection:
             served.add(handler.client_address)

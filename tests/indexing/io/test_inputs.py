@@ -1,4 +1,4 @@
-"""Inputs that are no plain files, hold more than they seem to, or lead elsewhere; each is made here by code."""
+"""Inputs that are no regular files, hold more than their size suggests, or are links; the tests make each of them."""
 
 import gzip
 import json
@@ -15,10 +15,10 @@ import zstandard
 
 from indexing.corpora import text, wikitext
 from indexing.corpora.corpus import read_corpus
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
-from indexing.io import files
-from indexing.io.files import byte_lines, open_binary, read_bytes, read_text, sha256
+from indexing.io import reading
+from indexing.io.reading import hash_file, open_binary, read_byte_lines, read_bytes, read_text
 from indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
 from runs.tracks import violations
 from runs.tracks.violations import read_lines
@@ -28,19 +28,19 @@ from tests.support import programs
 from tests.support.command_line import keystone
 from tests.support.small_corpus import NARRATIVES, write_corpus, write_topics
 
-DEADLINE = 120
+DEADLINE_S = 120
 WRAPPED: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".txt": bytes,
     ".gz": gzip.compress,
     ".zst": zstandard.compress,
 }
-READERS: list[Any] = [open_binary, read_bytes, read_text, sha256, read_topics, read_lines]
-READERS += [lambda path: list(byte_lines(path)), lambda path: list(read_corpus(path, "jsonl"))]
+READERS: list[Any] = [open_binary, read_bytes, read_text, hash_file, read_topics, read_lines]
+READERS += [lambda path: list(read_byte_lines(path)), lambda path: list(read_corpus(path, "jsonl"))]
 
 
 def bomb(path: Path, size: int) -> Path:
-    """A small Zstandard file of so many bytes of zeros."""
+    """A small Zstandard file of `size` bytes of zeros."""
     frame = zstandard.ZstdCompressor(1).compressobj()
     with path.open("wb") as out:
         for _ in range(size >> 20):
@@ -49,7 +49,7 @@ def bomb(path: Path, size: int) -> Path:
     return path
 
 
-def test_a_bomb_is_read_in_linear_time_and_little_memory(tmp_path: Path) -> None:
+def test_a_decompression_bomb_is_read_in_linear_time_and_little_memory(tmp_path: Path) -> None:
     path = bomb(tmp_path / "c.zst", 2**29)
     assert path.stat().st_size < 20_000
     started, size = process_time(), 0
@@ -57,11 +57,11 @@ def test_a_bomb_is_read_in_linear_time_and_little_memory(tmp_path: Path) -> None
         while piece := file.read(2**16):
             size += len(piece)
     assert size == 2**29
-    assert process_time() - started < DEADLINE  # it takes seconds; copied for every piece that is read, minutes
+    assert process_time() - started < DEADLINE_S  # it takes seconds; copied for every piece that is read, minutes
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
-def test_what_is_held_in_memory_has_a_limit(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_held_in_memory_has_a_size_limit(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wrap = WRAPPED[ending]
     limit = 5_000
     for name, own in ((topic_files, "TOPICS_LIMIT_BYTES"), (violations, "SUBMISSION_LIMIT_BYTES")):
@@ -79,11 +79,9 @@ def test_what_is_held_in_memory_has_a_limit(tmp_path: Path, ending: str, monkeyp
 
 
 @pytest.mark.parametrize("name", ["b.txt", "b.html.gz", "b.md.zst"])
-def test_a_text_without_end_is_left_out_of_its_folder(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (files, text, wikitext):
-        monkeypatch.setattr(module, "LONGEST_LINE", 1_000)
+def test_a_text_file_that_is_too_long_is_left_out(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (reading, text, wikitext):
+        monkeypatch.setattr(module, "LONGEST_LINE_BYTES", 1_000)
     wrap = WRAPPED[Path(name).suffix]
     (tmp_path / "a.txt").write_text("Bees.\n" * 150)
     (tmp_path / name).write_bytes(wrap(b"Bees.\n" * 200))
@@ -98,7 +96,7 @@ def test_a_text_without_end_is_left_out_of_its_folder(
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("kind", ["a folder", "a named pipe", "a device"])
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, kind: str) -> None:
+def test_a_path_that_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, kind: str) -> None:
     path = tmp_path / "input"
     match kind:
         case "a folder":
@@ -117,13 +115,13 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, kind: str
 PIPED = """
 import sys
 from pathlib import Path
-from indexing.io.files import sha256
+from indexing.io.reading import hash_file
 from runs.trec.topics import read_topics
 from runs.tracks.rules import TRACKS, set_topic_limits
 path = Path(sys.argv[1])
 for _ in range(3):
     topics = read_topics(path)
-    print(len(topics), sha256(path)[:8], len(set_topic_limits(TRACKS["ragtime"], topics).limits))
+    print(len(topics), hash_file(path)[:8], len(set_topic_limits(TRACKS["ragtime"], topics).limits))
 """
 
 
@@ -157,7 +155,7 @@ def test_commands_take_pipes_of_a_shell(tmp_path: Path) -> None:
         assert (shown.returncode, line in shown.stdout) == (0, True), shown.stdout + shown.stderr
 
 
-def test_links_out_of_a_folder_and_to_folders_are_told_and_not_followed(tmp_path: Path) -> None:
+def test_links_out_of_a_folder_and_to_folders_are_reported_and_not_followed(tmp_path: Path) -> None:
     folder, outside = tmp_path / "corpus", tmp_path / "outside"
     folder.mkdir()
     outside.mkdir()
@@ -187,7 +185,7 @@ def test_the_longest_id_of_a_document_leaves_room_for_its_segments(tmp_path: Pat
     told: list[BadRecord] = []
     (found,) = read_corpus(tmp_path / "c.jsonl", report=told.append)
     assert [error.kind for error in told] == ["bad id"]
-    late = segmented(Document(found.id, "Bees hum here. " * 100_000)).segments[-1]
+    late = cut_segments(Document(found.id, "Bees hum here. " * 100_000)).segments[-1]
     assert is_id(late.id)
     assert is_id(f"{name}#w9999999999_9999999999999")
 

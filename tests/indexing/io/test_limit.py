@@ -1,4 +1,4 @@
-"""How many requests at once, against simulated servers; pauses; and what is spent."""
+"""The number of requests at once, with simulated servers; pauses; and costs."""
 
 import heapq
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from generation.llm.usage import Prices, add, cost, report
 from generation.types import Usage
 from indexing.io.limit import LEAST_REQUESTS, Limit
-from indexing.io.retry import LONGEST_ASKED_S, backoff, retry_after
+from indexing.io.retry import LONGEST_RETRY_AFTER_S, draw_pause, parse_retry_after
 
 
 def simulate(limit: Limit, calls: int, seconds: Callable[[int], float], room: int = 10**9) -> tuple[float, list[int]]:
@@ -41,7 +41,7 @@ def simulate(limit: Limit, calls: int, seconds: Callable[[int], float], room: in
 
 @pytest.mark.parametrize("capacity", [20, 50, 128, 200])
 @pytest.mark.parametrize("spread", [0.0, 0.3])
-def test_a_server_is_given_what_it_can_bear_and_a_little_more(capacity: int, spread: float) -> None:
+def test_a_server_gets_its_capacity_of_requests_and_a_little_more(capacity: int, spread: float) -> None:
     random = Random(capacity)
     limit = Limit(1_000)
 
@@ -53,7 +53,7 @@ def test_a_server_is_given_what_it_can_bear_and_a_little_more(capacity: int, spr
     assert spread or capacity <= sorted(sizes)[len(sizes) // 2] <= 4 * capacity
 
 
-def test_a_server_that_turns_away_is_given_less() -> None:
+def test_a_server_that_turns_requests_away_gets_fewer() -> None:
     took, sizes = simulate(Limit(256), 5_000, lambda _: 0.05, room=40)
     late = sizes[len(sizes) // 2 :]
     assert 15 < sum(late) / len(late) < 60
@@ -77,7 +77,7 @@ def test_the_limit_stays_within_its_bounds(most: int, events: list[tuple[str, fl
         assert 1 <= limit.size <= most
 
 
-def test_what_was_sent_together_and_turned_away_halves_once() -> None:
+def test_requests_sent_together_and_turned_away_halve_the_limit_once() -> None:
     limit = Limit(64)
     limit.size = 64
     for _ in range(20):
@@ -105,7 +105,7 @@ def test_a_single_request_probes_until_it_is_answered() -> None:
 
 @given(st.integers(0, 2_000), st.floats(0.01, 100))
 def test_pauses_stay_below_their_bound(tries: int, longest: float) -> None:
-    assert 0 <= backoff(tries, longest) <= longest
+    assert 0 <= draw_pause(tries, longest) <= longest
 
 
 @pytest.mark.parametrize(
@@ -113,20 +113,20 @@ def test_pauses_stay_below_their_bound(tries: int, longest: float) -> None:
     [
         ("0", 0), ("1.5", 1.5), ("-3", 0), ("Sat, 21 Nov 2026 10:00:30 GMT", 30), ("Sat, 21 Nov 2026 09:00:00 GMT", 0),
         ("Sat, 21 Nov 2026 10:00:30 -0000", 30), (None, None), ("", None), ("soon", None), ("nan", None), ("inf", None),
-        ("1e300", LONGEST_ASKED_S), ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_ASKED_S),
+        ("1e300", LONGEST_RETRY_AFTER_S), ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_RETRY_AFTER_S),
         ("Sat, 21 Nov 2026 10:00:30 +9999", None), ("Sat, 21 Nov 2026 10:00:30 +99999999999999", None),
-        ("Sat, 21 Nov 99999999999 10:00:30 GMT", None), ("Fri, 31 Dec 9999 23:59:59 -2359", LONGEST_ASKED_S),
+        ("Sat, 21 Nov 99999999999 10:00:30 GMT", None), ("Fri, 31 Dec 9999 23:59:59 -2359", LONGEST_RETRY_AFTER_S),
         ("Mon, 1 Jan 0001 00:00:00 +2359", 0), ("Sat, 21 Nov 2026 99:99:99 GMT", None),
     ],
 )  # fmt: skip
 def test_retry_after(value: str | None, seconds: float | None) -> None:
-    assert retry_after(value, datetime(2026, 11, 21, 10, tzinfo=UTC)) == seconds
+    assert parse_retry_after(value, datetime(2026, 11, 21, 10, tzinfo=UTC)) == seconds
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ \d+:\d+:\d+ [+-]?[\dA-Z]+", fullmatch=True))
-def test_whatever_a_server_asks_for_is_a_pause_of_bounded_length_or_none(value: str) -> None:
-    seconds = retry_after(value)
-    assert seconds is None or 0 <= seconds <= LONGEST_ASKED_S
+def test_any_retry_after_header_is_a_bounded_pause_or_none(value: str) -> None:
+    seconds = parse_retry_after(value)
+    assert seconds is None or 0 <= seconds <= LONGEST_RETRY_AFTER_S
 
 
 def test_spending_is_reported_by_purpose_with_its_cost() -> None:

@@ -1,4 +1,4 @@
-"""A load through every fault that a cluster and its network have: each document is there exactly once in the end."""
+"""Loading despite faults of a cluster and its network: in the end, the cluster holds each document exactly once."""
 
 import random
 import time
@@ -21,7 +21,17 @@ from indexing.opensearch.requests import Read
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document
 from tests.support import programs
-from tests.support.servers.opensearch_keeper import Fault, Handler, State, cut, dropped, keeping, lost, status, torn
+from tests.support.servers.opensearch_keeper import (
+    Fault,
+    Handler,
+    State,
+    cut,
+    dropped,
+    lost,
+    start_keeper,
+    status,
+    torn,
+)
 
 DOCUMENTS = 300
 META = {"format": 4, "key": "k", "documents": DOCUMENTS, "faiss": None}
@@ -51,7 +61,7 @@ def loaded(store: DocumentStore, folder: Path, *urls: str, patience: float = 20.
 
 
 def is_whole(state: State, store: DocumentStore) -> None:
-    """Every document is there, as it is in the store, and none was made twice; the index is finished."""
+    """Assert that the finished index holds every document of the store, and that none was created twice."""
     kept = state.indexes["name"]
     assert kept.created == {str(row): 1 for row in range(len(store))}
     assert kept.seen == kept.documents
@@ -64,7 +74,7 @@ def is_whole(state: State, store: DocumentStore) -> None:
 
 
 def test_a_load_without_faults_sends_each_document_once(store: DocumentStore, tmp_path: Path) -> None:
-    with keeping() as (state, url):
+    with start_keeper() as (state, url):
         loaded(store, tmp_path, url)
     is_whole(state, store)
     assert sorted(int(name) for names in state.sent for name in names) == list(range(DOCUMENTS))
@@ -85,7 +95,7 @@ def test_a_load_without_faults_sends_each_document_once(store: DocumentStore, tm
 )
 def test_half_of_all_requests_may_fail(store: DocumentStore, tmp_path: Path, fault: Fault) -> None:
     choose = random.Random(7)
-    with keeping(State(always=lambda handler: choose.random() < 0.5 and fault(handler))) as (state, url):
+    with start_keeper(State(always=lambda handler: choose.random() < 0.5 and fault(handler))) as (state, url):
         loaded(store, tmp_path, url)
     is_whole(state, store)
     assert len(state.sent) > DOCUMENTS / 10
@@ -97,7 +107,7 @@ def test_all_faults_together_on_two_nodes(store: DocumentStore, tmp_path: Path) 
         always=lambda handler: choose.random() < 0.6 and choose.choice(faults)(handler),
         item=lambda _: TURNED_AWAY if choose.random() < 0.4 else None,
     )
-    with keeping(state) as (_, first), keeping(state) as (_, second):
+    with start_keeper(state) as (_, first), start_keeper(state) as (_, second):
         loaded(store, tmp_path, first, second)
     is_whole(state, store)
 
@@ -109,14 +119,14 @@ def test_documents_that_are_turned_away_are_sent_again_alone(store: DocumentStor
         tries[name] = tries.get(name, 0) + 1
         return TURNED_AWAY if int(name) % 3 == 0 and tries[name] < 3 else None
 
-    with keeping(State(item=twice)) as (state, url):
+    with start_keeper(State(item=twice)) as (state, url):
         loaded(store, tmp_path, url)
     is_whole(state, store)
     assert all(count == (3 if int(name) % 3 == 0 else 1) for name, count in tries.items())
 
 
 def test_retry_after_is_waited_for(store: DocumentStore, tmp_path: Path) -> None:
-    with keeping(State(faults=[status(429, Retry_After="1")])) as (state, url):
+    with start_keeper(State(faults=[status(429, Retry_After="1")])) as (state, url):
         began = time.monotonic()
         loaded(store, tmp_path, url)
         assert time.monotonic() - began >= 1
@@ -124,7 +134,7 @@ def test_retry_after_is_waited_for(store: DocumentStore, tmp_path: Path) -> None
 
 
 def test_requests_at_once_fall_in_a_storm_and_rise_after_it() -> None:
-    """A server of capacity 1, then 8: more at once are turned away."""
+    """A server that takes 1 request at once, then 8, and turns more away."""
     capacity, busy = [8], [0]
     seen: list[int] = []
 
@@ -142,7 +152,7 @@ def test_requests_at_once_fall_in_a_storm_and_rise_after_it() -> None:
             seen.append(0)
         return Read(part)
 
-    with keeping(State(always=held)) as (_, url):
+    with start_keeper(State(always=held)) as (_, url):
         nodes = connect([url], 8)
         request = Request("POST", "/x/_bulk", b"")
         done = list(requests.send_parts(nodes, range(900), requests.Dialogue(lambda _: request, read, 8)))
@@ -156,7 +166,7 @@ def test_requests_at_once_fall_in_a_storm_and_rise_after_it() -> None:
 
 def test_a_rejected_document_is_named_with_the_reason(store: DocumentStore, tmp_path: Path) -> None:
     wrong = (400, "mapper_parsing_exception", "failed to parse field")
-    with keeping(State(item=lambda name: wrong if name == "123" else None)) as (state, url):
+    with start_keeper(State(item=lambda name: wrong if name == "123" else None)) as (state, url):
         expected = r"name: document 'd0123': rejected with status 400: mapper_parsing_exception: failed to parse field"
         with pytest.raises(UserError, match=expected):
             loaded(store, tmp_path, url)
@@ -169,7 +179,7 @@ def test_a_request_that_is_too_large_is_halved(store: DocumentStore, tmp_path: P
     def small(handler: Handler) -> bool:
         return handler.body.count(b"\n") > 6 and status(413)(handler)
 
-    with keeping(State(always=small)) as (state, url):
+    with start_keeper(State(always=small)) as (state, url):
         loaded(store, tmp_path, url)
     is_whole(state, store)
 
@@ -178,15 +188,15 @@ def test_a_document_that_is_too_large_alone_is_named(store: DocumentStore, tmp_p
     def hates(handler: Handler) -> bool:
         return b'"d0042"' in handler.body and status(413)(handler)
 
-    with keeping(State(always=hates)) as (_, url), pytest.raises(UserError, match=r"'d0042': \d+ bytes, .* 413"):
+    with start_keeper(State(always=hates)) as (_, url), pytest.raises(UserError, match=r"'d0042': \d+ bytes, .* 413"):
         loaded(store, tmp_path, url)
 
 
 def test_a_node_that_is_gone_for_good_leaves_its_work_to_the_other(store: DocumentStore, tmp_path: Path) -> None:
     with ExitStack() as both:
-        state, url = both.enter_context(keeping())
+        state, url = both.enter_context(start_keeper())
         other = ExitStack()
-        _, gone = other.enter_context(keeping(state))
+        _, gone = other.enter_context(start_keeper(state))
 
         def falls(_: Handler) -> bool:
             if len(state.sent) == 10:
@@ -198,8 +208,8 @@ def test_a_node_that_is_gone_for_good_leaves_its_work_to_the_other(store: Docume
     is_whole(state, store)
 
 
-def test_a_node_that_answers_but_does_nothing_is_left_alone(store: DocumentStore, tmp_path: Path) -> None:
-    with keeping() as (state, url), keeping(state) as (_, idle):
+def test_a_node_that_answers_but_does_no_work_gets_no_more_requests(store: DocumentStore, tmp_path: Path) -> None:
+    with start_keeper() as (state, url), start_keeper(state) as (_, idle):
         port, idled = int(idle.rpartition(":")[2]), list[float]()
 
         def does_nothing(handler: Handler) -> bool:
@@ -216,12 +226,12 @@ def test_a_node_that_answers_but_does_nothing_is_left_alone(store: DocumentStore
 
 def test_a_node_that_comes_back_is_used_again(store: DocumentStore, tmp_path: Path) -> None:
     with ExitStack() as nodes:
-        state, url = nodes.enter_context(keeping())
+        state, url = nodes.enter_context(start_keeper())
         port = int(url.rpartition(":")[2])
 
         def back() -> None:
             time.sleep(0.5)
-            nodes.enter_context(keeping(state, port))
+            nodes.enter_context(start_keeper(state, port))
 
         def falls(_: Handler) -> bool:
             if len(state.sent) == 10:
@@ -234,9 +244,11 @@ def test_a_node_that_comes_back_is_used_again(store: DocumentStore, tmp_path: Pa
         is_whole(state, store)
 
 
-def test_patience_has_an_end_and_the_same_command_goes_on(store: DocumentStore, tmp_path: Path) -> None:
+def test_a_load_gives_up_after_its_patience_and_the_same_command_continues(
+    store: DocumentStore, tmp_path: Path
+) -> None:
     always: Fault = lambda handler: len(handler.state.sent) > 10 and status(503)(handler)  # noqa: E731
-    with keeping(State(always=always)) as (state, url):
+    with start_keeper(State(always=always)) as (state, url):
         with pytest.raises(GaveUp, match=r"503: .*rejected execution; nothing has succeeded for 0.3 s"):
             loaded(store, tmp_path, url, patience=0.3)
         known = {row for start, stop in acknowledged(tmp_path / "note", uuid_of(state)) for row in range(start, stop)}
@@ -253,7 +265,7 @@ def uuid_of(state: State) -> str:
     return state.indexes["name"].uuid
 
 
-def test_what_the_cluster_has_lost_is_sent_once_more(store: DocumentStore, tmp_path: Path) -> None:
+def test_documents_that_the_cluster_lost_are_sent_once_more(store: DocumentStore, tmp_path: Path) -> None:
     def forgets(handler: Handler) -> bool:
         if len(handler.state.sent) == 30:
             kept = handler.state.indexes["name"]
@@ -262,12 +274,12 @@ def test_what_the_cluster_has_lost_is_sent_once_more(store: DocumentStore, tmp_p
                 kept.created.pop(str(row), None)
         return False
 
-    with keeping(State(always=forgets)) as (state, url):
+    with start_keeper(State(always=forgets)) as (state, url):
         loaded(store, tmp_path, url)
     is_whole(state, store)
 
 
-def test_what_the_cluster_loses_twice_is_an_error_with_ids(store: DocumentStore, tmp_path: Path) -> None:
+def test_documents_that_the_cluster_loses_twice_are_an_error_with_ids(store: DocumentStore, tmp_path: Path) -> None:
     class Forgetful(dict[str, Any]):
         def __setitem__(self, name: str, document: Any) -> None:
             if name not in ("5", "77"):
@@ -279,14 +291,14 @@ def test_what_the_cluster_loses_twice_is_an_error_with_ids(store: DocumentStore,
         return False
 
     with (
-        keeping(State(always=begin)) as (_, url),
+        start_keeper(State(always=begin)) as (_, url),
         pytest.raises(UserError, match=r"2 documents are missing: 'd0005', 'd0077', although .* twice"),
     ):
         loaded(store, tmp_path, url)
 
 
 def test_an_index_that_was_removed_is_filled_anew(store: DocumentStore, tmp_path: Path) -> None:
-    with keeping(State(item=lambda name: (400, "x", "y") if name == "200" else None)) as (state, url):
+    with start_keeper(State(item=lambda name: (400, "x", "y") if name == "200" else None)) as (state, url):
         with pytest.raises(UserError):
             loaded(store, tmp_path, url)
         del state.indexes["name"]
@@ -295,13 +307,13 @@ def test_an_index_that_was_removed_is_filled_anew(store: DocumentStore, tmp_path
     is_whole(state, store)
 
 
-def test_documents_of_others_are_noticed(store: DocumentStore, tmp_path: Path) -> None:
+def test_foreign_documents_in_the_index_are_an_error(store: DocumentStore, tmp_path: Path) -> None:
     def intrudes(handler: Handler) -> bool:
         handler.state.indexes["name"].documents["x"] = {"row": 4711}
         return False
 
     with (
-        keeping(State(always=intrudes)) as (_, url),
+        start_keeper(State(always=intrudes)) as (_, url),
         pytest.raises(UserError, match="holds 301 documents, expected 300: others write to it"),
     ):
         loaded(store, tmp_path, url)
@@ -320,16 +332,16 @@ def test_credentials_come_from_the_environment(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with keeping() as (state, url):
+    with start_keeper() as (state, url):
         loaded(store, tmp_path, url)
     assert {headers.get("authorization") for headers in state.headers} == {header}
 
 
 @pytest.mark.parametrize("code", [401, 403])
-def test_a_refusal_says_what_to_set_and_never_the_key(
+def test_a_refusal_names_the_variables_to_set_and_never_the_key(
     store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    with keeping(State(always=status(code, "security_exception"))) as (_, url):
+    with start_keeper(State(always=status(code, "security_exception"))) as (_, url):
         with pytest.raises(UserError, match=f"refused with status {code}: security_exception.*{USER} and {PASSWORD}"):
             loaded(store, tmp_path, url)
         monkeypatch.setenv(KEY, "abc123")
@@ -338,7 +350,7 @@ def test_a_refusal_says_what_to_set_and_never_the_key(
             handler.reply(code, {"error": f"who is {handler.headers['Authorization']}?"})
             return True
 
-        with keeping(State(always=echo)) as (_, other), pytest.raises(UserError, match=r"who is ApiKey \[key\]\?"):
+        with start_keeper(State(always=echo)) as (_, other), pytest.raises(UserError, match=r"who is ApiKey \[key\]\?"):
             loaded(store, tmp_path / "..", other)
 
 
@@ -360,14 +372,16 @@ def test_credentials_do_not_go_to_other_machines_in_the_clear(monkeypatch: pytes
         ({CA: "/no/such/file.pem"}, "/no/such/file.pem: no such file"),
     ],
 )
-def test_half_of_a_setting_is_an_error(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str) -> None:
+def test_an_incomplete_setting_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], said: str
+) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match=said):
         connect(["http://127.0.0.1:1"], 1)
 
 
-def test_nobody_there_is_an_error_with_the_url() -> None:
+def test_an_unreachable_server_is_an_error_with_the_url() -> None:
     with pytest.raises(UserError, match=r"http://127.0.0.1:1: cannot be reached: .*Connection refused"):
         connect(["http://127.0.0.1:1", "http://127.0.0.1:2"], 1)
 
@@ -383,11 +397,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return made, key
 
 
-def test_a_certificate_of_nobody_is_refused_and_taken_from_a_known_authority(
+def test_a_certificate_is_accepted_only_with_its_authority(
     store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path]
 ) -> None:
     monkeypatch.setenv(KEY, "abc123")
-    with keeping(certificate=certificate) as (state, url):
+    with start_keeper(certificate=certificate) as (state, url):
         with pytest.raises(UserError, match=f"its certificate is not trusted: .*self-signed.*; expected .* in {CA}"):
             loaded(store, tmp_path, url)
         assert not state.requests
@@ -400,7 +414,7 @@ def test_a_certificate_of_another_host_is_refused(
     monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path]
 ) -> None:
     monkeypatch.setenv(CA, str(certificate[0]))
-    with keeping(certificate=certificate) as (_, url), pytest.raises(UserError, match="certificate"):
+    with start_keeper(certificate=certificate) as (_, url), pytest.raises(UserError, match="certificate"):
         connect([url.replace("127.0.0.1", "localhost")], 1)
 
 
@@ -416,7 +430,7 @@ def test_a_certificate_of_another_host_is_refused(
         pytest.param(None, [], id="no note"),
     ],
 )
-def test_a_note_is_read_as_far_as_it_can_be_trusted(
+def test_a_damaged_note_of_a_load_loses_only_its_invalid_lines(
     tmp_path: Path, content: bytes | None, expected: list[tuple[int, int]]
 ) -> None:
     note = tmp_path / "note"

@@ -1,4 +1,4 @@
-"""A cluster that speaks as OpenSearch does and says what cannot be: an error with its URL, never a wrong ranking."""
+"""A cluster with impossible answers in OpenSearch's form: an error names its URL, and no ranking is wrong."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ from retrieval.opensearch.dense import OpenSearchDense
 from retrieval.opensearch.sparse import OpenSearchSparse
 from runs.doctor.cluster import examine_cluster
 from tests.support.servers.hostile_replies import TOO_LARGE
-from tests.support.small_corpus import with_folder
+from tests.support.small_corpus import write_index_file
 
 COUNT = 3
 META = {"format": FORMAT, "key": "k", "documents": COUNT, "faiss": "Flat", "left_out": {}, "cut": 0, "embedding": None}
@@ -34,11 +34,11 @@ WHOLE = {"status": 200, "timed_out": False, "_shards": {"failed": 0}}
 HITS = [[3.0, 0], [2.0, 2], [2.0, 1]]
 
 Answers = dict[str, Any]
-"""By the last part of the path; a function is given the handler and answers for itself."""
+"""Answers by the last part of the path; a function gets the handler and answers itself."""
 
 
 def answers() -> Answers:
-    """What a sound cluster says."""
+    """The answers of a sound cluster."""
     settings = {"uuid": "u", "blocks": {"write": "true"}}
     mappings = {"_meta": {"keystone": META}, "properties": {"vector": {"dimension": 2}}}
     known = {"index.number_of_shards": "1", "index.max_result_window": "10000"}
@@ -76,7 +76,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def cluster(changed: Answers) -> Iterator[Index]:
-    """An index in a cluster that says some things in another way."""
+    """An index in a cluster with some changed answers."""
     handler = type("Bound", (Handler,), {"answers": {**answers(), **changed}})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads, server.block_on_close = True, False
@@ -84,7 +84,7 @@ def cluster(changed: Answers) -> Iterator[Index]:
     at = Place((f"http://127.0.0.1:{server.server_address[1]}",), "name").at
     with TemporaryDirectory() as folder:
         try:
-            yield with_folder(Index(Path(folder), "k", None, COUNT, {}, 0, "Flat", at))
+            yield write_index_file(Index(Path(folder), "k", None, COUNT, {}, 0, "Flat", at))
         finally:
             server.shutdown()
             server.server_close()
@@ -171,7 +171,7 @@ def test_a_sound_cluster_is_searched() -> None:
         pytest.param([7], "non-iterable", id="no list of keys"),
     ],
 )
-def test_a_hit_that_cannot_be_is_never_ranked(use: Callable[[Index], object], sorts: list[Any], words: str) -> None:
+def test_an_impossible_hit_is_an_error(use: Callable[[Index], object], sorts: list[Any], words: str) -> None:
     assert words in refused(use, hits(*sorts))
 
 
@@ -241,20 +241,20 @@ def test_an_answer_of_another_form_is_one_error(use: Callable[[Index], object], 
         pytest.param({"segments": 5}, id="segments that are a number"),
     ],
 )
-def test_a_document_that_no_store_has_written_is_not_taken(change: dict[str, Any]) -> None:
+def test_a_document_of_another_form_is_an_error(change: dict[str, Any]) -> None:
     changed = {"_mget": {"docs": [{"_id": "1", "_source": {"document": {**RECORD, **change}}}]}}
     assert "another form" in refused(documents, changed)
 
 
-def test_documents_have_their_own_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replies_with_documents_have_their_own_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opensearch_store, "DOCUMENTS_LIMIT_BYTES", 1000)
     record = {**RECORD, "text": "Text" * 300}
     changed = {"_mget": {"docs": [{"_id": "1", "_source": {"document": record}}]}}
     assert "expected at most 1,000" in refused(documents, changed)
 
 
-def test_a_cluster_does_not_name_the_key_of_its_embedding_model(tmp_path: Path) -> None:
-    """Else who writes to it could have any variable sent to any server."""
+def test_a_cluster_cannot_name_the_key_variable_of_its_embedding_model(tmp_path: Path) -> None:
+    """Otherwise a writer to the cluster could make Keystone send any variable to any server."""
     model = {"model": "m", "url": "https://h/v1", "window": 1, "query_prefix": "", "passage_prefix": ""}
     for said, own in (("AWS_SECRET_ACCESS_KEY", None), (None, "MINE"), ("AWS_SECRET_ACCESS_KEY", "MINE")):
         meta = {**META, "embedding": {**model, "key_env": said}}
@@ -269,7 +269,7 @@ def test_a_cluster_does_not_name_the_key_of_its_embedding_model(tmp_path: Path) 
     "wrong",
     [{"embedding": 5}, {"embedding": {"model": "m", "other": 1}}, {"documents": None, "left_out": 5, "key": []}],
 )
-def test_what_a_cluster_says_of_an_index_is_checked_or_unused(wrong: dict[str, Any], tmp_path: Path) -> None:
+def test_a_clusters_description_of_an_index_is_checked_or_unused(wrong: dict[str, Any], tmp_path: Path) -> None:
     found = answers()["name"]["name"] | {"mappings": {"_meta": {"keystone": {"key": "k"} | wrong}}}
     with cluster({"name": {"name": found}}) as index, pytest.raises(UserError):
         adopt_loaded(Place((index.at["url"],), "name"), tmp_path / "index")
@@ -278,7 +278,7 @@ def test_what_a_cluster_says_of_an_index_is_checked_or_unused(wrong: dict[str, A
 
 @pytest.mark.parametrize("path", ["", "_stats", "name", "jvm,os", "plugins"])
 @pytest.mark.parametrize("value", [[], 5, {"nodes": 5}, {"version": {"number": []}}])
-def test_the_doctor_tells_of_a_cluster_that_speaks_otherwise(path: str, value: Any) -> None:
+def test_the_doctor_reports_a_cluster_with_impossible_answers(path: str, value: Any) -> None:
     with cluster({path: value}) as index:
         found = list(examine_cluster(f"{index.at['url']}/name"))
     assert found[-1].state == "problem"

@@ -1,4 +1,4 @@
-"""A real OpenSearch is loaded: it holds what the corpus holds, as Anserini indexes it, whatever happened on the way."""
+"""Loading a real OpenSearch: it holds the corpus, analysed as Anserini does, even after faults and kills."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.lucene.java import java_class
-from indexing.lucene.write import analyzer
+from indexing.lucene.write import make_analyzer
 from indexing.opensearch import bulk as opensearch_bulk
 from indexing.opensearch import missing as opensearch_rows
 from indexing.opensearch.build import adopt_loaded
@@ -34,9 +34,9 @@ from indexing.vectors import shards as vectors
 from indexing.vectors.embed import embed_passages, embed_queries
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
-from tests.support.processes import killed
+from tests.support.processes import run_with_kills
 from tests.support.servers.embeddings import serving
-from tests.support.servers.opensearch import Cluster, call, cluster
+from tests.support.servers.opensearch import Cluster, call, start_cluster
 from tests.support.small_corpus import CORPUS, write_corpus
 from tests.support.waiting import join, wait_until
 
@@ -54,18 +54,18 @@ def server(request: pytest.FixtureRequest) -> Cluster:
 
 @pytest.fixture
 def place(opensearch: Cluster) -> str:
-    """A place where nothing is."""
+    """A place without an index."""
     return f"{opensearch.url}/{next(NAMES)}"
 
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 4)
-    monkeypatch.setattr(vectors, "SHARD", 3)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 3)
 
 
 def held(index: Index) -> list[dict[str, Any]]:
-    """What searches see of all documents, by row."""
+    """All documents that searches see, by row."""
     at = place_at(index.at)
     found: list[dict[str, Any]] = []
     assert index.documents
@@ -79,7 +79,7 @@ def held(index: Index) -> list[dict[str, Any]]:
 
 
 def expected(corpus: Path, folder: Path) -> list[dict[str, Any]]:
-    """The same from a store of the corpus."""
+    """The same documents from a store of the corpus."""
     store = DocumentStore(build_index(corpus, folder, BuildSettings(embedding=None))[0].store)
     records = map(json.loads, store.records(range(len(store))))
     return [{"_id": str(n), "row": n, "docid": found["id"], "document": found} for n, found in enumerate(records)]
@@ -168,8 +168,8 @@ STRINGS = [
 
 
 def stems(text: str) -> list[str]:
-    """As Anserini indexes a text."""
-    return list(java_class("io.anserini.analysis.AnalyzerUtils").analyze(analyzer(), text).toArray())
+    """The tokens that Anserini indexes for a text."""
+    return list(java_class("io.anserini.analysis.AnalyzerUtils").analyze(make_analyzer(), text).toArray())
 
 
 def analyzed(server: Cluster, texts: list[str]) -> list[str]:
@@ -198,7 +198,7 @@ def test_the_analyzer_is_anserinis_on_any_text(server: Cluster, texts: list[str]
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_missing_rows_are_found(opensearch: Cluster, data: st.DataObject) -> None:
-    """Whatever is missing, single rows or long stretches, with any width of ranges."""
+    """The missing rows are single ones or long ranges, and the requests have any width."""
     count = data.draw(st.integers(1, 60))
     there = data.draw(st.sets(st.integers(0, count - 1)))
     place = place_of(f"{opensearch.url}/{next(NAMES)}")
@@ -215,7 +215,7 @@ def test_missing_rows_are_found(opensearch: Cluster, data: st.DataObject) -> Non
     call(opensearch.url, "DELETE", place.path)
 
 
-def test_another_corpus_does_not_get_the_name(tmp_path: Path, place: str) -> None:
+def test_another_corpus_cannot_take_the_name_of_an_index(tmp_path: Path, place: str) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place)))
     corpus.write_text(corpus.read_text().replace("Honey", "Money"))
@@ -225,7 +225,7 @@ def test_another_corpus_does_not_get_the_name(tmp_path: Path, place: str) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index"]
 
 
-def test_an_index_of_others_is_left_alone(opensearch: Cluster, tmp_path: Path, place: str) -> None:
+def test_a_foreign_index_is_left_unchanged(opensearch: Cluster, tmp_path: Path, place: str) -> None:
     name = place_of(place).name
     call(opensearch.url, "PUT", f"/{name}", {"settings": {"number_of_replicas": 0}})
     call(opensearch.url, "POST", "/_aliases", {"actions": [{"add": {"index": name, "alias": f"{name}-alias"}}]})
@@ -235,7 +235,7 @@ def test_an_index_of_others_is_left_alone(opensearch: Cluster, tmp_path: Path, p
             build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(where)))
 
 
-def test_the_folder_alone_can_be_made_again(tmp_path: Path, place: str) -> None:
+def test_a_deleted_folder_is_made_again_without_loading(tmp_path: Path, place: str) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     index, _ = build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place)))
     again, built = build_index(corpus, tmp_path / "again", BuildSettings(embedding=None, opensearch=target(place)))
@@ -243,7 +243,7 @@ def test_the_folder_alone_can_be_made_again(tmp_path: Path, place: str) -> None:
     assert (again.key, again.at, held(again)) == (index.key, index.at, held(index))
 
 
-def test_what_a_finished_index_has_lost_is_named(opensearch: Cluster, tmp_path: Path, place: str) -> None:
+def test_documents_that_a_finished_index_lost_are_named(opensearch: Cluster, tmp_path: Path, place: str) -> None:
     corpus, at = write_corpus(tmp_path / "corpus.jsonl"), place_of(place)
     build_index(corpus, tmp_path / "index", BuildSettings(embedding=None, opensearch=target(place)))
     call(opensearch.url, "PUT", f"{at.path}/_settings", {"index.blocks.write": False})
@@ -254,7 +254,7 @@ def test_what_a_finished_index_has_lost_is_named(opensearch: Cluster, tmp_path: 
         build_index(corpus, tmp_path / "again", BuildSettings(embedding=None, opensearch=target(place)))
 
 
-def test_a_note_that_says_too_much_is_not_believed(opensearch: Cluster, tmp_path: Path, place: str) -> None:
+def test_rows_that_a_note_wrongly_lists_as_loaded_are_sent(opensearch: Cluster, tmp_path: Path, place: str) -> None:
     build_store(documents(50), tmp_path / "store")
     store, meta, at = DocumentStore(tmp_path / "store"), {"key": "k"}, place_of(place)
     nodes = connect(at.urls, 1)
@@ -275,7 +275,7 @@ def test_a_document_that_the_cluster_rejects_is_named(opensearch: Cluster, tmp_p
         load(Upload(target(place), {"key": "k"}, DocumentStore(tmp_path / "store"), None, tmp_path / "note"))
 
 
-def test_what_the_cluster_cannot_make_is_known_before_the_work(tmp_path: Path, place: str) -> None:
+def test_an_index_that_the_cluster_cannot_hold_is_refused_before_the_work(tmp_path: Path, place: str) -> None:
     corpus = tmp_path / "missing.jsonl"
     corpus.write_text("{")  # would be reported if it were read
     with pytest.raises(UserError, match=r"cannot be made there: 400: .*number_of_shards.*1024"):
@@ -329,7 +329,7 @@ def test_another_machine_attaches_to_a_loaded_index(opensearch: Cluster, tmp_pat
         ("http://a:9200/" + "ä" * 128, "longer than 255 bytes"),
     ],
 )
-def test_a_place_that_cannot_be_is_refused_before_anything_is_sent(text: str, said: str) -> None:
+def test_an_impossible_place_is_refused_before_any_request(text: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
         place_of(text)
     assert "secret" not in str(error.value)
@@ -353,8 +353,8 @@ def test_a_place_is_urls_and_a_name(text: str, urls: tuple[str, ...], name: str)
     assert place_at(found.at) == found
 
 
-def test_a_name_that_is_taken_can_be_made(opensearch: Cluster) -> None:
-    """What passes our rules passes OpenSearch's."""
+def test_every_accepted_name_can_be_created(opensearch: Cluster) -> None:
+    """A name that Keystone accepts is valid for OpenSearch."""
     for name in ("a.b", "0", "größe", "x" * 255, "a+b", "a&b=c%d", "name;'()!~$`{}[]^"):
         place = place_of(f"{opensearch.url}/{name}")
         nodes = connect(place.urls, 1)
@@ -368,7 +368,7 @@ def test_each_document_is_sent_with_its_own_vector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: list[tuple[int, int]]
 ) -> None:
     """Within one shard, and over several."""
-    monkeypatch.setattr(vectors, "SHARD", 4)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 4)
     monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 3)
     build_store(documents(10), tmp_path / "store")
     values = np.arange(30, dtype=np.float32).reshape(10, 3) / 4096
@@ -394,7 +394,7 @@ def test_other_kinds_of_indexes_are_refused(faiss: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_load_killed_at_random_moments_ends_as_an_undisturbed_one(opensearch: Cluster, tmp_path: Path) -> None:
+def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearch: Cluster, tmp_path: Path) -> None:
     name = next(NAMES)
     corpus, place = write_documents(tmp_path / "corpus.jsonl", 120), f"{opensearch.url}/{name}"
     wanted = expected(corpus, tmp_path / "local")
@@ -411,10 +411,10 @@ def test_a_load_killed_at_random_moments_ends_as_an_undisturbed_one(opensearch: 
 
     small = (
         "from indexing.opensearch import bulk; from indexing.vectors import shards; "
-        "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD = 20"
+        "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD_DOCUMENTS = 20"
     )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
-    killed(*arguments.split(), times=12, kills=4, done=compare, code=small)
+    run_with_kills(*arguments.split(), times=12, kills=4, done=compare, code=small)
 
 
 @pytest.mark.slow
@@ -441,7 +441,7 @@ def test_nothing_is_lost_when_one_of_three_nodes_falls_in_the_middle_of_a_load(
     monkeypatch.setattr(opensearch_bulk, "REQUEST_DOCUMENTS", 20)
     build_store(documents(3_000), tmp_path / "store")
     store = DocumentStore(tmp_path / "store")
-    with cluster(3) as nodes:
+    with start_cluster(3) as nodes:
         place, note = f"{','.join(nodes.urls)}/{next(NAMES)}", tmp_path / "note"
         falling = nodes.nodes[2]
 

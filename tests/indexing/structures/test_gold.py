@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.discourse_trees import TARGETS, balanced, gold_tree, our_joints, read_gum, right_branching, score
 from benchmarks.section_trees import FORMS, TARGET, read_articles, share_placed
-from indexing.io.files import json_lines
+from indexing.io.reading import read_json_lines
 from indexing.structures.discourse import discourse_tree
 from indexing.structures.rst.dis import format_dis, parse_dis
 from indexing.structures.rst.rs3 import format_rs3, parse_rs3
@@ -46,7 +46,7 @@ def test_headings_of_articles_stand_at_their_places(form: str) -> None:
 
 @needs_data
 def test_gold_trees_come_back_from_files() -> None:
-    trees = [gold_tree(record["docid"], record) for _, record in json_lines(GUM / "rst.jsonl.gz")]
+    trees = [gold_tree(record["docid"], record) for _, record in read_json_lines(GUM / "rst.jsonl.gz")]
     assert len(trees) == 263
     for tree, text in trees:
         assert parse_rs3(format_rs3(tree, text), tree.doc_id) == (tree, text)
@@ -56,7 +56,7 @@ def test_gold_trees_come_back_from_files() -> None:
 @needs_data
 @pytest.mark.parametrize("path", [SAMPLE, STORIES], ids=lambda path: path.parent.name)
 def test_trees_of_real_documents_cover_them(path: Path) -> None:
-    for _, record in json_lines(path):
+    for _, record in read_json_lines(path):
         text = record["text"]
         document = Document(record["docid"], text, record["title"], headings=record.get("headings", ""))
         sections = section_tree(document)

@@ -1,4 +1,4 @@
-"""The cache of vectors: each group of texts is made once, whatever the file holds before."""
+"""The cache of vectors: the vectors of each group of texts are made once, with any content of the file."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ GROUPS = st.lists(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_siz
 
 
 def fill(path: Path, groups: Sequence[Sequence[str]]) -> tuple[list[Vectors], list[list[str]]]:
-    """The vectors of the groups, which say their letters, and the groups that were made."""
+    """The vectors of the groups, which encode their letters, and the groups whose vectors were made."""
     made: list[list[str]] = []
 
     def make(missing: Sequence[int]) -> list[Vectors]:
@@ -76,6 +76,6 @@ def test_a_file_that_is_no_cache_is_an_error(tmp_path: Path) -> None:
         fill(path, [["a"]])
 
 
-def test_without_a_place_to_write_the_vectors_are_made_each_time(tmp_path: Path) -> None:
+def test_if_the_cache_cannot_be_written_vectors_are_made_each_time(tmp_path: Path) -> None:
     for _ in range(2):
         assert fill(tmp_path / "missing" / "v.sqlite", [["a"]])[1] == [["a"]]

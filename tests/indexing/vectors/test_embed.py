@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from indexing.errors import UserError
 from indexing.types import Embedding
-from indexing.vectors.embed import embedder
-from indexing.vectors.minilm import BATCH, CHARACTERS, MiniLM, batches
-from indexing.vectors.types import GRID, on_grid
+from indexing.vectors.embed import load_embedder
+from indexing.vectors.minilm import BATCH_TOKENS, LONGEST_TEXT_CHARACTERS, MiniLM, group_by_length
+from indexing.vectors.types import GRID_STEP, round_to_grid
 from tests.support.small_corpus import CORPUS
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -31,8 +31,8 @@ def model() -> MiniLM:
 @given(SEEDS)
 def test_rows_on_the_grid_are_no_longer_than_1_and_point_the_same_way(seed: int) -> None:
     raw = vectors(seed)
-    found = on_grid(raw).astype(np.float64)
-    assert np.array_equal(found / GRID, np.rint(found / GRID))
+    found = round_to_grid(raw).astype(np.float64)
+    assert np.array_equal(found / GRID_STEP, np.rint(found / GRID_STEP))
     assert np.all(np.linalg.norm(found, axis=1) <= 1)
     cosines = (found * raw).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(raw, axis=1)
     assert np.all(cosines > 0.99995)
@@ -40,8 +40,8 @@ def test_rows_on_the_grid_are_no_longer_than_1_and_point_the_same_way(seed: int)
 
 @given(SEEDS)
 def test_inner_products_are_exact_in_float32_in_any_order(seed: int) -> None:
-    a, b = on_grid(vectors(seed, 2))
-    exact = int(np.rint(a.astype(np.float64) / GRID) @ np.rint(b.astype(np.float64) / GRID)) * GRID**2
+    a, b = round_to_grid(vectors(seed, 2))
+    exact = int(np.rint(a.astype(np.float64) / GRID_STEP) @ np.rint(b.astype(np.float64) / GRID_STEP)) * GRID_STEP**2
     order = np.random.default_rng(seed).permutation(len(a))
     total = np.float32(0)
     for x, y in zip(a[order], b[order], strict=True):
@@ -50,7 +50,7 @@ def test_inner_products_are_exact_in_float32_in_any_order(seed: int) -> None:
 
 
 def test_a_zero_row_stays_zero() -> None:
-    assert not on_grid(np.zeros((1, 8))).any()
+    assert not round_to_grid(np.zeros((1, 8))).any()
 
 
 def test_the_model_agrees_with_sentence_transformers(model: MiniLM) -> None:
@@ -70,7 +70,7 @@ def test_the_same_bytes_on_any_number_of_threads(model: MiniLM, threads: int) ->
     assert model.embed(texts, threads=threads).tobytes() == model.embed(texts, threads=2).tobytes()
 
 
-def test_a_vector_does_not_depend_on_the_company_of_its_text(model: MiniLM) -> None:
+def test_a_vector_does_not_depend_on_the_other_texts(model: MiniLM) -> None:
     texts = [text[:n] for _, text in CORPUS.values() for n in (0, 1, 9, 20, 60, 500)]
     together = model.embed(texts)
     assert all(
@@ -78,11 +78,11 @@ def test_a_vector_does_not_depend_on_the_company_of_its_text(model: MiniLM) -> N
     )
 
 
-@given(st.lists(st.integers(2, 256), max_size=200), st.integers(256, BATCH))
+@given(st.lists(st.integers(2, 256), max_size=200), st.integers(256, BATCH_TOKENS))
 def test_batches_hold_every_text_once_longest_first_and_none_has_room_for_the_next(
     lengths: list[int], most: int
 ) -> None:
-    found = batches(lengths, most)
+    found = group_by_length(lengths, most)
     assert sorted(i for batch in found for i in batch) == list(range(len(lengths)))
     in_order = [lengths[i] for batch in found for i in batch]
     assert in_order == sorted(lengths, reverse=True)
@@ -91,15 +91,15 @@ def test_batches_hold_every_text_once_longest_first_and_none_has_room_for_the_ne
     assert all(size + lengths[after[0]] > most for size, after in zip(sizes, found[1:], strict=False))
 
 
-def test_texts_beyond_the_window_are_told(model: MiniLM) -> None:
+def test_texts_longer_than_the_window_are_reported(model: MiniLM) -> None:
     cut: list[int] = []
-    texts = ["bee " * 254, "bee " * 255, "short", " " * (CHARACTERS + 1)]
+    texts = ["bee " * 254, "bee " * 255, "short", " " * (LONGEST_TEXT_CHARACTERS + 1)]
     found = model.embed(texts, cut=cut.append)
     assert cut == [1, 3]
     assert found[0].tobytes() == found[1].tobytes()
 
 
-def test_no_text_gives_no_vector(model: MiniLM) -> None:
+def test_no_texts_give_no_vectors(model: MiniLM) -> None:
     assert model.embed([]).shape == (0, 384)
 
 
@@ -107,6 +107,6 @@ def test_no_text_gives_no_vector(model: MiniLM) -> None:
     "embedding",
     [pytest.param(Embedding("other"), id="another model"), pytest.param(Embedding(window=9), id="another window")],
 )
-def test_a_model_without_a_url_is_the_local_one_as_it_is(embedding: Embedding) -> None:
+def test_a_model_without_a_url_must_be_the_local_one_unchanged(embedding: Embedding) -> None:
     with pytest.raises(UserError, match=r"without a URL, expected all-MiniLM-L6-v2"):
-        embedder(embedding)
+        load_embedder(embedding)

@@ -1,4 +1,4 @@
-"""The endpoint embedder against a real server on a socket, with every fault that servers show."""
+"""The embedder at an endpoint, with a real server on a socket and its faults."""
 
 import json
 from pathlib import Path
@@ -16,10 +16,10 @@ from indexing.index import open_index
 from indexing.io import retry
 from indexing.types import Embedding
 from indexing.vectors import endpoint as embedding_endpoint
-from indexing.vectors.embed import embedder
+from indexing.vectors.embed import load_embedder
 from indexing.vectors.endpoint import Endpoint, read_reply, shorten
 from indexing.vectors.minilm import MiniLM
-from indexing.vectors.types import GRID, on_grid
+from indexing.vectors.types import GRID_STEP, round_to_grid
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, SearchSettings
 from tests.support.command_line import keystone
@@ -42,7 +42,7 @@ TEXTS = [text for _, text in CORPUS.values()] * 11  # four requests
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Short pauses; and where the server is slow, less time for it."""
+    """Short pauses, and a short time limit for slow servers."""
     monkeypatch.setattr(retry, "LONGEST_PAUSE_S", 0.02)
     monkeypatch.setattr(retry, "LONGEST_REST_S", 0.02)
     if "slow" in request.node.name:
@@ -54,7 +54,7 @@ def test_the_vectors_come_back_in_the_order_of_the_texts(as_lists: bool) -> None
     ticks: list[int] = []
     with serving(as_lists=as_lists, always=unhurried) as server:
         found = Endpoint("letters", server.url).embed(TEXTS, tick=ticks.append)
-    assert found.tobytes() == on_grid(letters(TEXTS)).tobytes()
+    assert found.tobytes() == round_to_grid(letters(TEXTS)).tobytes()
     assert sum(ticks) == len(TEXTS)
     assert 1 < server.most_at_once <= embedding_endpoint.MOST_REQUESTS
 
@@ -70,12 +70,12 @@ def test_the_vectors_come_back_in_the_order_of_the_texts(as_lists: bool) -> None
         pytest.param(slow, id="slow"),
     ],
 )
-def test_a_passing_fault_is_not_seen(fault: Fault) -> None:
+def test_a_temporary_fault_changes_no_vector(fault: Fault) -> None:
     with serving() as server:
         model = Endpoint("letters", server.url)
         assert model.dimension == 9
         server.faults = [fault, fault]
-        assert model.embed(TEXTS).tobytes() == on_grid(letters(TEXTS)).tobytes()
+        assert model.embed(TEXTS).tobytes() == round_to_grid(letters(TEXTS)).tobytes()
         assert not server.faults
 
 
@@ -142,7 +142,7 @@ def items(*embeddings: Any, indexes: list[Any] | None = None) -> dict[str, Any]:
         pytest.param({"data": None}, "no list of vectors", id="no data"),
     ],
 )
-def test_a_wrong_reply_is_never_taken(reply: Any, message: str) -> None:
+def test_a_wrong_reply_is_an_error(reply: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_reply(reply, 2)
 
@@ -151,7 +151,7 @@ def test_a_reply_in_another_order_is_put_in_order_by_its_indexes() -> None:
     assert [v.tolist() for v in read_reply(items([1.0], [2.0], [3.0], indexes=[2, 0, 1]), 3)] == [[2], [3], [1]]
 
 
-def test_another_dimension_later_is_an_error() -> None:
+def test_a_later_reply_of_another_dimension_is_an_error() -> None:
     with serving() as server:
         model = Endpoint("letters", server.url)
         assert model.dimension == 9
@@ -163,7 +163,7 @@ def test_another_dimension_later_is_an_error() -> None:
 @pytest.mark.parametrize("largest", [1, 3, 31])
 def test_a_refused_batch_is_split_and_nothing_is_lost(largest: int) -> None:
     with serving(always=more_than(largest, 10_000)) as server:
-        assert Endpoint("letters", server.url).embed(TEXTS).tobytes() == on_grid(letters(TEXTS)).tobytes()
+        assert Endpoint("letters", server.url).embed(TEXTS).tobytes() == round_to_grid(letters(TEXTS)).tobytes()
         assert max(map(len, server.requests)) == 32
 
 
@@ -176,10 +176,10 @@ def test_a_refused_text_is_cut_further_and_reported(tell: bool) -> None:
     assert cut == [1]
     kept = [text for request in server.requests for text in request if len(text) <= 2000 and text.startswith("tears")]
     assert len(kept[-1]) == (1900 if tell else 1500)
-    assert found.tobytes() == on_grid(letters([texts[0], kept[-1], texts[2]])).tobytes()
+    assert found.tobytes() == round_to_grid(letters([texts[0], kept[-1], texts[2]])).tobytes()
 
 
-def test_a_text_of_which_nothing_is_taken_is_named(tmp_path: Path) -> None:
+def test_a_document_refused_at_any_length_is_named(tmp_path: Path) -> None:
     def fault(handler: Any, texts: list[str]) -> bool:
         if any("Lava" in text for text in texts):
             handler.reply({"error": {"message": "not this one"}}, 400)
@@ -244,16 +244,16 @@ def test_the_key_comes_from_the_environment_and_stays_out_of_the_index(
         assert sent[-1] == "ask: rain on stones"
         assert sum(text.startswith("tell: ") for text in sent) == len(CORPUS)
         told = letters([f"tell: {CORPUS[name][0]}\n{CORPUS[name][1]}"[:80] for name in sorted(CORPUS)])
-        assert first == np.argmax(on_grid(told) @ on_grid(letters(["ask: rain on stones"]))[0])
+        assert first == np.argmax(round_to_grid(told) @ round_to_grid(letters(["ask: rain on stones"]))[0])
         server.model = lambda texts: letters(texts)[:, :4]
-        embedder.cache_clear()
+        load_embedder.cache_clear()
         with pytest.raises(UserError, match="found vectors of 4 numbers from letters, expected 9"):
             search_embeddings(made, [query], SearchSettings(depth=3))
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"sk-secret" in file.read_bytes()]
 
 
 def test_the_name_of_a_key_is_kept_and_used_by_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And makes no other index: one of before, which names none, is the same."""
+    """The name does not change the index's key, so an earlier index without a name is the same."""
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with serving() as server:
         options = ["--embedding", "letters", "--embedding-url", server.url, "--embedding-key-env", "MINE", "-q"]
@@ -288,7 +288,7 @@ def test_the_name_of_a_key_is_kept_and_used_by_queries(tmp_path: Path, monkeypat
         pytest.param({"data": [{"id": "letters", "max_model_len": 1e99}]}, id="no whole number"),
     ],
 )
-def test_a_list_of_models_that_says_no_window_is_not_believed(listed: Any) -> None:
+def test_a_list_of_models_without_a_valid_window_is_ignored(listed: Any) -> None:
     with serving(listed=listed) as server:
         assert Endpoint("letters", server.url).window == embedding_endpoint.WINDOW_TOKENS
 
@@ -298,7 +298,7 @@ def test_the_local_model_behind_an_endpoint_gives_its_own_vectors() -> None:
     texts = [text for _, text in CORPUS.values()]
     with serving(model=local.embed) as server:
         found = Endpoint("letters", server.url).embed(texts)
-    assert np.abs(found - local.embed(texts)).max() <= GRID
+    assert np.abs(found - local.embed(texts)).max() <= GRID_STEP
 
 
 def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_the_command_line_names_the_endpoint_and_says_how_many_were_cut(tmp_path
 
 
 @given(st.text(min_size=101, max_size=2000), st.integers(0, 10**6), st.integers(0, 10**6))
-def test_a_shortened_text_is_a_shorter_beginning(text: str, window: int, length: int) -> None:
+def test_a_shortened_text_is_a_shorter_prefix(text: str, window: int, length: int) -> None:
     for reason in ("too long", f"maximum context length is {window} tokens, however you requested {length} tokens"):
         found = shorten(text, reason)
         assert len(found) < len(text)

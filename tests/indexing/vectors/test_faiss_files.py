@@ -1,4 +1,4 @@
-"""A FAISS index in several mapped files finds what one index in memory finds, and takes the memory of one file."""
+"""A FAISS index in several mapped files gives the hits of one index in memory, and takes the memory of one file."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from indexing.index import shard_files
 from indexing.vectors import faiss_files as dense_shards
 from indexing.vectors import shards as vectors
 from indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
-from indexing.vectors.faiss_index import build_dense, new_index, write_dense
+from indexing.vectors.faiss_index import build_dense, make_faiss_index, write_dense
 from indexing.vectors.shards import Shards
-from indexing.vectors.types import Vectors, on_grid
+from indexing.vectors.types import Vectors, round_to_grid
 from retrieval.faiss_search import FaissSearcher, search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, Rankings, SearchSettings
 from tests.support import programs
-from tests.support.clustered_vectors import COUNT, clustered
+from tests.support.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.places import ROOT
 from tests.support.small_corpus import write_corpus
 
@@ -36,9 +36,9 @@ NAMES = [str(i) for i in range(20)]
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Shards:
     folder = tmp_path_factory.mktemp("vectors")
     files = []
-    for start in range(0, COUNT, vectors.SHARD):
+    for start in range(0, COUNT, vectors.SHARD_DOCUMENTS):
         files.append(folder / f"{start}.npy")
-        np.save(files[-1], clustered(COUNT, 1)[start : start + vectors.SHARD])
+        np.save(files[-1], make_clustered_vectors(COUNT, 1)[start : start + vectors.SHARD_DOCUMENTS])
     return Shards(files, COUNT, 0)
 
 
@@ -51,12 +51,12 @@ def same(one: Rankings, other: Rankings) -> bool:
 
 
 @given(st.data())
-def test_flat_parts_give_bit_for_bit_what_one_index_gives(data: st.DataObject) -> None:
+def test_flat_parts_give_the_exact_results_of_one_index(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 120), label="documents")
     random = np.random.default_rng(data.draw(st.integers(0, 99), label="seed"))
     kinds = data.draw(st.integers(1, 9), label="different vectors")  # the fewer, the more ties
-    found = on_grid(random.normal(size=(kinds, 8)))[random.integers(0, kinds, count)]
-    asked = on_grid(random.normal(size=(3, 8)))
+    found = round_to_grid(random.normal(size=(kinds, 8)))[random.integers(0, kinds, count)]
+    asked = round_to_grid(random.normal(size=(3, 8)))
     cuts = sorted(data.draw(st.sets(st.integers(1, count), max_size=6), label="boundaries") - {count})
     depth = data.draw(st.integers(1, 130), label="depth")
     parts = [_flat(part) for part in np.split(found, cuts)]
@@ -67,7 +67,7 @@ def test_flat_parts_give_bit_for_bit_what_one_index_gives(data: st.DataObject) -
 
 
 def _flat(rows: Vectors) -> Any:
-    index = new_index(rows.shape[1], "Flat")
+    index = make_faiss_index(rows.shape[1], "Flat")
     index.add(np.ascontiguousarray(rows))
     return index
 
@@ -94,17 +94,21 @@ def test_files_of_any_size_find_what_the_single_file_finds(
         count = build_dense_shards(shards, factory, size, folder)
         assert count == -(-COUNT // size)
         for depth in (1, 10, 500):
-            one = FaissSearcher(tmp_path / "one", parameters).search(NAMES, clustered(20, 2), depth)
-            many = FaissSearcher(shard_files(folder, count), parameters).search(NAMES, clustered(20, 2), depth)
+            one = FaissSearcher(tmp_path / "one", parameters).search(NAMES, make_clustered_vectors(20, 2), depth)
+            many = FaissSearcher(shard_files(folder, count), parameters).search(
+                NAMES, make_clustered_vectors(20, 2), depth
+            )
             assert same(one, many)
 
 
-def test_graphs_in_parts_find_nearly_all(tmp_path: Path, shards: Shards) -> None:
+def test_graphs_in_parts_find_nearly_all_hits(tmp_path: Path, shards: Shards) -> None:
     parts = load_dense_shards(
         shard_files(tmp_path, build_dense_shards(shards, "HNSW32", 700, tmp_path)), "efSearch=200"
     )
-    found = search_dense(parts, NAMES, clustered(20, 2), 10)
-    exact = np.argsort(-(clustered(20, 2) @ clustered(COUNT, 1).T), axis=1, kind="stable")[:, :10]
+    found = search_dense(parts, NAMES, make_clustered_vectors(20, 2), 10)
+    exact = np.argsort(-(make_clustered_vectors(20, 2) @ make_clustered_vectors(COUNT, 1).T), axis=1, kind="stable")[
+        :, :10
+    ]
     assert sum(len(set(found.of(i).tolist()) & set(exact[i].tolist())) for i in range(20)) >= 190
 
 
@@ -151,7 +155,7 @@ MEMORY = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from indexing.vectors.faiss_index import faiss_module, load_dense
+from indexing.vectors.faiss_index import import_faiss, load_dense
 from indexing.vectors.faiss_files import load_dense_shards
 from retrieval.faiss_search import search_dense
 
@@ -160,7 +164,7 @@ def anonymous():
     return int(status.split("RssAnon:")[1].split()[0]) * 1024
 
 files = [Path(name) for name in sys.argv[1:]]
-faiss_module().omp_set_num_threads(1)
+import_faiss().omp_set_num_threads(1)
 before = anonymous()
 parts = load_dense_shards(files) if len(files) > 1 else [load_dense(files[0])]
 search_dense(parts, ["q"], np.ones((1, parts[0].d), np.float32), 10)
@@ -171,8 +175,8 @@ print(anonymous() - before)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell kinds of memory")
 @pytest.mark.parametrize("factory", ["Flat", "IVF16,Flat", "SQ8", "HNSW16"])
 def test_files_in_parts_stay_on_disk_when_searched(tmp_path: Path, factory: str) -> None:
-    """Pages of a file, unlike memory of its own, are given back when others need them."""
-    rows = on_grid(np.random.default_rng(0).normal(size=(16_000, 256)))
+    """The system can reclaim the pages of a mapped file, unlike a process's own memory."""
+    rows = round_to_grid(np.random.default_rng(0).normal(size=(16_000, 256)))
     np.save(tmp_path / "0.npy", rows)
     shards = Shards([tmp_path / "0.npy"], len(rows), 0)
     build_dense(shards, factory, tmp_path / "one")

@@ -12,21 +12,21 @@ from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.vectors import shards as vectors
-from indexing.vectors.faiss_index import build_dense, faiss_module, load_dense
+from indexing.vectors.faiss_index import build_dense, import_faiss, load_dense
 from indexing.vectors.shards import Shards
 from retrieval.faiss_search import search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, SearchSettings, ranked
-from tests.support.clustered_vectors import COUNT, clustered
+from tests.support.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.small_corpus import write_corpus
 
 
 @pytest.fixture
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shards:
-    monkeypatch.setattr(vectors, "SHARD", 300)
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 300)
     files = [tmp_path / f"{n}.npy" for n in range(-(-COUNT // 300))]
     for n, file in enumerate(files):
-        np.save(file, clustered(COUNT, 1)[n * 300 : n * 300 + 300])
+        np.save(file, make_clustered_vectors(COUNT, 1)[n * 300 : n * 300 + 300])
     return Shards(files, COUNT, 0)
 
 
@@ -43,17 +43,17 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shards:
         ("OPQ8,IVF16,PQ8x4", "nprobe=16", 0.2),
     ],
 )
-def test_an_index_has_the_same_bytes_each_time_and_finds_what_it_can(
+def test_an_index_has_the_same_bytes_each_time_and_finds_most_hits(
     tmp_path: Path, shards: Shards, factory: str, parameters: str, recall: float
 ) -> None:
     for name, threads in (("one", 1), ("two", 4)):
-        faiss_module().omp_set_num_threads(threads)
+        import_faiss().omp_set_num_threads(threads)
         build_dense(shards, factory, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    queries = clustered(20, 2)
+    queries = make_clustered_vectors(20, 2)
     names = [str(i) for i in range(20)]
     found = search_dense(load_dense(tmp_path / "one", parameters), names, queries, 10)
-    exact = np.argsort(-(queries @ clustered(COUNT, 1).T), axis=1, kind="stable")[:, :10]
+    exact = np.argsort(-(queries @ make_clustered_vectors(COUNT, 1).T), axis=1, kind="stable")[:, :10]
     hits = [len(set(found.of(i).tolist()) & set(exact[i].tolist())) for i in range(20)]
     assert sum(hits) >= recall * 200
     for i in range(20):
@@ -81,14 +81,14 @@ def test_ranked_equals_plain_sorting(hits: list[list[tuple[int, int]]], descendi
 
 def test_an_index_that_finds_fewer_documents_gives_shorter_rankings(tmp_path: Path, shards: Shards) -> None:
     build_dense(shards, "IVF64,Flat", tmp_path / "index")
-    found = search_dense(load_dense(tmp_path / "index", "nprobe=1"), ["a", "b"], clustered(2, 2), 1000)
+    found = search_dense(load_dense(tmp_path / "index", "nprobe=1"), ["a", "b"], make_clustered_vectors(2, 2), 1000)
     assert all(0 < len(found.of(i)) < 1000 for i in range(2))
     assert found.docs.min() >= 0
     assert np.isfinite(found.scores).all()
 
 
 @pytest.mark.parametrize("factory", ["", "Foo", "IVF,Flat", "PQ7", "HNSW0", "HNSW1", "IVF0,Flat", "Flat,Flat"])
-def test_a_factory_string_that_is_none_is_an_error_before_any_work(tmp_path: Path, factory: str) -> None:
+def test_an_impossible_factory_string_is_an_error_before_any_work(tmp_path: Path, factory: str) -> None:
     with pytest.raises(UserError, match=r"FAISS index '.*': .*; expected a factory string"):
         build_index(write_corpus(tmp_path / "c.jsonl"), tmp_path / "index", BuildSettings(faiss=factory))
     assert not (tmp_path / "index").exists()
@@ -111,7 +111,7 @@ def test_a_parameter_that_the_index_lacks_is_an_error(index: Index, parameters: 
         search_embeddings(index, [Query("1", "1-1", "", "", "bees")], SearchSettings(depth=3, faiss=parameters))
 
 
-def test_an_inverted_file_must_look_somewhere(tmp_path: Path, shards: Shards) -> None:
+def test_an_inverted_file_must_search_at_least_one_list(tmp_path: Path, shards: Shards) -> None:
     build_dense(shards, "IVF16,Flat", tmp_path / "index")
     assert load_dense(tmp_path / "index").nprobe == 4
     with pytest.raises(UserError, match="nprobe"):

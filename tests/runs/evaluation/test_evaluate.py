@@ -24,7 +24,7 @@ from runs.trec.run_files import read_qrels
 from runs.trec.types import Run, make_qrels, make_run
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
-from tests.support.qrels import grades
+from tests.support.qrels import grades_of
 
 Grades = Mapping[str, Mapping[str, int]]
 Scores = Mapping[str, Mapping[str, float]]
@@ -124,7 +124,7 @@ def test_measures_agree_on_edge_cases(qrels: Grades, scores: Scores) -> None:
 def test_measures_agree_on_real_judgments(path: Path) -> None:
     """The run is that of a mediocre system: judged documents by noisy grades, and other documents."""
     rng = random.Random(path.name)
-    qrels = grades(read_qrels(path))
+    qrels = grades_of(read_qrels(path))
     scores: dict[str, dict[str, float]] = {}
     for topic, own in qrels.items():
         if rng.random() < 0.95:

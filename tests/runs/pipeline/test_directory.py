@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from indexing.io.files import locked
+from indexing.io.writing import lock_folder
 from runs.pipeline.directory import Artifact, Stage, Values, perform
 
 
@@ -131,9 +131,9 @@ def test_other_versions_of_the_packages_remake_everything(tmp_path: Path) -> Non
 
 def test_a_directory_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    with locked(folder), pytest.raises(UserError, match="another process is writing here"), locked(folder):
+    with lock_folder(folder), pytest.raises(UserError, match="another process is writing here"), lock_folder(folder):
         pass
-    with locked(folder):
+    with lock_folder(folder):
         pass
 
 

@@ -15,7 +15,7 @@ from runs.trec.run_files import read_run
 from runs.trec.topics import read_topics
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
-from tests.support.processes import killed, start, wait
+from tests.support.processes import run_with_kills, start, wait
 from tests.support.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNINGS, write_corpus, write_topics
 from tests.support.waiting import LIMIT_S, wait_until
 
@@ -168,7 +168,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(folder: Path) -> None
         (folder / "index/segments.sqlite").unlink()
 
     (folder / "index/segments.sqlite").unlink()
-    killed("run", config(folder, "killed"), "-q", times=16, kills=8, done=compare)
+    run_with_kills("run", config(folder, "killed"), "-q", times=16, kills=8, done=compare)
 
 
 def test_a_killed_indexing_leaves_no_index_and_can_be_repeated(tmp_path: Path) -> None:

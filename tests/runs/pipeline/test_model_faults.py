@@ -18,9 +18,9 @@ from runs.pipeline.stages import run
 from runs.tracks.validate import detect_track, validate
 from runs.trec.topics import read_topics
 from tests.support.command_line import keystone
-from tests.support.model_runs import command, content, submitted
+from tests.support.model_runs import answer_command, list_submissions, read_run_content
 from tests.support.models.plain_model import say
-from tests.support.processes import killed
+from tests.support.processes import run_with_kills
 from tests.support.programs import started
 from tests.support.servers.chat import Exchange, Fault, changed, half, hangs_up, says, serving, status, torn
 from tests.support.small_corpus import NARRATIVES, TRIAL_WARNINGS, write_topics
@@ -68,7 +68,7 @@ def test_of_105_narratives_each_is_answered_though_30_percent_of_replies_are_fau
         directory = run(read_config(None, [model, *where], "uema21lab_B4"), threads=2)
         paid = Counter(map(orjson.dumps, server.answered))
     assert set(paid.values()) == {1}
-    for path in submitted(directory):
+    for path in list_submissions(directory):
         assert {v.kind for v in validate(path, detect_track(path), read_topics(topics))} <= TRIAL_WARNINGS
     answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
     assert len(answers) == 105
@@ -84,13 +84,13 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(index: Index, tmp_pat
     whole: dict[str, bytes] = {}
 
     def done() -> None:
-        whole.update(whole or content(made))
-        assert content(made) == whole
+        whole.update(whole or read_run_content(made))
+        assert read_run_content(made) == whole
         shutil.rmtree(tmp_path / "out")
 
     with serving(model=say, latency=0.02) as server:
-        arguments = [*command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
-        killed(*arguments, times=36, kills=25, done=done)
+        arguments = [*answer_command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
+        run_with_kills(*arguments, times=36, kills=25, done=done)
 
 
 def test_an_interrupt_waits_for_no_reply_and_loses_none(index: Index, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_an_interrupt_waits_for_no_reply_and_loses_none(index: Index, tmp_path: 
 
     with serving(model=say, always=no_more_than_nine) as server:
         write_topics(tmp_path / "topics.jsonl")
-        arguments = [*command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
+        arguments = [*answer_command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
         with started([sys.executable, "-m", "runs.cli.main", *arguments], stderr=subprocess.DEVNULL) as process:
             wait_until(lambda: len(server.answered) >= 9 or process.poll(), "nine replies")
             process.send_signal(signal.SIGINT)

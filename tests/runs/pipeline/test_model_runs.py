@@ -26,7 +26,7 @@ from runs.trec.run_files import read_qrels, read_run
 from runs.trec.topics import read_topics
 from tests.support import programs
 from tests.support.command_line import keystone
-from tests.support.model_runs import command, content, submitted
+from tests.support.model_runs import answer_command, list_submissions, read_run_content
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import Server, serving
 from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
@@ -57,8 +57,8 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
 ) -> None:
     directory = make(preset, index, tmp_path, server)
     topics = read_topics(tmp_path / "topics.jsonl")
-    assert submitted(directory)
-    for path in submitted(directory):
+    assert list_submissions(directory)
+    for path in list_submissions(directory):
         assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
     replies = tmp_path / "replies.jsonl"
     made = record(tmp_path / "out" / REPLIES, replies) if (tmp_path / "out" / REPLIES).exists() else 0
@@ -66,7 +66,7 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
         asked = len(server.requests)
         (tmp_path / "again").mkdir()
         again = make(preset, index, tmp_path / "again", server, "model.backend=replay", f"model.replies={replies}")
-        assert content(again) == content(directory)
+        assert read_run_content(again) == read_run_content(directory)
         assert len(server.requests) == asked
 
 
@@ -78,12 +78,12 @@ def test_what_calls_cost_is_told_and_a_repeated_run_makes_none(index: Index, tmp
     assert set(told["purposes"]) == {"decompose", "topic", "expand", "umbrela", "answer"}
     assert total["calls"] == sum(row["calls"] for row in told["purposes"].values())
     assert total["cost"] == total["calls"] * (10 - 4 + 2 * 3) / 2
-    before, asked = (content(directory), (directory / USAGE).read_bytes()), len(server.requests)
+    before, asked = (read_run_content(directory), (directory / USAGE).read_bytes()), len(server.requests)
     assert make("uema21lab_B4", index, tmp_path, server, prices) == directory
-    assert (content(directory), (directory / USAGE).read_bytes()) == before
+    assert (read_run_content(directory), (directory / USAGE).read_bytes()) == before
     shutil.rmtree(directory)
     make("uema21lab_B4", index, tmp_path, server, prices)
-    assert content(directory) == before[0]
+    assert read_run_content(directory) == before[0]
     assert len(server.requests) == asked
 
 
@@ -95,7 +95,7 @@ def test_a_model_that_gives_nothing_is_told_in_the_manifest_and_the_run_is_valid
         assert {"decompose", "topic", "expand", "umbrela", "answer"} <= set(steps)
         assert b" " not in (directory / "grades.qrels").read_bytes(), "a failed grade is absent"
     topics = read_topics(tmp_path / "topics.jsonl")
-    for path in submitted(directory):
+    for path in list_submissions(directory):
         assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
 
 
@@ -139,7 +139,7 @@ def make_qrels(path: Path) -> dict[str, dict[str, int]]:
 
 def test_answers_come_through_a_pipe_and_go_on_where_a_file_ends(index: Index, tmp_path: Path, server: Server) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
-    here = [*command(index, tmp_path, server), "--index", str(index.folder)]
+    here = [*answer_command(index, tmp_path, server), "--index", str(index.folder)]
     piped = programs.run(
         [sys.executable, "-m", "runs.cli.main", *here], input=topics.read_bytes(), capture_output=True, check=True
     )
@@ -158,7 +158,7 @@ def test_answers_come_through_a_pipe_and_go_on_where_a_file_ends(index: Index, t
 def test_a_batch_run_ends_with_code_3_until_its_replies_lie_there(index: Index, tmp_path: Path, server: Server) -> None:
     """Whoever answers the files: here a loop over the lines, in the form of a batch service."""
     write_topics(tmp_path / "topics.jsonl")
-    waits = [*command(index, tmp_path, server, "run"), "--set", "model.backend=batch"]
+    waits = [*answer_command(index, tmp_path, server, "run"), "--set", "model.backend=batch"]
     rounds = 0
     while (shown := keystone(*waits)).returncode == 3:
         rounds += 1
@@ -175,7 +175,7 @@ def test_a_batch_run_ends_with_code_3_until_its_replies_lie_there(index: Index, 
     assert rounds == 4, "decomposition and topic, expansion, grades, answers"
     plain = tmp_path / "plain"
     plain.mkdir()
-    assert content(tmp_path / "out/keystone") == content(make("keystone", index, plain, server))
+    assert read_run_content(tmp_path / "out/keystone") == read_run_content(make("keystone", index, plain, server))
 
 
 def answered(line: dict[str, Any]) -> bytes:
@@ -209,7 +209,7 @@ def test_a_track_without_fixed_depth_gets_the_covering_set_alone(index: Index, t
 
 def test_a_person_is_told_what_was_spared_and_what_went_wrong(index: Index, tmp_path: Path, server: Server) -> None:
     write_topics(tmp_path / "topics.jsonl")
-    arguments = [part for part in command(index, tmp_path, server, "run") if part != "--quiet"]
+    arguments = [part for part in answer_command(index, tmp_path, server, "run") if part != "--quiet"]
     shown = keystone(*arguments, "--set", "grading.select=parasol", "--set", "grading.documents=2",
                      "--set", "answer.documents=2", "--set", "queries.variants=30")  # fmt: skip
     assert shown.returncode == 0
@@ -227,15 +227,15 @@ def test_a_person_is_told_what_was_spared_and_what_went_wrong(index: Index, tmp_
     ],
 )
 def test_a_file_that_is_not_ours_is_not_touched(
-    index: Index, tmp_path: Path, server: Server, content: bytes, told: str
+    index: Index, tmp_path: Path, server: Server, read_run_content: bytes, told: str
 ) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
-    out.write_bytes(content)
-    here = [*command(index, tmp_path, server), "--index", str(index.folder), "--topics", str(topics)]
+    out.write_bytes(read_run_content)
+    here = [*answer_command(index, tmp_path, server), "--index", str(index.folder), "--topics", str(topics)]
     shown = keystone(*here, "--out", out)
     assert shown.returncode == 1
     assert shown.stderr.startswith(f"error: {out}{told}")
-    assert out.read_bytes() == content
+    assert out.read_bytes() == read_run_content
     for where in (tmp_path / "none/a.jsonl", tmp_path, tmp_path / "a.jsonl.gz"):
         assert re.match(rf"error: (--out )?{where}: ", keystone(*here, "--out", where).stderr)
 
@@ -258,7 +258,7 @@ def test_stages_that_do_not_ask_the_model_are_kept_when_it_changes(
     index: Index, tmp_path: Path, server: Server
 ) -> None:
     write_topics(tmp_path / "topics.jsonl")
-    arguments = [part for part in command(index, tmp_path, server, "run") if part != "--quiet"]
+    arguments = [part for part in answer_command(index, tmp_path, server, "run") if part != "--quiet"]
     rules = [*arguments, "--set", "queries.method=rules", "--set", "answer.method=rules"]
     assert keystone(*rules).returncode == 0
     shown = keystone(*rules, "--set", "model.extra={seed: 1}")

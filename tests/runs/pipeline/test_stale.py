@@ -14,7 +14,7 @@ from indexing.builds.index import build_index
 from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.types import MINILM, Embedding
-from indexing.vectors.cache import text_key
+from indexing.vectors.cache import hash_texts
 from indexing.vectors.of_documents import document_vectors
 from indexing.vectors.of_segments import segment_vectors
 from retrieval.backends import open_dense, open_sparse, open_store
@@ -257,5 +257,5 @@ def test_a_cache_of_an_earlier_version_is_not_looked_at(begun: tuple[Index, Call
 
 def test_a_key_is_of_the_model_and_of_the_texts_one_by_one() -> None:
     asked = [(MINILM, ["a", "bc"]), (MINILM, ["ab", "c"]), (MINILM, ["abc"]), (Embedding(passage_prefix="p"), ["abc"])]
-    assert len({text_key(*one) for one in asked}) == len(asked)
-    assert text_key(MINILM, ["\ud800"]) == text_key(Embedding(), ["\ud800"])
+    assert len({hash_texts(*one) for one in asked}) == len(asked)
+    assert hash_texts(MINILM, ["\ud800"]) == hash_texts(Embedding(), ["\ud800"])

@@ -19,9 +19,9 @@ import yaml
 
 from fusion.fuse import FusionSettings
 from indexing.corpora.corpus import read_corpus
-from indexing.corpora.segments import segmented
+from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
-from indexing.io.files import unicode_name
+from indexing.io.writing import unicode_name
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, is_id
 from runs.config.read import read_config
@@ -36,7 +36,7 @@ from runs.trec.topics import read_topics
 from runs.trec.types import Run, make_run
 from tests.support.answer_files import HOW, REPAIRABLE, WHY, make_record, tighten_limits
 from tests.support.command_line import keystone
-from tests.support.mutation import mutated, packed
+from tests.support.mutation import compress_and_damage, mutate
 
 T = TypeVar("T")
 Seeds = dict[str, bytes]
@@ -151,7 +151,7 @@ def check_corpus(path: Path, folder: Path, chance: Random) -> None:
     errors: list[BadRecord] = []
 
     def documents() -> Iterator[Document]:
-        for document in map(segmented, read_corpus(corpus, None, cuts, errors.append)):
+        for document in map(cut_segments, read_corpus(corpus, None, cuts, errors.append)):
             arrived.append(document)
             yield document
 
@@ -298,7 +298,7 @@ def make(kind: str, number: int, folder: Path) -> tuple[Path, Random]:
     suffix = "" if kind == "config" else chance.choice(["", "", "", "", ".gz", ".zst"])
     path = folder / "files" / (chance.choice(PREFIXES) + name + suffix)
     path.parent.mkdir(parents=True)
-    path.write_bytes(packed(mutated(seeds[name], chance), suffix, chance))
+    path.write_bytes(compress_and_damage(mutate(seeds[name], chance), suffix, chance))
     return path, chance
 
 

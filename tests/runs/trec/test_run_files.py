@@ -19,7 +19,7 @@ from runs.trec.render import decrease_strictly
 from runs.trec.run_files import read_qrels, read_run, write_run
 from runs.trec.types import Run, make_qrels, make_run
 from tests.support.places import SHARED
-from tests.support.qrels import grades
+from tests.support.qrels import grades_of
 
 T = TypeVar("T")
 LF = b"\n"
@@ -103,7 +103,7 @@ def assert_both_readers_agree(path: Path, content: bytes) -> None:
         return found.tag, found.list_hits()
 
     assert find_outcome(run) == find_outcome(lambda: read_plain_run(path))
-    assert find_outcome(lambda: grades(read_qrels(path))) == find_outcome(lambda: read_plain_qrels(path))
+    assert find_outcome(lambda: grades_of(read_qrels(path))) == find_outcome(lambda: read_plain_qrels(path))
 
 
 WORDS = (
@@ -242,7 +242,7 @@ def test_broken_qrels_name_their_line(tmp_path: Path, line: str, message: str) -
 def test_the_second_column_of_qrels_is_ignored(tmp_path: Path, second: str) -> None:
     path = tmp_path / "qrels"
     path.write_text(f"# by hand\n007 {second} msmarco_v2.1_doc_0_1#2_3\t4\n7 {second} d -1\n\n7 {second} d -1")
-    assert grades(read_qrels(path)) == {"007": {"msmarco_v2.1_doc_0_1#2_3": 4}, "7": {"d": -1}}
+    assert grades_of(read_qrels(path)) == {"007": {"msmarco_v2.1_doc_0_1#2_3": 4}, "7": {"d": -1}}
 
 
 def test_a_compressed_run_is_read_and_a_truncated_one_refused(tmp_path: Path) -> None:
@@ -385,10 +385,10 @@ def test_selected_queries_keep_their_rows() -> None:
     assert run.select(["2", "x", "1"]).list_hits() == {"2": [("c", 1.0)], "x": [], "1": [("a", 2.0), ("b", 1.0)]}
     assert isinstance(run.select([]), Run)
     assert run.select([]).list_hits() == {}
-    assert grades(make_qrels({"1": {"a": 0, "b": 2}}).select(["1"])) == {"1": {"b": 2, "a": 0}}
+    assert grades_of(make_qrels({"1": {"a": 0, "b": 2}}).select(["1"])) == {"1": {"b": 2, "a": 0}}
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not on this machine")
 def test_real_qrels_are_read_as_by_the_plain_reader() -> None:
     for path in sorted(SHARED.glob("*/qrels*")):
-        assert grades(read_qrels(path)) == read_plain_qrels(path), path
+        assert grades_of(read_qrels(path)) == read_plain_qrels(path), path

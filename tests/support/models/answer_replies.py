@@ -42,9 +42,9 @@ REPLY = (
 )
 
 
-def told(*sentences: tuple[str, Any]) -> str:
+def make_reply(*sentences: tuple[str, Any]) -> str:
     return json.dumps({"answer": [{"text": text, "citations": citations} for text, citations in sentences]})
 
 
-def rewritten(*sentences: tuple[Any, Any]) -> str:
+def make_rewritten_reply(*sentences: tuple[Any, Any]) -> str:
     return json.dumps({"sentences": [{"id": number, "text": text} for number, text in sentences]})

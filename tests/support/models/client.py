@@ -1,4 +1,4 @@
-"""The client as tests use it: short patience, and all outcomes at once."""
+"""The client of models in tests, with short pauses and all outcomes at once."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ from generation.types import Failure, Reply, Request, Usage
 SECRET = "sk-0123456789/secret"
 
 
-def settings(folder: Path, *urls: str, **changes: Any) -> ModelSettings:
+def make_settings(folder: Path, *urls: str, **changes: Any) -> ModelSettings:
     chosen = {"name": "m", "urls": list(urls), "cache": folder / "replies.sqlite", "patience_seconds": 5}
     return ModelSettings.model_validate(chosen | changes)
 
 
-def opened(settings: ModelSettings) -> AbstractAsyncContextManager[OpenModel]:
-    """The model, with its files beside its cache."""
+def open_beside_cache(settings: ModelSettings) -> AbstractAsyncContextManager[OpenModel]:
+    """Open the model, with its files beside its cache."""
     assert settings.cache
     return open_model(settings, settings.cache.parent)
 
@@ -31,7 +31,7 @@ def complete(
     """Outcomes by number, usage by purpose, notes."""
 
     async def run() -> Any:
-        async with opened(chosen) as model:
+        async with open_beside_cache(chosen) as model:
             found = {number: outcome async for number, outcome in model.complete(requests)}
             return found, dict(model.usage), list(model.notes)
 

@@ -1,4 +1,4 @@
-"""A model by rule for the chat server of the tests: it does each step as literally as it can, from the prompt alone."""
+"""A model by rules for the tests' chat server. It does each step literally, from the prompt alone."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _WORD = re.compile(r"[a-z]{3,}")
 
 
 def say(body: dict[str, Any]) -> str:
-    """The reply to the body of a chat request: JSON, as its step's schema wants it, or a summary."""
+    """The reply to the body of a chat request: JSON that satisfies its step's schema, or a summary."""
     system, user = (body["messages"][place]["content"] for place in (0, 1))
     if system == summarise.SYSTEM:
         return str(_DOCUMENT.findall(user)[0][1])[:200]

@@ -1,4 +1,4 @@
-"""A model that says what a function of the request says: for tests of what is asked and of how replies are read."""
+"""A model whose replies a function of the request gives, for tests of requests and of reading replies."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -27,7 +27,7 @@ class Scripted:
 
 
 def by_purpose(**replies: Any) -> Callable[[Request], Said]:
-    """For every purpose its replies as JSON, one after another, the last one ever after; strings stay as they are."""
+    """Gives the replies of each purpose in turn, as JSON, and repeats the last one; strings stay as they are."""
     left = {purpose: list(said) for purpose, said in replies.items()}
 
     def say(request: Request) -> Said:

@@ -14,8 +14,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-CONTEXT = 32_768
-"""Tokens of a prompt and its reply."""
+CONTEXT_TOKENS = 32_768
+"""The tokens of a prompt and its reply together."""
 ROLES = ["<|system|>", "<|user|>", "<|assistant|>"]
 TEMPLATE = (
     "<|begin|>{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
@@ -23,8 +23,8 @@ TEMPLATE = (
 )
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """Bytes, and pairs of them that are frequent in Python's own documentation and sources."""
+def train_tokenizer() -> PreTrainedTokenizerFast:
+    """Train a tokenizer of bytes and of byte pairs that are frequent in Python's documentation and sources."""
     found = Tokenizer(models.BPE())
     found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     found.decoder = decoders.ByteLevel()
@@ -42,14 +42,14 @@ def tokenizer() -> PreTrainedTokenizerFast:
         bos_token="<|begin|>",
         eos_token="<|end|>",
         additional_special_tokens=ROLES,
-        model_max_length=CONTEXT,
+        model_max_length=CONTEXT_TOKENS,
     )
     whole.chat_template = TEMPLATE
     return whole
 
 
-def model(words: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """Two layers of two heads; 32 is the smallest size of a head that vLLM takes on a CPU."""
+def make_model(words: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+    """A model of two layers with two heads. 32 is the smallest size of a head that vLLM accepts on a CPU."""
     torch.manual_seed(0)
     return LlamaForCausalLM(
         LlamaConfig(
@@ -60,7 +60,7 @@ def model(words: PreTrainedTokenizerFast) -> LlamaForCausalLM:
             num_attention_heads=2,
             num_key_value_heads=1,
             head_dim=32,
-            max_position_embeddings=CONTEXT,
+            max_position_embeddings=CONTEXT_TOKENS,
             pad_token_id=words.pad_token_id,
             bos_token_id=words.bos_token_id,
             eos_token_id=words.eos_token_id,
@@ -71,12 +71,12 @@ def model(words: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def write(folder: Path) -> None:
-    """The model as a folder, there whole or not at all."""
+    """Write the model as a folder, which appears whole or not at all."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as beside:
         made = Path(beside) / "model"
-        words = tokenizer()
+        words = train_tokenizer()
         words.save_pretrained(made)
-        model(words).save_pretrained(made)
+        make_model(words).save_pretrained(made)
         if not folder.exists():
             made.rename(folder)
 

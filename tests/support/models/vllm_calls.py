@@ -71,7 +71,7 @@ UNKNOWN_KEYWORD = Request("grade", (("user", "hi"),), 8, {"type": "array", "uniq
 
 
 def mixed() -> list[Request]:
-    """A few of every kind, and two that are refused."""
+    """A few requests of every kind, and two that vLLM refuses."""
     kinds = [decomposition(query) for query in QUERIES]
     kinds += [answering(query) for query in QUERIES]
     kinds += [grading(document) for document in DOCUMENTS]

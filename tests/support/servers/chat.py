@@ -1,4 +1,4 @@
-"""A real HTTP server on a socket that speaks `/v1/chat/completions`, with faults by script; in a thread of its own."""
+"""A real HTTP server with `/v1/chat/completions` on a socket, in its own thread, with faults by script."""
 
 import asyncio
 import json
@@ -16,17 +16,17 @@ from tests.support.waiting import LIMIT_S, join
 
 Said = str | dict[str, Any]
 Fault = Callable[["Exchange"], Awaitable[bool]]
-"""Answers a request in its own way and says True, or lets the server answer."""
+"""Answers a request itself and returns True, or returns False so that the server answers."""
 
 
 def echo(body: dict[str, Any]) -> Said:
-    """A model without weights: it says what it was last told."""
+    """A model without weights: it repeats the last message."""
     return str(body["messages"][-1]["content"])
 
 
 @dataclass
 class Server:
-    """What the server does and has seen; `faults` are used up one a request, then it answers rightly."""
+    """The settings and records of the server. Each request takes one of the `faults`; then answers are right."""
 
     model: Callable[[dict[str, Any]], Said] = echo
     faults: list[Fault] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Server:
         self._run(self._start())
 
     def stop(self) -> None:
-        """Refuse connections and break off those that are open, as a server does that is killed."""
+        """Refuse connections and break off open ones, like a killed server."""
         self._run(self._stop())
 
     def _run(self, work: Any) -> None:
@@ -186,7 +186,7 @@ def changed(**changes: Any) -> Fault:
 
 
 async def hang(_: Exchange) -> bool:
-    """Takes much longer than anybody waits."""
+    """Takes much longer than any client waits."""
     await asyncio.sleep(30)
     return False
 
@@ -200,20 +200,20 @@ async def half(exchange: Exchange) -> bool:
 
 
 async def torn(exchange: Exchange) -> bool:
-    """Half of an answer as if it were whole."""
+    """Sends half of an answer with the length of the half."""
     body = json.dumps(exchange.completion()).encode()
     exchange.send(body[: len(body) // 2])
     return True
 
 
 async def hangs_up(exchange: Exchange) -> bool:
-    """Says nothing and closes the connection."""
+    """Closes the connection without an answer."""
     exchange.keep = False
     return True
 
 
 async def trickle(exchange: Exchange) -> bool:
-    """The right answer, byte by byte."""
+    """Sends the right answer byte by byte."""
     body = json.dumps(exchange.completion()).encode()
     exchange.send(b"", length=len(body))
     for byte in body:
@@ -224,7 +224,7 @@ async def trickle(exchange: Exchange) -> bool:
 
 
 async def endless_trickle(exchange: Exchange) -> bool:
-    """Blanks, one at a time, and never an answer."""
+    """Sends blanks, one at a time, and never an answer."""
     exchange.send(b"", length=10_000)
     for _ in range(10_000):
         exchange.writer.write(b" ")
@@ -233,14 +233,14 @@ async def endless_trickle(exchange: Exchange) -> bool:
 
 
 async def repeats_key(exchange: Exchange) -> bool:
-    """Shows the whole world what key it was sent."""
+    """Repeats the received key in its answer."""
     said = f"no access with {exchange.headers.get('authorization')}"
     exchange.reply({"error": {"message": said}}, 401)
     return True
 
 
 def in_turn(*faults: Fault | None) -> Fault:
-    """The faults one after another, again and again."""
+    """The faults in turn, again and again."""
     return _turns(faults)
 
 
@@ -281,7 +281,7 @@ def tells_usage(tokens: Any) -> Fault:
 
 
 def pours(block: bytes, times: int, code: int = 200, **headers: str) -> Fault:
-    """A body of so many blocks, for as long as the client takes them."""
+    """A body of `times` blocks, as long as the client takes them."""
 
     async def fault(exchange: Exchange) -> bool:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -310,7 +310,7 @@ def bomb(code: int = 200) -> Fault:
 
 
 def escaped_key(exchange: Exchange) -> str:
-    """What any step may use, with the key in it as JSON may write each of its characters."""
+    """A reply that fits any step and holds the key, each of whose characters JSON escapes."""
     key = (exchange.headers.get("authorization") or "").removeprefix("Bearer ")
     written = "".join(f"\\u{ord(character):04x}" for character in key)
     citing = f'[{{"id": 0, "text": "It is {written}.", "citations": [0]}}]'
@@ -348,4 +348,4 @@ HOSTILE: dict[str, Fault] = {
     "a flood of long lists": says_text("[0," * 900 + "0," * 50_000),
     "a flood of fences": says_text("```a\n" * 20_000),
 }
-"""Faults of a server that means harm, or is broken beyond what others are."""
+"""Faults of a server that is malicious or badly broken."""

@@ -1,4 +1,4 @@
-"""A real HTTP server on a socket that speaks `/v1/embeddings`, with faults by script."""
+"""A real HTTP server with `/v1/embeddings` on a socket, with faults by script."""
 
 import json
 import time
@@ -14,24 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 Fault = Callable[["Handler", list[str]], bool]
-"""Answers a request in its own way, or says False and lets the server answer."""
+"""Answers a request itself and returns True, or returns False so that the server answers."""
 
 
 def letters(texts: Sequence[str]) -> NDArray[np.float32]:
-    """A model without weights: how often each of eight letters occurs, and one more, so that no vector is zero."""
+    """A model without weights: the counts of eight letters, and one constant, so that no vector is zero."""
     return np.array([[text.count(letter) for letter in "aeinorst"] + [1] for text in texts], dtype=np.float32)
 
 
 @dataclass
 class Server:
-    """What the server does and has seen; `faults` are used up one a request, then it answers rightly."""
+    """The settings and records of the server. Each request takes one of the `faults`; then answers are right."""
 
     model: Callable[[Sequence[str]], NDArray[np.float32]] = letters
     faults: list[Fault] = field(default_factory=list)
     always: Fault | None = None
     window: int | None = None
     listed: Any = None
-    """What `/v1/models` answers, if not as it should."""
+    """The answer of `/v1/models`, if it is not the right one."""
     as_lists: bool = False
     requests: list[list[str]] = field(default_factory=list)
     keys: set[str | None] = field(default_factory=set)
@@ -129,7 +129,7 @@ def half(handler: Handler, texts: list[str]) -> bool:
 
 
 def torn(handler: Handler, texts: list[str]) -> bool:
-    """Half of a reply as if it were whole."""
+    """Sends half of a reply with the length of the half."""
     body = json.dumps(handler.embeddings(handler.state.model(texts))).encode()
     handler.send(body[: len(body) // 2], 200, {})
     return True
@@ -142,13 +142,13 @@ def slow(handler: Handler, _texts: list[str]) -> bool:
 
 
 def unhurried(_handler: Handler, _texts: list[str]) -> bool:
-    """Takes its time, so that requests meet."""
+    """Waits, so that requests overlap."""
     time.sleep(0.1)
     return False
 
 
 def more_than(texts: int, characters: int, tell: bool = False) -> Fault:
-    """Refuses batches of more texts and texts of more characters; may say how many tokens (characters) it takes."""
+    """Refuses batches of more texts and texts of more characters. If `tell` is true, it names its limit in tokens."""
 
     def fault(handler: Handler, found: list[str]) -> bool:
         longest = max(map(len, found))
@@ -165,7 +165,7 @@ def more_than(texts: int, characters: int, tell: bool = False) -> Fault:
 
 
 def wrong(change: Callable[[dict[str, Any]], Any]) -> Fault:
-    """A reply that is whole JSON but not what was asked for."""
+    """A reply of valid JSON with wrong content."""
 
     def fault(handler: Handler, texts: list[str]) -> bool:
         value = handler.embeddings(handler.state.model(texts))

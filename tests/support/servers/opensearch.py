@@ -1,4 +1,4 @@
-"""Real OpenSearch nodes for tests: a cluster is green when it is given out, gone for certain afterwards."""
+"""Real OpenSearch nodes for tests. A cluster is green when a test gets it; at the end all its processes are gone."""
 
 import contextlib
 import json
@@ -22,17 +22,17 @@ from tests.support.servers.ports import free_port
 from tests.support.waiting import wait_until
 
 JARS = ROOT / ".opensearch"
-MAIN = "3.5.0"
-OLDER = "2.19.1"
-"""The server whose BM25 scores are k1 + 1 times Lucene's, and which has a fusion of its own."""
-READY = 600.0
-"""Seconds: a start takes about 10 on a quiet machine, of three nodes about 25."""
-ANSWERS = 60.0
-"""Seconds within which a node answers a request."""
+MAIN_VERSION = "3.5.0"
+OLDER_VERSION = "2.19.1"
+"""A version whose BM25 scores are k1 + 1 times Lucene's, and which has its own fusion."""
+START_TIMEOUT_S = 600.0
+"""A start takes about 10 seconds on a quiet machine, a start of three nodes about 25."""
+ANSWER_TIMEOUT_S = 60.0
+"""A node must answer a request within this time."""
 
 
 def needs_opensearch() -> None:
-    """Skip the test where OpenSearch is not set up; fail where it must be."""
+    """If OpenSearch is not set up, skip the test; on CI, fail it."""
     if not (JARS / ".ready").exists():
         missing = f"{JARS} is not set up: run `make test-opensearch`, which needs Maven"
         if os.environ.get("CI") == "true":
@@ -42,7 +42,7 @@ def needs_opensearch() -> None:
 
 @dataclass
 class Node:
-    """A node, in a group of processes of its own; `folder` has its data, its logs."""
+    """A node in its own process group; `folder` holds its data and logs."""
 
     version: str
     settings: dict[str, str]
@@ -55,7 +55,7 @@ class Node:
         return f"http://127.0.0.1:{self.settings['http.port']}"
 
     def launch(self) -> None:
-        """Start the node and do not wait; one that is started again listens where it did."""
+        """Start the node without waiting. A node that is started again listens at its old address."""
         settings = [f"{name}={value}" for name, value in self.settings.items()]
         with (self.folder / "log").open("ab") as log:
             self.process = programs.start(
@@ -67,16 +67,18 @@ class Node:
             )
 
     def ready(self, size: int) -> None:
-        """Wait until the node sees so many nodes in the cluster, and all copies of every shard."""
+        """Wait until the node sees `size` nodes in the cluster, and all copies of every shard."""
         try:
-            wait_until(lambda: self._green(size) or self.ended(), f"OpenSearch to be green at {self.http}", READY)
+            wait_until(
+                lambda: self._green(size) or self.ended(), f"OpenSearch to be green at {self.http}", START_TIMEOUT_S
+            )
             assert not self.ended(), "a node of OpenSearch has ended"
         except AssertionError as error:
             error.add_note((self.folder / "log").read_text(errors="replace")[-4000:])
             raise
 
     def ended(self) -> bool:
-        """Whether there is no process that could answer."""
+        """Whether the node's process has ended."""
         return self.process is None or self.process.poll() is not None
 
     def answers(self) -> bool:
@@ -94,12 +96,12 @@ class Node:
         return bool(health["status"] == "green" and health["number_of_nodes"] == size)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal: SIGSTOP freezes the node, SIGCONT lets it go on."""
+        """Send a signal: SIGSTOP freezes the node, SIGCONT lets it continue."""
         assert self.process
         os.killpg(self.process.pid, number)
 
     def kill(self) -> None:
-        """End the node without a word."""
+        """Kill the node."""
         if self.process:
             programs.kill(self.process)
             assert self.process.stdin
@@ -126,7 +128,7 @@ class Cluster:
         return [node.http for node in self.nodes]
 
     def launch(self, size: int) -> None:
-        """Start the nodes; the first one leads, and later ones are told where it is."""
+        """Start the nodes; the first one leads, and the others get its address."""
         for number in range(1, size + 1):
             home = self.folder / str(number)
             (home / "logs").mkdir(parents=True)
@@ -156,25 +158,25 @@ class Cluster:
             node.ready(len(running))
 
     def stop(self) -> None:
-        """End all nodes; what they have stored goes too."""
+        """End all nodes and remove their data."""
         for node in self.nodes:
             node.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def call(url: str, method: str, path: str, body: Any = None) -> Any:
-    """The JSON that a node answers; a list is sent as lines. `OSError` where it does not answer or refuses."""
+    """The JSON that a node answers; a list is sent as lines. `OSError` if the node does not answer, or refuses."""
     lines = isinstance(body, list)
     data = "".join(f"{json.dumps(line)}\n" for line in body) if lines else json.dumps(body) if body is not None else ""
     request = urllib.request.Request(url + path, data.encode() or None, method=method)
     request.add_header("Content-Type", "application/x-ndjson" if lines else "application/json")
-    with urllib.request.urlopen(request, timeout=ANSWERS) as reply:
+    with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S) as reply:
         return json.load(reply)
 
 
 @contextlib.contextmanager
-def cluster(size: int = 1, version: str = MAIN) -> Iterator[Cluster]:
-    """So many nodes of a version from the moment the cluster is green, gone at the end."""
+def start_cluster(size: int = 1, version: str = MAIN_VERSION) -> Iterator[Cluster]:
+    """A green cluster of `size` nodes of a version; at the end of the block, all nodes end."""
     needs_opensearch()
     nodes = Cluster(version)
     try:

@@ -19,12 +19,12 @@ from tests.support.servers.ports import free_port
 from tests.support.waiting import join
 
 Fault = Callable[["Handler"], bool]
-"""Answers a `_bulk` request in its own way, or says False and lets the server answer."""
+"""Answers a `_bulk` request itself and returns True, or returns False so that the server answers."""
 
 
 @dataclass
 class Kept:
-    """An index: documents by `_id`, those that searches see, how often each was created."""
+    """An index: documents by `_id`, the documents that searches see, and how often each was created."""
 
     body: dict[str, Any]
     uuid: str
@@ -42,7 +42,7 @@ class State:
     faults: list[Fault] = field(default_factory=list)
     always: Fault | None = None
     item: Callable[[str], tuple[int, str, str] | None] = lambda _: None
-    """What is wrong with a document, by its `_id`: status, type and reason."""
+    """The rejections of documents by `_id`: status, type and reason."""
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     sent: list[list[str]] = field(default_factory=list)
@@ -135,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
                 settings = {**known.body["settings"]["index"], "uuid": known.uuid}
                 return 200, {name: {"settings": {"index": settings}, "mappings": known.body["mappings"]}}
             case "_bulk":
-                items = [self._put(known, *pair) for pair in pairs(self.body)]
+                items = [self._put(known, *pair) for pair in read_pairs(self.body)]
                 return 200, {"errors": any("error" in item["create"] for item in items), "items": items}
             case "_refresh":
                 known.seen = dict(known.documents)
@@ -173,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
         return found
 
 
-def pairs(body: bytes) -> Iterator[tuple[str, Any]]:
+def read_pairs(body: bytes) -> Iterator[tuple[str, Any]]:
     """The `_id` and the document of each two lines; a document that is no line of its own would be seen here."""
     lines = body.split(b"\n")
     assert lines.pop() == b"", "the last line has no end"
@@ -187,7 +187,7 @@ def failed(status: int, kind: str, reason: str) -> dict[str, Any]:
 
 
 @contextmanager
-def keeping(
+def start_keeper(
     state: State | None = None, port: int | None = None, certificate: tuple[Path, Path] | None = None
 ) -> Iterator[tuple[State, str]]:
     """A server before `state`, and its URL; with a certificate and its key it speaks TLS."""
@@ -220,7 +220,7 @@ def status(code: int, kind: str = "es_rejected_execution_exception", **headers: 
 
 
 def cut(handler: Handler) -> bool:
-    """The work is done, and half of the answer arrives."""
+    """Does the work, and sends half of the answer."""
     code, value = handler.answer(unquote(urlsplit(handler.path).path))
     body = json.dumps(value).encode()
     handler.send(code, body[: len(body) // 2], length=len(body))
@@ -228,7 +228,7 @@ def cut(handler: Handler) -> bool:
 
 
 def torn(handler: Handler) -> bool:
-    """The work is done, and half of the answer arrives as if it were whole."""
+    """Does the work, and sends half of the answer with the length of the half."""
     code, value = handler.answer(unquote(urlsplit(handler.path).path))
     body = json.dumps(value).encode()
     handler.send(code, body[: len(body) // 2])
@@ -236,11 +236,11 @@ def torn(handler: Handler) -> bool:
 
 
 def dropped(_: Handler) -> bool:
-    """Nothing is done, and the connection ends."""
+    """Does nothing, and closes the connection."""
     raise ConnectionResetError
 
 
 def lost(handler: Handler) -> bool:
-    """The work is done, and the connection ends without a word."""
+    """Does the work, and closes the connection without an answer."""
     handler.answer(unquote(urlsplit(handler.path).path))
     raise ConnectionResetError

@@ -9,21 +9,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from indexing.lucene.java import java_home
+from indexing.lucene.java import find_java_home
 
 MODULES = "transport.Netty4 analysis.common.CommonAnalysis painless.Painless index.reindex.Reindex".split()
 PLUGINS = {
     "opensearch-knn": "org.opensearch.knn.plugin.KNNPlugin",
     "neural-search": "org.opensearch.neuralsearch.plugin.NeuralSearch",
 }
-HEAP = "512m"
+HEAP_SIZE = "512m"
 
 
 def start(jars: Path, settings: dict[str, str]) -> Any:
     """Start a node from the jars of a folder that the set-up made; returns it, a Java object."""
     import jnius_config
 
-    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["JAVA_HOME"] = str(find_java_home())
     plugins = [plugin for plugin in PLUGINS if (jars / "plugins" / plugin).is_dir()]
     jnius_config.set_classpath(
         *(
@@ -32,7 +32,7 @@ def start(jars: Path, settings: dict[str, str]) -> Any:
             for jar in jars.glob(f"{part}/*.jar")
         )
     )
-    jnius_config.add_options(f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-Dlog4j2.level=warn")
+    jnius_config.add_options(f"-Xms{HEAP_SIZE}", f"-Xmx{HEAP_SIZE}", "-XX:+UseSerialGC", "-Dlog4j2.level=warn")
     from jnius import autoclass
 
     builder = autoclass("org.opensearch.common.settings.Settings").builder()

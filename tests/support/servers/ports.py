@@ -4,13 +4,13 @@ import socket
 from random import SystemRandom
 
 PORTS = range(15_000, 30_000)
-"""None of them is given to a connection that a client opens."""
+"""The system gives none of them to a connection that a client opens."""
 
 _held: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A port on which nobody listens, and which no test is given again, in this process or in another one."""
+    """A port on which no program listens. No other test gets it, in this process or in another one."""
     for port in SystemRandom().sample(PORTS, 1_000):
         mark = socket.socket(type=socket.SOCK_DGRAM)  # of the same number, to be seen by other tests alone
         try:

@@ -1,4 +1,4 @@
-"""Pyserini's own REST servers, real processes on this machine, and one that answers by script."""
+"""Pyserini's REST servers as real processes, and a server that answers by script."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from indexing.lucene.java import anserini_jar, java_home
+from indexing.lucene.java import find_anserini_jar, find_java_home
 from tests.support.programs import started
 from tests.support.servers.ports import free_port
 from tests.support.waiting import wait_until
@@ -43,8 +43,14 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]))
 def anserini_server(folder: Path, port: int | None = None) -> Iterator[str]:
     """The URL of the server in Pyserini's jar, which has the interface of 2026; indexes are folders in `folder`."""
     port = port or free_port()
-    command = [str(java_home() / "bin" / "java"), "-Xmx512m", "-cp", str(anserini_jar()), "io.anserini.api.RestServer"]
-    with _running([*command, "--host", "127.0.0.1", "--port", str(port)], folder, port) as url:
+    command = [
+        str(find_java_home() / "bin" / "java"),
+        "-Xmx512m",
+        "-cp",
+        str(find_anserini_jar()),
+        "io.anserini.api.RestServer",
+    ]
+    with _run_server([*command, "--host", "127.0.0.1", "--port", str(port)], folder, port) as url:
         yield url
 
 
@@ -52,13 +58,13 @@ def anserini_server(folder: Path, port: int | None = None) -> Iterator[str]:
 def pyserini_server(folder: Path) -> Iterator[str]:
     """The URL of Pyserini's own server, which has the older interface; its prebuilt indexes are those in `folder`."""
     port = free_port()
-    with _running([sys.executable, "-c", PYSERINI, str(folder), str(port)], folder, port) as url:
+    with _run_server([sys.executable, "-c", PYSERINI, str(folder), str(port)], folder, port) as url:
         yield url
 
 
 @contextmanager
-def _running(command: list[str], folder: Path, port: int) -> Iterator[str]:
-    environment = {**os.environ, "OPENAI_API_KEY": "none", "JAVA_HOME": str(java_home())}
+def _run_server(command: list[str], folder: Path, port: int) -> Iterator[str]:
+    environment = {**os.environ, "OPENAI_API_KEY": "none", "JAVA_HOME": str(find_java_home())}
     log = folder / f"server-{port}.log"
 
     def listens() -> bool:
@@ -73,17 +79,17 @@ def _running(command: list[str], folder: Path, port: int) -> Iterator[str]:
 
 
 Fault = Callable[["Handler"], bool]
-"""Answers a request in its own way, or says False and lets the server answer."""
+"""Answers a request itself and returns True, or returns False so that the server answers."""
 
 
 @dataclass
 class Scripted:
-    """What the server does and has seen; `faults` are used up one a request, then it answers rightly."""
+    """The settings and records of the server. Each request takes one of the `faults`; then answers are right."""
 
     payloads: dict[str, Any]
-    """What is sent of each document, with searches; all are found, in this order, from score 1 downwards."""
+    """The content of each document in replies to searches. All are found, in this order, from score 1 downwards."""
     documents: dict[str, Any] = field(default_factory=dict)
-    """What is sent of a document that is asked for."""
+    """The content of a document that is requested by id."""
     faults: list[Fault] = field(default_factory=list)
     always: Fault | None = None
     requests: list[str] = field(default_factory=list)
@@ -121,7 +127,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply({"error": "Only GET is supported"}, 405)
 
     def hits(self) -> int:
-        """How many a search asks for."""
+        """The number of hits that a search asks for."""
         return int(self.path.split("hits=")[1].split("&")[0])
 
     def found(self) -> Any:

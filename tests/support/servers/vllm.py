@@ -1,4 +1,4 @@
-"""Real vLLM servers on a CPU, as tests need them: ready when they are given out, gone for certain afterwards."""
+"""Real vLLM servers on a CPU. A server is ready when a test gets it; at the end all its processes are gone."""
 
 import contextlib
 import os
@@ -21,8 +21,8 @@ from tests.support.waiting import wait_until
 
 ENVIRONMENT = ROOT / ".venv-vllm"
 PYTHON = ENVIRONMENT / "bin/python"
-TINY = ENVIRONMENT / "tiny"
-CONFINED = {
+TINY_MODEL = ENVIRONMENT / "tiny"
+CONFINING_VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -32,22 +32,22 @@ CONFINED = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else every server runs on the first core
     "OMP_NUM_THREADS": "1",
 }
-"""What keeps vLLM to this machine, and to one thread of it."""
-SMALL = ["--enforce-eager", "--kv-cache-memory-bytes", "64M"]
-STRUCTURED = '{"backend":"guidance","disable_any_whitespace":true}'
-CHAT = [
-    *("--dtype", "bfloat16", *SMALL, "--max-num-seqs", "32", "--enable-prompt-tokens-details"),
-    *("--structured-outputs-config", STRUCTURED),
+"""Keep vLLM on this machine, and on one thread."""
+SMALL_OPTIONS = ["--enforce-eager", "--kv-cache-memory-bytes", "64M"]
+STRUCTURED_OUTPUTS = '{"backend":"guidance","disable_any_whitespace":true}'
+CHAT_OPTIONS = [
+    *("--dtype", "bfloat16", *SMALL_OPTIONS, "--max-num-seqs", "32", "--enable-prompt-tokens-details"),
+    *("--structured-outputs-config", STRUCTURED_OUTPUTS),
 ]
-EMBEDDING = ["--runner", "pooling", "--dtype", "float32", *SMALL, "--max-num-seqs", "64"]
-READY = 600.0
-"""Seconds: a start takes about 25 on a quiet machine, and has taken 120 on a busy one."""
-GOES = 10.0
-"""Seconds that a server has to end by itself."""
+EMBEDDING_OPTIONS = ["--runner", "pooling", "--dtype", "float32", *SMALL_OPTIONS, "--max-num-seqs", "64"]
+START_TIMEOUT_S = 600.0
+"""A start takes about 25 seconds on a quiet machine, and has taken 120 on a busy one."""
+STOP_TIMEOUT_S = 10.0
+"""A server must end by itself within this time."""
 
 
 def needs_vllm() -> None:
-    """Skip the test where vLLM is not set up; fail where it must be."""
+    """If vLLM is not set up, skip the test; on CI, fail it."""
     if not (ENVIRONMENT / ".ready").exists():
         missing = f"{ENVIRONMENT} is not set up: run `make test`"
         if os.environ.get("CI") == "true":
@@ -82,7 +82,7 @@ class Server:
     def ready(self) -> None:
         """Wait until the server answers."""
         try:
-            wait_until(lambda: self.answers() or self.ended(), f"{self.name} of vLLM to answer", READY)
+            wait_until(lambda: self.answers() or self.ended(), f"{self.name} of vLLM to answer", START_TIMEOUT_S)
             assert not self.ended(), f"{self.name} of vLLM has ended"
         except AssertionError as error:
             error.add_note(last_words(self.folder))
@@ -105,7 +105,7 @@ class Server:
             lines = reply.read().decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
 
-    def stop(self, patience: float = GOES) -> None:
+    def stop(self, patience: float = STOP_TIMEOUT_S) -> None:
         """End the server: ask it to, wait, then make an end of all its processes."""
         if self.process:
             end(self.process, patience)
@@ -131,14 +131,14 @@ def launch(program: str, *arguments: str | Path, folder: Path, log: IO[bytes] | 
     """A program of vLLM's environment in a group of processes of its own; `folder` is for what it leaves in files."""
     return programs.start(
         [ENVIRONMENT / "bin" / program, *arguments],
-        env={**os.environ, **CONFINED, "PYTHONPATH": str(ENVIRONMENT.parent), "TMPDIR": str(folder)},
+        env={**os.environ, **CONFINING_VARIABLES, "PYTHONPATH": str(ENVIRONMENT.parent), "TMPDIR": str(folder)},
         stdout=log,
         stderr=subprocess.STDOUT,
     )
 
 
 def end(process: subprocess.Popen[bytes], patience: float) -> None:
-    """Ask a program to end, and after so many seconds end its group; what it has left in memory goes too."""
+    """Ask a program to end; after `patience` seconds, kill its group. Its shared memory is removed, too."""
     left = shared_memory(process.pid)
     if patience and process.poll() is None:
         process.terminate()
@@ -155,7 +155,7 @@ def run(program: str, *arguments: str | Path, folder: Path) -> None:
     with (folder / "log").open("wb") as log, tempfile.TemporaryDirectory(prefix="vllm-") as left:
         process = launch(program, *arguments, folder=Path(left), log=log)  # whose name is short, as those of sockets
         try:
-            code = process.wait(2 * READY)
+            code = process.wait(2 * START_TIMEOUT_S)
         finally:
             end(process, patience=0)
     if code:

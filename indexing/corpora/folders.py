@@ -1,0 +1,63 @@
+"""The files of a corpus in a folder: which of them are read, which links are followed, and the names of documents."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from indexing.errors import UserError
+from indexing.io.reading import COMPRESSIONS
+
+
+def list_files(folder: Path, names: re.Pattern[str]) -> list[Path]:
+    """The files of a folder and its subfolders whose names match, sorted by path; links out of the folder are skipped.
+
+    The pattern must match the whole name, in lower case and without the ending of a compression.
+    """
+    inside = folder.resolve()
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if names.fullmatch(strip_compression(file)) and file.is_file() and not _leads_out(file, inside)
+    )
+
+
+def find_unfollowed_links(folder: Path) -> Iterator[Path]:
+    """The links of a folder that Keystone does not follow: those that leave the folder, and those to folders."""
+    inside = folder.resolve()
+    yield from (file for file in sorted(folder.rglob("*")) if _leads_out(file, inside) or _is_linked_folder(file))
+
+
+def _leads_out(file: Path, folder: Path) -> bool:
+    return file.is_symlink() and file.exists() and not file.resolve().is_relative_to(folder)
+
+
+def _is_linked_folder(file: Path) -> bool:
+    return file.is_symlink() and file.is_dir()
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path is a folder. `UserError` if it leads to nothing."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: no such file or folder") from error
+
+
+def strip_compression(file: Path) -> str:
+    """A file's name in lower case, without the ending of a compression."""
+    name = file.name.lower()
+    return name[: -len(file.suffix)] if name.endswith(COMPRESSIONS) else name
+
+
+def relative_name(file: Path, folder: Path) -> str:
+    """The path of a file below a folder, URL-quoted, so that any file name gives a valid id."""
+    return quote(os.fsencode(file.relative_to(folder).as_posix()))
+
+
+def name_documents(file: Path, corpus: Path) -> str:
+    """The name of documents without an id of their own; compressing the file does not change it."""
+    name = relative_name(file, corpus if file != corpus else corpus.parent)
+    return name[: -len(file.suffix)] if name.lower().endswith(COMPRESSIONS) else name

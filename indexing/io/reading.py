@@ -1,0 +1,249 @@
+"""Reading files: plain, gzip or Zstandard, whole or line by line, within limits of size; and the hash of a file."""
+
+import gzip
+import hashlib
+import io
+import math
+import shutil
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Any
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from indexing.errors import BadRecord, Report, UserError, stop
+from indexing.io.json_values import parse_json
+
+STDIN = Path("/dev/stdin")
+"""The path that stands for standard input. It can be read once."""
+
+COMPRESSIONS = (".gz", ".zst")
+"""Endings of the names of compressed files, in lower or upper case."""
+
+LONGEST_LINE_BYTES = 2**28
+"""The longest line that is read. The JSON of a document of 10 MB has at most a quarter of these bytes."""
+
+HELD_LIMIT_BYTES = 2**32
+"""The largest file that is held in memory, decompressed: a run of about eighty million rows."""
+
+TEXT_LIMIT_BYTES = 2**20
+"""The largest file of settings."""
+
+OWN_PIPE_PREFIXES = ("/dev/fd/", "/proc/self/fd/", "/dev/stdin")
+"""The names of the pipes that a shell gives to a process, as by `<(...)`, begin so."""
+
+
+def resolve_source(path: Path) -> Path:
+    """The file to read for a path: the file itself, or if the path is the process's own pipe, a copy of its content.
+
+    A pipe can be read once, its copy as often as needed. `UserError` if the path leads to nothing, to a folder or to a
+    device. `UserError` also for a named pipe, since perhaps nobody writes into it.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{str(path)!r}: cannot be read: {error}") from error
+    if stat.S_ISREG(mode):
+        return path
+    if stat.S_ISFIFO(mode) and str(path).startswith(OWN_PIPE_PREFIXES):
+        return Path(_copy_pipe(path).name)
+    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a named pipe"), (stat.S_ISCHR, "a device"))
+    found = next((name for is_kind, name in kinds if is_kind(mode)), "no file")
+    raise UserError(f"{path}: is {found}, expected a file")
+
+
+@cache
+def _copy_pipe(path: Path) -> Any:
+    """Copy a pipe's content into a file that lasts as long as the process."""
+    copy = NamedTemporaryFile(prefix="keystone-")  # noqa: SIM115
+    try:
+        with path.open("rb") as pipe:
+            shutil.copyfileobj(pipe, copy)
+        copy.flush()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read, or not be kept: {error.strerror}") from error
+    return copy
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a plain, gzip or Zstandard file for reading; a compressed file may have several members or frames.
+
+    `UserError` if it cannot be opened. Where the content is damaged, the reader raises `OSError`, `EOFError` or
+    `zlib.error`; it never ends there without an error.
+    """
+    if path == STDIN:
+        return open(0, "rb", closefd=False)  # by number, since standard input can be a socket, which has no name
+    source = resolve_source(path)
+    try:
+        match path.suffix.lower():
+            case ".gz":
+                return gzip.open(source, "rb")  # type: ignore[return-value]
+            case ".zst":
+                return io.BufferedReader(_Zstandard(source.open("rb")), 2**17)
+            case _:
+                return source.open("rb")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+class _Zstandard(io.RawIOBase):
+    """The content of a Zstandard file; unlike the library's readers, it raises an error for a truncated file."""
+
+    READ_BYTES = 2**14
+    """Compressed bytes of one read."""
+    PIECE_BYTES = 2**11
+    """Compressed bytes that are decompressed at once. They become 2**26 bytes at most."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._compressed = self._content = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._content:
+            self._compressed = self._compressed or memoryview(self._file.read(self.READ_BYTES))
+            if not self._compressed:
+                if self._frame:
+                    raise EOFError("Compressed file ended before the end of a frame")
+                return 0
+            self._decompress()
+        size = min(len(buffer), len(self._content))
+        buffer[:size], self._content = self._content[:size], self._content[size:]
+        return size
+
+    def _decompress(self) -> None:
+        try:
+            self._frame = self._frame or zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
+            piece, rest = self._compressed[: self.PIECE_BYTES], self._compressed[self.PIECE_BYTES :]
+            self._content = memoryview(self._frame.decompress(piece))
+        except zstandard.ZstdError as error:
+            raise OSError(f"Not a Zstandard file, or a damaged one: {error}") from error
+        unused = len(self._frame.unused_data)
+        self._compressed = self._compressed[len(piece) - unused :] if unused else rest
+        if self._frame.eof:
+            self._frame = None
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def read_byte_lines(
+    path: Path, report: Report = stop, longest: int | None = None, limit: float = math.inf
+) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their numbers, which begin with 1, and with their line ends.
+
+    The function reports and skips each line above `longest` bytes (None: `LONGEST_LINE_BYTES`). If the file becomes
+    unreadable, or has more than `limit` decompressed bytes, the function reports that and ends.
+    """
+    longest = longest or LONGEST_LINE_BYTES
+    number = size = 0
+    try:
+        with open_binary(path) as file:
+            while line := file.readline(longest):
+                number += 1
+                size += len(line)
+                if size > limit:
+                    report(BadRecord(f"{path}: expected a file of at most {limit} bytes, found more", "too long"))
+                    return
+                if len(line) < longest or line.endswith(b"\n"):
+                    yield number, line
+                    continue
+                while line and not line.endswith(b"\n"):
+                    line = file.readline(longest)
+                report(BadRecord(f"{path}:{number}: expected a line of at most {longest} bytes", "line too long"))
+    except (OSError, EOFError, zlib.error) as error:
+        report(BadRecord(f"{path}: cannot be read beyond line {number}: {error}", "unreadable file"))
+
+
+def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
+    """The content of a plain or compressed file: uint8[bytes], read-only, in large pages if the system has them.
+
+    `UserError` if the file cannot be read, or has more decompressed bytes than the limit.
+    """
+    try:
+        with open_binary(path) as file:
+            content, size = np.empty(min(limit, resolve_source(path).stat().st_size) + 1, np.uint8), 0
+            while received := file.readinto(content.data[size:]):  # type: ignore[attr-defined]
+                size += received
+                if size > limit:
+                    raise UserError(f"{path}: expected a file of at most {limit} bytes, found more")
+                if size == len(content):
+                    content = np.concatenate([content, np.empty_like(content)])
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    content.flags.writeable = False
+    return content[:size]
+
+
+def read_text(path: Path, limit: int = TEXT_LIMIT_BYTES) -> str:
+    """The content of a small UTF-8 file. `UserError` if it is not UTF-8, or has more bytes than the limit."""
+    try:
+        return read_bytes(path, limit).tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+
+
+def read_text_lines(
+    path: Path, report: Report = stop, longest: int | None = None, limit: float = math.inf
+) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file with their numbers, which begin with 1, without line ends and byte order mark.
+
+    The function reports and skips a line that is not UTF-8; other reports and limits are those of `read_byte_lines`.
+    """
+    for number, line in read_byte_lines(path, report, longest, limit):
+        try:
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            found = f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start} of the line"
+            report(BadRecord(found, "not UTF-8"))
+
+
+def read_json_lines(
+    path: Path,
+    report: Report = stop,
+    longest: int | None = None,
+    limit: float = math.inf,
+    numbered: Iterable[tuple[int, str]] | None = None,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file with their line numbers; blank lines are skipped.
+
+    `numbered` is the result of `read_text_lines`, if the caller has it already. The function reports and skips a line
+    that is no JSON object. If the file begins with a JSON array, the function reports that and ends.
+    """
+    numbered = read_text_lines(path, report, longest, limit) if numbered is None else numbered
+    filled = ((number, line) for number, line in numbered if line.strip())
+    for position, (number, line) in enumerate(filled):
+        if position == 0 and line.lstrip().startswith("["):
+            report(BadRecord(f"{path}:{number}: expected a JSON object a line, found a JSON array", "JSON array"))
+            return
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            report(BadRecord(f"{path}:{number}: not JSON: {error}", "not JSON"))
+            continue
+        if isinstance(record, dict):
+            yield number, record
+        else:
+            found = f"{path}:{number}: expected a JSON object, found {type(record).__name__}"
+            report(BadRecord(found, "no JSON object"))
+
+
+def hash_file(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal. `UserError` if the file cannot be read."""
+    try:
+        with resolve_source(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error

@@ -1,0 +1,135 @@
+"""Writing files that appear whole or not at all, reserving space on the disk, and locking folders."""
+
+import errno
+import fcntl
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import zstandard
+from numpy.lib.format import open_memmap
+from numpy.typing import DTypeLike
+
+from indexing.errors import NotWritten, UserError
+
+
+@contextmanager
+def write_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write; it gets its name only if the block ends without an error.
+
+    The content is compressed if the name ends in `.gz` or `.zst`. `NotWritten` if the disk does not take the file.
+    `UserError` if `path` is a folder.
+    """
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder, expected the name of a file to write")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with beside.open("wb") as file:
+            with _compress(file, path) as content:
+                yield content
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise NotWritten(path, reason_of(error)) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+def append(file: IO[bytes], content: bytes) -> None:
+    """Write all of the bytes to a file that was opened without a buffer. `OSError` if the disk takes no more."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def remove(path: Path) -> None:
+    """Remove a file if it exists. `NotWritten` if it cannot be removed."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise NotWritten(path, reason_of(error)) from error
+
+
+def reserve_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """A new array of zeros in a `.npy` file, mapped into memory, with its space reserved on the disk.
+
+    `NotWritten` if the disk lacks the space. Without this check, a write to the array would end the process by a
+    signal.
+    """
+    size = int(np.dtype(dtype).itemsize * np.prod(shape))
+    try:
+        mapped = open_memmap(path, "w+", np.dtype(dtype), shape)
+        with path.open("r+b") as file:
+            _reserve_space(file, size)
+    except OSError as error:
+        raise NotWritten(path, f"{reason_of(error)}; it takes {size / 1e6:,.1f} MB") from error
+    return mapped
+
+
+def _reserve_space(file: IO[bytes], size: int) -> None:
+    """Reserve space on the disk for the last `size` bytes of a file, which are zeros."""
+    end = os.fstat(file.fileno()).st_size
+    try:
+        os.posix_fallocate(file.fileno(), end - size, size)
+    except AttributeError:  # the system has no such call
+        _fill_with_zeros(file, end - size, end)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
+        _fill_with_zeros(file, end - size, end)
+
+
+def _fill_with_zeros(file: IO[bytes], start: int, end: int) -> None:
+    file.seek(start)
+    while file.tell() < end:
+        file.write(bytes(min(2**20, end - file.tell())))
+    file.flush()
+
+
+def reason_of(error: OSError) -> str:
+    """The system's reason for an error; errors of numpy hold it in their text alone."""
+    return error.strerror or str(error)
+
+
+def _compress(file: IO[bytes], path: Path) -> AbstractContextManager[Any]:
+    """A writer into a file, in the compression that `open_binary` expects under the name of `path`."""
+    match path.suffix.lower():
+        case ".gz":
+            return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+        case ".zst":
+            return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+        case _:
+            return nullcontext(file)
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Make a folder if it is missing, and hold its lock during the block.
+
+    `UserError` if another process holds the lock. `NotWritten` if the folder cannot be made or opened.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise NotWritten(folder, reason_of(error)) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not folder.exists() or not os.path.samestat(os.fstat(handle), folder.stat()):
+            raise BlockingIOError  # another process renamed the folder between opening and locking
+        yield
+    except BlockingIOError:
+        raise UserError(f"{folder}: another process is writing here: wait for it, or write elsewhere") from None
+    finally:
+        os.close(handle)
+
+
+def unicode_name(path: Path | str) -> str:
+    """The name of a file, or of a place in it, as text that can be written; bytes that are not UTF-8 become U+FFFD."""
+    return os.fsencode(path).decode(errors="replace")
