@@ -19,7 +19,7 @@ import orjson
 from benchmarks.peak import peak_memory
 from benchmarks.table import Row, faster
 from benchmarks.texts import passages
-from generation.ask import every, together
+from generation.ask import ask_all, run_together
 from generation.llm.open import open_model
 from generation.llm.settings import ModelSettings
 from generation.types import Reply, Request
@@ -179,9 +179,9 @@ async def _pending(url: str, calls: int) -> None:
             pairs = _requests(calls)
 
             async def topic() -> object:
-                return await every(model, [(next(pairs), str) for _ in range(calls // TOPICS)])
+                return await ask_all(model, [(next(pairs), str) for _ in range(calls // TOPICS)])
 
-            await together([topic] * TOPICS, at_once=TOPICS)
+            await run_together([topic] * TOPICS, at_once=TOPICS)
 
 
 def main(what: str, first: str, second: str) -> None:

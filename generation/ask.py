@@ -18,8 +18,8 @@ async def ask(
 ) -> AsyncIterator[tuple[int, T | Failure]]:
     """Each request's number with the value that its reader makes of the reply, or with a failure, in any order.
 
-    If a reader refuses a reply with `Unusable`, the model is asked once more: see `repair`. A second refusal is a
-    `Failure`.
+    If a reader refuses a reply with `Unusable`, the model is asked once more: see `request_repair`. A second refusal
+    is a `Failure`.
     """
     waiting: dict[int, tuple[Request, Callable[[Reply], T]]] = {}
     repairs: list[tuple[int, Request, Callable[[Reply], T]]] = []
@@ -37,7 +37,7 @@ async def ask(
                 found = reply if isinstance(reply, Failure) else read(reply)
             except Unusable as refusal:
                 assert isinstance(reply, Reply)
-                repairs.append((number, repair(request, reply, str(refusal)), read))
+                repairs.append((number, request_repair(request, reply, str(refusal)), read))
             else:
                 yield number, found
     except Waits as error:  # repairs can wait in the same file
@@ -53,7 +53,7 @@ async def ask(
         raise waits
 
 
-def repair(request: Request, reply: Reply, why: str) -> Request:
+def request_repair(request: Request, reply: Reply, why: str) -> Request:
     """The one further request after a refused reply.
 
     If the reply was cut at `max_tokens`, the request allows twice as many. Otherwise the model sees its reply and the
@@ -65,13 +65,13 @@ def repair(request: Request, reply: Reply, why: str) -> Request:
     return replace(request, messages=(*request.messages, ("assistant", reply.text), ("user", wanted)))
 
 
-async def every(model: Model, asked: Sequence[tuple[Request, Callable[[Reply], T]]]) -> list[T | Failure]:
+async def ask_all(model: Model, asked: Sequence[tuple[Request, Callable[[Reply], T]]]) -> list[T | Failure]:
     """The values or failures of `ask`, in the order of the requests."""
     found: dict[int, T | Failure] = {number: value async for number, value in ask(model, asked)}
     return [found[number] for number in range(len(asked))]
 
 
-async def together(work: Iterable[Callable[[], Awaitable[S]]], at_once: int = 64) -> list[S]:
+async def run_together(work: Iterable[Callable[[], Awaitable[S]]], at_once: int = 64) -> list[S]:
     """The results of coroutines, at most `at_once` of them running together, in the order given.
 
     The first error ends all of them, except `Waits`: the requests of the others belong into the same file, so `Waits`

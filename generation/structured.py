@@ -21,17 +21,17 @@ _OPENING = re.compile(r"\[(?=\s*+[\[{\"\]\-\dtfn])|\{(?=\s*+[\"}])")
 _THOUGHT = re.compile(r"\A\s*<think>.*?(</think>|\Z)", re.DOTALL)
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(members)) < len(members):
         raise ValueError("a key is repeated")
     return dict(members)
 
 
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_number, object_pairs_hook=_once)
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys)
 
 
 def read_json(reply: Reply) -> Any:
@@ -45,7 +45,7 @@ def read_json(reply: Reply) -> Any:
     if reply.finish == "length":
         raise Unusable("it was cut before its end")
     try:
-        value = _first_json(without_thought(reply.text))
+        value = _find_first_value(strip_thought(reply.text))
         orjson.dumps(value)
     except orjson.JSONEncodeError as error:
         raise Unusable(f"its JSON holds what cannot be kept: {error}") from None
@@ -85,30 +85,30 @@ def read_string(reply: Reply, key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def objects_in(reply: Reply) -> list[dict[str, Any]]:
+def find_objects(reply: Reply) -> list[dict[str, Any]]:
     """All JSON objects of a reply, also those in its lists; `Unusable` if it was cut and is not whole JSON."""
-    text = without_thought(reply.text)
+    text = strip_thought(reply.text)
     if reply.finish == "length" and not _is_json(text):
         raise Unusable("it was cut before its end")
-    values = [each for value in values_in(text) for each in (value if isinstance(value, list) else [value])]
+    values = [each for value in find_values(text) for each in (value if isinstance(value, list) else [value])]
     return [value for value in values if isinstance(value, dict)]
 
 
-def without_thought(text: str) -> str:
+def strip_thought(text: str) -> str:
     """A reply's text without the thoughts before it, which some servers leave in the reply."""
     return _THOUGHT.sub("", text)
 
 
-def _first_json(text: str) -> Any:
+def _find_first_value(text: str) -> Any:
     for whole in (text, *_FENCED.findall(text)):
         with suppress(ValueError, RecursionError):
             return _DECODER.decode(whole.lstrip("\ufeff"))
-    for value in values_in(text):
+    for value in find_values(text):
         return value
     raise Unusable("it holds no JSON")
 
 
-def values_in(text: str) -> Iterator[Any]:
+def find_values(text: str) -> Iterator[Any]:
     """The JSON objects and lists within a text, one after another, perhaps none.
 
     `Unusable` if an object begins that is broken, repeats a key or is nested too deeply, or if there are too many

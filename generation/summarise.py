@@ -4,28 +4,28 @@ from collections.abc import Iterable
 from functools import partial
 
 from generation.ask import ask
-from generation.context.delimit import block
-from generation.context.tokens import clip, tokens
+from generation.context.delimit import delimit
+from generation.context.tokens import clip, count_tokens
 from generation.llm.model import Model
 from generation.prompts import summarise as prompt
-from generation.structured import without_thought
+from generation.structured import strip_thought
 from generation.types import Failure, Fallback, Reply, Request
 from indexing.errors import Unusable
 from indexing.types import Document
 
-LONGEST_TOKENS = 8000
+LONG_DOCUMENT_TOKENS = 8000
 """Tokens above which a document is summarised; its summary has at most as many."""
 
-SHORTEST_TOKENS = 256
+LEAST_SUMMARY_TOKENS = 256
 """Tokens that the summary of a part may have, however many parts a document has."""
 
-LONGEST_WORD = 100
+LONGEST_WORD_CHARACTERS = 100
 """Characters by which a part may end early, so that it ends with a word."""
 
 
 def is_long(document: Document) -> bool:
     """Whether a document is too long to be embedded without a summary."""
-    return tokens(document.contents) > LONGEST_TOKENS
+    return count_tokens(document.contents) > LONG_DOCUMENT_TOKENS
 
 
 async def summarise(model: Model, documents: Iterable[Document], window: int) -> tuple[dict[str, str], list[Fallback]]:
@@ -39,8 +39,8 @@ async def summarise(model: Model, documents: Iterable[Document], window: int) ->
     fallbacks: list[Fallback] = []
     waiting = list(texts)
     while waiting:
-        work = [(id, part, limit) for id in waiting for part, limit in parts(texts[id], window)]
-        asked = ((summary(id, part, limit), partial(read_summary, limit=limit)) for id, part, limit in work)
+        work = [(id, part, limit) for id in waiting for part, limit in split_document(texts[id], window)]
+        asked = ((request_summary(id, part, limit), partial(read_summary, limit=limit)) for id, part, limit in work)
         found = {number: value async for number, value in ask(model, asked)}
         summaries: dict[str, list[str]] = {id: [] for id in waiting}
         for number, (id, part, limit) in enumerate(work):
@@ -50,38 +50,43 @@ async def summarise(model: Model, documents: Iterable[Document], window: int) ->
                 value = clip(part, limit)
             summaries[id].append(value)
         texts |= {id: "\n".join(said) for id, said in summaries.items()}
-        waiting = [id for id in waiting if tokens(texts[id]) > LONGEST_TOKENS]
+        waiting = [id for id in waiting if count_tokens(texts[id]) > LONG_DOCUMENT_TOKENS]
     return texts, fallbacks
 
 
-def parts(text: str, window: int) -> list[tuple[str, int]]:
+def split_document(text: str, window: int) -> list[tuple[str, int]]:
     """A text cut into even parts of at most about half a window, each with the tokens that its summary may have.
 
     A summary has at most a quarter of the window, because the estimate of tokens may be too low. It has at most three
     quarters of its part, so that summaries of summaries come to an end.
     """
-    count = -(-tokens(text) // (window // 2))
-    limit = min(window // 4, max(SHORTEST_TOKENS, LONGEST_TOKENS // count - 1))
-    return [(part, max(1, min(limit, tokens(part) * 3 // 4))) for part in _cut(text, -(-len(text) // count))]
+    count = -(-count_tokens(text) // (window // 2))
+    limit = min(window // 4, max(LEAST_SUMMARY_TOKENS, LONG_DOCUMENT_TOKENS // count - 1))
+    return [
+        (part, max(1, min(limit, count_tokens(part) * 3 // 4))) for part in _cut_at_words(text, -(-len(text) // count))
+    ]
 
 
-def _cut(text: str, size: int) -> list[str]:
-    cuts = [text.rfind(" ", at - min(LONGEST_WORD, size // 2), at) + 1 or at for at in range(size, len(text), size)]
+def _cut_at_words(text: str, size: int) -> list[str]:
+    cuts = [
+        text.rfind(" ", at - min(LONGEST_WORD_CHARACTERS, size // 2), at) + 1 or at
+        for at in range(size, len(text), size)
+    ]
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-def summary(document_id: str, part: str, limit: int) -> Request:
+def request_summary(document_id: str, part: str, limit: int) -> Request:
     """A request for a summary under three quarters of its limit, so that few summaries are too long."""
     target = max(1, limit * 3 // 4)
     user = prompt.USER.format(
-        document=block(document_id, part), target_tokens=target, target_words=max(1, target * 3 // 4)
+        document=delimit(document_id, part), target_tokens=target, target_words=max(1, target * 3 // 4)
     )
     return Request("summarise", (("system", prompt.SYSTEM), ("user", user)), limit)
 
 
 def read_summary(reply: Reply, limit: int) -> str:
     """The summary; a summary above the limit loses its end. `Unusable` if it is empty."""
-    text = without_thought(reply.text).strip()
+    text = strip_thought(reply.text).strip()
     if not text:
         raise Unusable("it is empty")
     return clip(text, limit)

@@ -6,15 +6,15 @@ from dataclasses import replace
 from functools import partial
 
 from fusion.closest import find_closest_segments
-from generation.answers.sentences import Passage, is_place, list_sentences, messages, read_citations, show_passages
-from generation.ask import every
+from generation.answers.sentences import Passage, is_place, list_sentences, make_messages, read_citations, show_passages
+from generation.ask import ask_all
 from generation.llm.model import Model
 from generation.prompts import cite as prompt
 from generation.structured import read_objects
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.vectors.types import Vectors
 
-NEAR = 0.1
+LEAST_CITED_COSINE = 0.1
 """The cosine that a document's closest segment must have with a sentence for the citation to stay.
 
 With the local embedding, sentences had at least 0.12 (0.5th percentile; median 0.60) with the documents that they
@@ -22,13 +22,13 @@ were taken from, and up to 0.1 with documents about something else altogether.
 """
 
 
-def request(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Request:
+def request_citations(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Request:
     """A request for the passages that support each sentence."""
     user = prompt.USER.format(documents=show_passages(passages), sentences=list_sentences(sentences))
-    return Request("cite", messages(prompt.SYSTEM, user), 1024 + 64 * len(sentences), prompt.SCHEMA)
+    return Request("cite", make_messages(prompt.SYSTEM, user), 1024 + 64 * len(sentences), prompt.SCHEMA)
 
 
-def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
+def read_supports(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
     """For each sentence the ids of the documents that support it; ids and numbers that name no document are dropped."""
     found = defaultdict[int, list[str]](list)
     for item in read_objects(reply, "sentences"):
@@ -38,7 +38,7 @@ def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage
     return [tuple(dict.fromkeys(found[place])) for place in range(len(sentences))]
 
 
-async def assigned(
+async def assign_citations(
     model: Model, answers: Sequence[Answer | None], passages: Sequence[Sequence[Passage]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
     """The answers, with citations for the sentences that had none; all other sentences stay unchanged.
@@ -52,10 +52,13 @@ async def assigned(
         if answer and not all(sentence.citations for sentence in answer.sentences)
     ]
     asked = [
-        (request(open_ones, passages[place]), partial(read, sentences=open_ones, passages=passages[place]))
+        (
+            request_citations(open_ones, passages[place]),
+            partial(read_supports, sentences=open_ones, passages=passages[place]),
+        )
         for place, _, open_ones in bare
     ]
-    for (place, answer, open_ones), found in zip(bare, await every(model, asked), strict=True):
+    for (place, answer, open_ones), found in zip(bare, await ask_all(model, asked), strict=True):
         if isinstance(found, Failure):
             fallbacks.append(Fallback(answer.topic_id, "cite", found.reason))
             found = [()] * len(open_ones)
@@ -69,8 +72,8 @@ async def assigned(
     return now, fallbacks
 
 
-def check(
-    sentences: Sequence[Sentence], vectors: Vectors, segments: Mapping[str, Vectors], near: float = NEAR
+def drop_far_citations(
+    sentences: Sequence[Sentence], vectors: Vectors, segments: Mapping[str, Vectors], near: float = LEAST_CITED_COSINE
 ) -> tuple[list[Sentence], list[tuple[int, str, float]]]:
     """The sentences without citations of documents that are about something else, and the dropped citations.
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusion.closest import find_closest_segments
-from generation.answers.cite import check
+from generation.answers.cite import drop_far_citations
 from generation.context.topic import Sources, TopicContext
 from generation.types import Answer, Fallback, Sentence
 from indexing.vectors.embed import embed_passages
@@ -17,7 +17,9 @@ def cite_segments(answer: Answer, context: TopicContext, sources: Sources) -> tu
     """
     vectors = embed_passages(sources.embedding, [sentence.text for sentence in answer.sentences], sources.threads)
     own = context.by_id
-    sentences, dropped = check(answer.sentences, vectors, {doc_id: segments for doc_id, (_, segments) in own.items()})
+    sentences, dropped = drop_far_citations(
+        answer.sentences, vectors, {doc_id: segments for doc_id, (_, segments) in own.items()}
+    )
 
     def segment(doc_id: str, vector: NDArray[np.float32]) -> str:
         document, segments = own[doc_id]

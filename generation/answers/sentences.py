@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
-from generation.context.delimit import block, neutral
+from generation.context.delimit import delimit, neutralise
 from generation.structured import read_objects
 from generation.types import Answer, Fallback, Message, Reply, Sentence
 from indexing.errors import Unusable
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"\d+")
 MOST_SENTENCES = 256
 """Sentences of one answer; 400 words have about 20. Each is embedded and compared with all others."""
 
-Words = tuple[int, int]
+WordRange = tuple[int, int]
 """The fewest and the most words (separated by white space) that an answer should have; only the most is enforced."""
 
 
@@ -29,25 +29,25 @@ class Passage(NamedTuple):
     text: str
 
 
-def messages(system: str, user: str) -> tuple[Message, ...]:
+def make_messages(system: str, user: str) -> tuple[Message, ...]:
     """The messages of a step."""
     return (("system", system), ("user", user))
 
 
-def room(high: int) -> int:
+def allow_tokens(high: int) -> int:
     """The tokens to allow for a reply of so many words: four a word, and 1,024 for JSON and thoughts."""
     return 4 * high + 1024
 
 
 def show_passages(passages: Sequence[Passage]) -> str:
     """The passages as blocks, numbered from 0."""
-    return "\n\n".join(block(number, text, title) for number, (_, title, text) in enumerate(passages))
+    return "\n\n".join(delimit(number, text, title) for number, (_, title, text) in enumerate(passages))
 
 
 def list_sentences(sentences: Sequence[Sentence]) -> str:
     """The sentences as a JSON list of ids (their places) and texts, one a line, without their citations."""
     lines = (
-        json.dumps({"id": place, "text": neutral(sentence.text)}, ensure_ascii=False)
+        json.dumps({"id": place, "text": neutralise(sentence.text)}, ensure_ascii=False)
         for place, sentence in enumerate(sentences)
     )
     return "[" + ",\n ".join(lines) + "]"
@@ -58,7 +58,7 @@ def tidy(text: str) -> str:
     return " ".join(_UNSEEN.sub(" ", text).split())
 
 
-def count(sentences: Sequence[Sentence]) -> int:
+def count_words(sentences: Sequence[Sentence]) -> int:
     """Words of the sentences together."""
     return sum(len(sentence.text.split()) for sentence in sentences)
 
@@ -92,7 +92,7 @@ def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Senten
     return tuple(sentences)
 
 
-def reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
+def make_answer_reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
     """A reader of answers from these passages: sentences with the ids of the documents that they cite, perhaps none."""
 
     def read(reply: Reply) -> tuple[Sentence, ...]:
@@ -119,27 +119,27 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
     if not kept or (missing and not may_drop):
         raise Unusable(f"{missing} of {len(sentences)} sentences are missing")
     for place, text in kept.items():
-        if added := _numbers(text) - _numbers(sentences[place].text):
+        if added := _find_numbers(text) - _find_numbers(sentences[place].text):
             raise Unusable(f"sentence {place} did not hold the number {min(added)[:20]}")
     return tuple(replace(sentences[place], text=text) for place, text in kept.items())
 
 
-def _numbers(text: str) -> set[str]:
+def _find_numbers(text: str) -> set[str]:
     return set(_NUMBER.findall(text.replace(",", "")))
 
 
-def cut(answer: Answer, high: int, step: str) -> tuple[Answer | None, list[Fallback]]:
+def cut_to_words(answer: Answer, high: int, step: str) -> tuple[Answer | None, list[Fallback]]:
     """The answer's first sentences that have at most `high` words together, and a record if any sentence is cut.
 
     None if not even the first sentence fits.
     """
     kept = list(answer.sentences)
-    while count(kept) > high:
+    while count_words(kept) > high:
         kept.pop()
     if len(kept) == len(answer.sentences):
         return answer, []
     reason = (
-        f"{count(answer.sentences)} words in {len(answer.sentences)} sentences, at most {high} wanted: "
-        f"cut after sentence {len(kept)}, {count(kept)} words"
+        f"{count_words(answer.sentences)} words in {len(answer.sentences)} sentences, at most {high} wanted: "
+        f"cut after sentence {len(kept)}, {count_words(kept)} words"
     )
     return replace(answer, sentences=tuple(kept)) if kept else None, [Fallback(answer.topic_id, step, reason)]

@@ -4,9 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from generation.answers.cite import assigned
-from generation.answers.first_answers import drafted
-from generation.answers.sentences import Passage, Words, messages, reader, room, show_passages
+from generation.answers.cite import assign_citations
+from generation.answers.request_answers import request_answers
+from generation.answers.sentences import (
+    Passage,
+    WordRange,
+    allow_tokens,
+    make_answer_reader,
+    make_messages,
+    show_passages,
+)
 from generation.llm.model import Model
 from generation.prompts import answer as answer_prompt
 from generation.prompts import sub_answer as prompt
@@ -15,7 +22,7 @@ from generation.types import Answer, Fallback, Request
 PromptWith = Literal["query", "narrative"]
 """The question of a sub-answer: its query (equation 3), or the whole narrative (equation 4, which the paper ran)."""
 
-WORDS: Words = (350, 400)
+SUB_ANSWER_WORDS: WordRange = (350, 400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +35,15 @@ class SubTask:
     passages: tuple[Passage, ...]
 
 
-def request(task: SubTask, prompt_with: PromptWith) -> Request:
+def request_sub_answer(task: SubTask, prompt_with: PromptWith) -> Request:
     """A request for a sub-answer; the passages are numbered from 0."""
     asked = task.query if prompt_with == "query" else task.narrative
-    low, high = WORDS
+    low, high = SUB_ANSWER_WORDS
     user = prompt.USER.format(asked=asked, documents=show_passages(task.passages), low=low, high=high)
-    return Request("sub_answer", messages(prompt.SYSTEM, user), room(high), answer_prompt.SCHEMA)
+    return Request("sub_answer", make_messages(prompt.SYSTEM, user), allow_tokens(high), answer_prompt.SCHEMA)
 
 
-async def sub_answered(
+async def write_sub_answers(
     model: Model, tasks: Sequence[SubTask], prompt_with: PromptWith = "query"
 ) -> tuple[list[Answer | None], list[Fallback]]:
     """The sub-answers to the tasks, in their order, all asked for together; None if the model gave no answer.
@@ -45,13 +52,18 @@ async def sub_answered(
     out, and a fallback says so. A sub-answer has no word limit of its own; the joined answer has.
     """
     asked = [
-        (task.topic_id, request(task, prompt_with) if task.passages else None, reader(task.passages)) for task in tasks
+        (
+            task.topic_id,
+            request_sub_answer(task, prompt_with) if task.passages else None,
+            make_answer_reader(task.passages),
+        )
+        for task in tasks
     ]
-    answers, fallbacks = await drafted(model, "sub_answer", asked)
-    answers, uncited = await assigned(model, answers, [task.passages for task in tasks])
-    return [_supported(answer) for answer in answers], fallbacks + uncited
+    answers, fallbacks = await request_answers(model, "sub_answer", asked)
+    answers, uncited = await assign_citations(model, answers, [task.passages for task in tasks])
+    return [_keep_cited(answer) for answer in answers], fallbacks + uncited
 
 
-def _supported(answer: Answer | None) -> Answer | None:
+def _keep_cited(answer: Answer | None) -> Answer | None:
     kept = tuple(sentence for sentence in answer.sentences if sentence.citations) if answer else ()
     return replace(answer, sentences=kept) if answer and kept else None

@@ -16,7 +16,7 @@ _LOOK_ALIKE = re.compile(
 _HARMLESS = {"[": "\u27e6", "\uff3b": "\u27e6"}
 
 
-def neutral(text: str) -> str:
+def neutralise(text: str) -> str:
     """A text that can open or close nothing: neither our delimiters nor a chat template's turns.
 
     Angle brackets become `‹`, except where a number or `=` follows (`p < 0.05`), and the brackets of words like
@@ -26,12 +26,12 @@ def neutral(text: str) -> str:
     return _LOOK_ALIKE.sub(lambda found: _HARMLESS.get(found[0], "\u2039"), text)
 
 
-def block(id: str | int, text: str, title: str = "") -> str:
+def delimit(id: str | int, text: str, title: str = "") -> str:
     """One document between its delimiters, the title as its first line, without a newline at the end.
 
     It holds exactly one `<document` and one `</document>`. The id is escaped as in XML, all but ASCII too, so that
     different ids stay different.
     """
-    contents = neutral(f"{title}\n{text}" if title else text)
+    contents = neutralise(f"{title}\n{text}" if title else text)
     name = escape(str(id)).encode("ascii", "xmlcharrefreplace").decode()
     return f'<document id="{name}">\n{contents}\n</document>'

@@ -11,7 +11,7 @@ from indexing.io.files import digest
 
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
 """Requests and bytes of one file: the limits of OpenAI's batch service."""
-REQUESTS, REPLIES = ".requests.jsonl", ".replies.jsonl"
+REQUESTS_SUFFIX, REPLIES_SUFFIX = ".requests.jsonl", ".replies.jsonl"
 MOST_NAMED = 3
 """Requests or lines that a message names."""
 
@@ -60,7 +60,7 @@ class RequestFile:
         self._path = folder / f".{os.getpid()}.{id(self)}.partial"
         self._file = self._path.open("wb")
 
-    def takes(self, line: bytes) -> bool:
+    def has_room_for(self, line: bytes) -> bool:
         """Whether the file has room for one more line."""
         return len(self._keys) < MOST_REQUESTS and self._bytes + len(line) <= MOST_BYTES
 
@@ -74,13 +74,13 @@ class RequestFile:
         """Give the file its name by the set of its requests; a new one if replies of that name do not answer them."""
         name = stem = digest(sorted(self._keys))[:16]
         repeat = 1
-        while (self._folder / f"{name}{REPLIES}").exists():
+        while (self._folder / f"{name}{REPLIES_SUFFIX}").exists():
             repeat += 1
             name = f"{stem}-{repeat}"
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        return self._path.replace(self._folder / f"{name}{REQUESTS}")
+        return self._path.replace(self._folder / f"{name}{REQUESTS_SUFFIX}")
 
     def discard(self) -> None:
         """Remove the file, which has no name yet."""
@@ -96,6 +96,6 @@ def join_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
-def replies_of(requests: Path) -> Path:
+def locate_replies(requests: Path) -> Path:
     """The file of the replies to a file of requests."""
-    return requests.with_name(requests.name.removesuffix(REQUESTS) + REPLIES)
+    return requests.with_name(requests.name.removesuffix(REQUESTS_SUFFIX) + REPLIES_SUFFIX)

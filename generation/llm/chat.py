@@ -16,7 +16,7 @@ from indexing.io.error_text import error_text
 
 REPLY_LIMIT_BYTES = 2**24
 """Bytes of a reply's body, as it comes and decompressed, and of a line of a file of replies. The reader stops above."""
-LONGEST_TOKEN = 128
+LONGEST_TOKEN_CHARACTERS = 128
 """Characters of a token; tokens of blanks are the longest."""
 SPARE_CHARACTERS = 4_096
 """Characters that any reply may have beyond its tokens."""
@@ -70,7 +70,7 @@ class Dialect:
     limit: str = "max_tokens"
 
 
-def combine(one: Dialect, other: Dialect) -> Dialect:
+def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
     """The parts that both dialects take."""
     limit = one.limit if other.limit == "max_tokens" else other.limit
     return Dialect(
@@ -78,7 +78,7 @@ def combine(one: Dialect, other: Dialect) -> Dialect:
     )
 
 
-def keyed_name(model: str, extra: Mapping[str, Any]) -> str:
+def make_keyed_name(model: str, extra: Mapping[str, Any]) -> str:
     """The name in the keys of a model's replies: its own, followed by further fields of requests if there are any."""
     return f"{model} {orjson.dumps(dict(extra), option=orjson.OPT_SORT_KEYS).decode()}" if extra else model
 
@@ -109,7 +109,7 @@ def read_bound(body: Mapping[str, Any]) -> ReplyBound:
     return ReplyBound(tokens if isinstance(tokens, int) else None, alternatives if isinstance(alternatives, int) else 0)
 
 
-def other_dialect(dialect: Dialect, said: str) -> tuple[Dialect, str] | None:
+def find_other_dialect(dialect: Dialect, said: str) -> tuple[Dialect, str] | None:
     """The dialect to use after an endpoint refused a request in these words, and a note; None for another refusal.
 
     If an endpoint finds max_tokens too large, it refuses the request, not the field. The same holds if it takes
@@ -165,7 +165,7 @@ def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
         raise WrongReply("an answer without content")
     tokens = _read_logprobs(choice["logprobs"]) if bound.alternatives and choice.get("logprobs") else ()
     if bound.tokens is not None:
-        room = SPARE_CHARACTERS + LONGEST_TOKEN * bound.tokens
+        room = SPARE_CHARACTERS + LONGEST_TOKEN_CHARACTERS * bound.tokens
         size = LOGPROB_CHARACTERS
         listed = sum(size + sum(size + len(token) for token in alternatives) for alternatives in tokens)
         if len(text) > room or listed > room * (1 + bound.alternatives):

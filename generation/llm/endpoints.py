@@ -22,14 +22,14 @@ from generation.llm.chat import (
     REPLY_LIMIT_BYTES,
     Dialect,
     PaidReply,
-    combine,
-    other_dialect,
+    combine_dialects,
+    find_other_dialect,
     read_bound,
     read_reply,
     refuses_schema,
     write_body,
 )
-from generation.llm.client import serve
+from generation.llm.client import open_client
 from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request, Usage
@@ -47,10 +47,10 @@ MOST_LATE_TRIES = 3
 MOST_FAILURES = 8
 """Failures in a row after which an endpoint rests."""
 CONNECT_TIMEOUT_S = 20.0
-IDLE_CONNECTION_S = 4.0
+IDLE_TIMEOUT_S = 4.0
 """How long an idle connection stays open; the servers' own limit is often 5."""
 
-_HOPELESS = (401, 402, 403, 404, 405)
+_HOPELESS_STATUSES = (401, 402, 403, 404, 405)
 """Statuses that no other request to the endpoint will change."""
 _log = logging.getLogger(__name__)
 
@@ -80,18 +80,18 @@ class _Endpoint:
         self.rests_until = self.changed = -float("inf")
         self.failing_since: float | None = None
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         self.failures = self.rests = 0
         self.failing_since = None
 
-    def failing_time(self, at: float) -> float:
+    def get_failing_seconds(self, at: float) -> float:
         """Seconds for which it has been failing while requests were sent to it."""
         return 0.0 if self.failing_since is None else at - self.failing_since
 
 
 def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextManager[OpenModel]:
     """The model of the endpoints."""
-    return serve(settings, folder, lambda: Endpoints(settings))
+    return open_client(settings, folder, lambda: Endpoints(settings))
 
 
 class Endpoints:
@@ -113,7 +113,7 @@ class Endpoints:
         self.notes = [endpoint.key.note for endpoint in self._endpoints if endpoint.key.note]
         call_seconds = settings.call_seconds
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_TIMEOUT_S),
             timeout=aiohttp.ClientTimeout(total=call_seconds, sock_connect=min(call_seconds, CONNECT_TIMEOUT_S)),
             headers={"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"},
             auto_decompress=False,
@@ -143,7 +143,7 @@ class Endpoints:
                 answered = await self._ask(endpoint, request)
             except _Busy as error:
                 turned_away, busy_since = turned_away + 1, busy_since or self._loop.time()
-                self._turned_away(endpoint, error, sent)
+                self._note_busy(endpoint, error, sent)
                 if self._loop.time() - busy_since >= self._patience:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, for {self._patience:g} s"))
                 pause = pause_before(turned_away) if error.reached and error.wait is None else 0.0
@@ -153,12 +153,12 @@ class Endpoints:
                     late += 1
                     endpoint.limit.overloaded(sent, self._loop.time())
                 if endpoint.rests or not isinstance(error, _TooLate):
-                    self._failed(endpoint, str(error), sent)
+                    self._note_failure(endpoint, str(error), sent)
                 if is_last(faults) or late == MOST_LATE_TRIES:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, {faults} times"))
                 pause = pause_before(faults)
             else:
-                endpoint.succeeded()
+                endpoint.note_success()
                 endpoint.limit.answered(self._loop.time())
             finally:
                 endpoint.flying -= 1
@@ -185,7 +185,7 @@ class Endpoints:
             said = refusal_text(status, headers, body)
             if is_overload(status) and b'"insufficient_quota"' not in body:
                 raise _Busy(said, retry_after(headers.get("Retry-After")))
-            if status in _HOPELESS or is_overload(status) or 300 <= status < 400:
+            if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {said}")
             if is_retryable(status) and endpoint.rests_until > self._loop.time():
                 raise _Busy(said, reached=False)
@@ -196,7 +196,7 @@ class Endpoints:
                 notes.append(f"{endpoint.url}: {self._model} refuses the schema of {request.purpose}: asked without")
                 request = replace(request, schema=None)
                 continue
-            if (other := other_dialect(dialect, refusal)) is None:
+            if (other := find_other_dialect(dialect, refusal)) is None:
                 return PaidReply(Failure(f"{endpoint.url}: refused with status {said}"))
             dialect = other[0]
             notes.append(f"{endpoint.url}: {self._model} {other[1]}")
@@ -206,9 +206,9 @@ class Endpoints:
             raise WrongReply("an answer that is not JSON") from None
         except ValueError as error:
             raise WrongReply(f"an answer that cannot be kept: {error}") from None
-        answered = read_reply(found, read_bound(self._body(request, dialect)))
+        answered = read_reply(found, read_bound(self._make_body(request, dialect)))
         if notes:  # a refusal of a text that names these fields would come without them too
-            endpoint.dialect = combine(endpoint.dialect, dialect)
+            endpoint.dialect = combine_dialects(endpoint.dialect, dialect)
             self.notes += [note for note in notes if note not in self.notes]
         return answered
 
@@ -219,7 +219,7 @@ class Endpoints:
 
         If the body of an error cannot be read, the reason stands in its place.
         """
-        sent = orjson.dumps(self._body(request, dialect))
+        sent = orjson.dumps(self._make_body(request, dialect))
         try:
             async with self._session.post(
                 endpoint.address, data=sent, headers=endpoint.headers, allow_redirects=False
@@ -245,19 +245,19 @@ class Endpoints:
         key = endpoint.key.secret
         return response.status, response.headers, without_key(body, key) if key else body
 
-    def _body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
+    def _make_body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         return write_body(self._model, request, self._extra, dialect)
 
-    def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
+    def _note_busy(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
         now = self._loop.time()
         if error.reached:
             endpoint.limit.overloaded(sent, now)
         if error.wait is not None:
-            left = self._patience - endpoint.failing_time(now)  # it gets one more request when that is over
+            left = self._patience - endpoint.get_failing_seconds(now)  # it gets one more request when that is over
             self._rest(endpoint, now + min(error.wait, left if left > 0 else self._patience))
-        self._failed(endpoint, str(error), sent, at_once=not error.reached)
+        self._note_failure(endpoint, str(error), sent, at_once=not error.reached)
 
-    def _failed(self, endpoint: _Endpoint, why: str, sent: float, at_once: bool = False) -> None:
+    def _note_failure(self, endpoint: _Endpoint, why: str, sent: float, at_once: bool = False) -> None:
         """Let an endpoint rest that fails again and again; raise `UserError` if none has answered for too long."""
         now = self._loop.time()
         if sent < endpoint.changed:
@@ -270,7 +270,7 @@ class Endpoints:
             self._rest(endpoint, now + pause_before(endpoint.rests))
             if endpoint.rests == 1:
                 _log.warning("%s: %s; trying for another %g s", endpoint.url, why, self._patience)
-        if all(each.failing_time(now) >= self._patience for each in self._endpoints):
+        if all(each.get_failing_seconds(now) >= self._patience for each in self._endpoints):
             raise UserError(
                 f"{endpoint.url}: {why}; no endpoint has answered for {self._patience:g} s. "
                 "Everything answered is kept: the same command goes on from there"
@@ -282,7 +282,7 @@ class Endpoints:
 
     async def _take_room(self, first: bool) -> _Endpoint:
         """An endpoint with room for one more request, which is taken; earlier requests go first."""
-        if not (first and self._waiting) and (endpoint := self._freest()):
+        if not (first and self._waiting) and (endpoint := self._find_freest()):
             return self._take(endpoint)
         place: asyncio.Future[_Endpoint] = self._loop.create_future()
         if first:
@@ -297,12 +297,12 @@ class Endpoints:
             raise
 
     def _hand_out(self) -> None:
-        while self._waiting and (endpoint := self._freest()):
+        while self._waiting and (endpoint := self._find_freest()):
             place = self._waiting.popleft()
             if not place.done():
                 place.set_result(self._take(endpoint))
 
-    def _freest(self) -> _Endpoint | None:
+    def _find_freest(self) -> _Endpoint | None:
         now = self._loop.time()
         best, least = None, 1.0
         for endpoint in self._endpoints:

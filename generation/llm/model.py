@@ -36,7 +36,7 @@ class OpenModel(Model, Protocol):
         ...
 
 
-def key_of(model: str, request: Request) -> str:
+def make_request_key(model: str, request: Request) -> str:
     """The key of a request's content, with the model's name and without the purpose: 64 hexadecimal digits."""
     return digest(
         [model, request.messages, request.max_tokens, request.schema, request.temperature, request.top_logprobs]

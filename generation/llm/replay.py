@@ -7,11 +7,11 @@ from pathlib import Path
 
 import orjson
 
-from generation.llm.cache import Cache, from_json, to_json
-from generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, keyed_name
-from generation.llm.model import OpenModel, key_of
+from generation.llm.cache import Cache, decode_reply, encode_reply
+from generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, make_keyed_name
+from generation.llm.model import OpenModel, make_request_key
 from generation.llm.settings import ModelSettings
-from generation.llm.usage import add
+from generation.llm.usage import add_usage
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 from indexing.io.files import json_lines, written
@@ -22,7 +22,7 @@ async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[O
     """The model of recorded replies, and of those that the cache holds."""
     cache = settings.replies_in(folder)
     with closing(Cache(cache)) if cache.exists() else nullcontext() as known:
-        yield Replay(keyed_name(settings.name, settings.extra), settings.replies, known)
+        yield Replay(make_keyed_name(settings.name, settings.extra), settings.replies, known)
 
 
 class Replay:
@@ -38,32 +38,32 @@ class Replay:
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
         """Each request's recorded reply, in order. `UserError` if a request has none."""
         for number, request in enumerate(requests):
-            key = key_of(self.name, request)
+            key = make_request_key(self.name, request)
             found = self._recorded.get(key) or (self._cache and self._cache.get(key))
             if not found:
                 raise UserError(f"{self.name}: no recorded reply to a request of {request.purpose!r}, key {key}")
-            self.usage[request.purpose] = add(self.usage[request.purpose], Usage(cache_hits=1))
+            self.usage[request.purpose] = add_usage(self.usage[request.purpose], Usage(cache_hits=1))
             yield number, found.outcome
 
 
 def read_recorded(path: Path) -> dict[str, PaidReply]:
     """The replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`."""
     found = {}
-    for number, record in json_lines(path, longest=REPLY_LIMIT_BYTES):
+    for number, row in json_lines(path, longest=REPLY_LIMIT_BYTES):
         try:
-            found[str(record["key"])] = from_json(record)
+            found[str(row["key"])] = decode_reply(row)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise UserError(f"{path}:{number}: not a recorded reply, expected key, text and finish") from None
     return found
 
 
-def record(cache: Path, path: Path) -> int:
+def record_replies(cache: Path, path: Path) -> int:
     """Write the replies of a cache into such a file, in the order of the keys; returns their number."""
     if not cache.exists():
         raise UserError(f"{cache}: no such file, expected a cache of replies")
     number = 0
     with closing(Cache(cache)) as replies, written(path) as file:
         for key, answered in replies.items():
-            file.write(orjson.dumps({"key": key, **orjson.loads(to_json(answered))}) + b"\n")
+            file.write(orjson.dumps({"key": key, **orjson.loads(encode_reply(answered))}) + b"\n")
             number += 1
     return number

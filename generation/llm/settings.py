@@ -15,9 +15,9 @@ AnyPath = Annotated[Path, Strict(False)]
 """A path, which a file writes as text."""
 LONGEST_WAIT_S = 10_000_000
 """Four months: a longer wait is a mistake, and the clocks of systems have an end."""
-REPLIES = "replies.sqlite"
+REPLIES_FILE = "replies.sqlite"
 """The file of replies in the folder of a model's files."""
-BATCHES = "batch"
+BATCH_FOLDER = "batch"
 """The folder of batch files in that folder."""
 
 
@@ -80,4 +80,4 @@ class ModelSettings(StrictSettings):
 
     def replies_in(self, folder: Path) -> Path:
         """The file of replies; `folder` holds the model's files."""
-        return self.cache or folder / REPLIES
+        return self.cache or folder / REPLIES_FILE

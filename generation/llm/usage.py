@@ -22,7 +22,7 @@ class Prices(StrictSettings):
     """The price of reply tokens."""
 
 
-def add(one: Usage, other: Usage) -> Usage:
+def add_usage(one: Usage, other: Usage) -> Usage:
     """The sum of both."""
     return Usage(
         one.calls + other.calls,
@@ -35,7 +35,7 @@ def add(one: Usage, other: Usage) -> Usage:
     )
 
 
-def cost(usage: Usage, prices: Prices) -> float:
+def compute_cost(usage: Usage, prices: Prices) -> float:
     """The dollars that the tokens cost; `cached_tokens` are part of `prompt_tokens`."""
     full = usage.prompt_tokens - usage.cached_tokens
     cached = prices.prompt if prices.cached is None else prices.cached
@@ -43,13 +43,13 @@ def cost(usage: Usage, prices: Prices) -> float:
     return sum(tokens * price for tokens, price in parts) / 1e6
 
 
-def report(usages: Mapping[str, Usage], prices: Prices | None = None) -> dict[str, dict[str, float]]:
+def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> dict[str, dict[str, float]]:
     """A row for each purpose, in alphabetical order, and the row `total`; with prices, each row has its `cost`."""
     total = Usage()
     for usage in usages.values():
-        total = add(total, usage)
+        total = add_usage(total, usage)
     rows = {**dict(sorted(usages.items())), "total": total}
     return {
-        purpose: asdict(usage) | ({} if prices is None else {"cost": cost(usage, prices)})
+        purpose: asdict(usage) | ({} if prices is None else {"cost": compute_cost(usage, prices)})
         for purpose, usage in rows.items()
     }

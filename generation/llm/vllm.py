@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from generation.llm.chat import PaidReply, ReplyBound, read_reply
-from generation.llm.client import serve
+from generation.llm.client import open_client
 from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request, Usage
@@ -30,9 +30,9 @@ T = TypeVar("T")
 CHUNK_SHARE = 4
 """Requests that go to the engine together, as a multiple of those that the settings allow at once: the engine then has
 work while it answers the last of them."""
-MOST_TOGETHER = 256
+MOST_CHUNK_REQUESTS = 256
 """Requests that go to the engine together: their replies are kept when all of them are there."""
-STRUCTURED = {"backend": "guidance", "disable_any_whitespace": True}
+STRUCTURED_OUTPUTS = {"backend": "guidance", "disable_any_whitespace": True}
 """How vLLM enforces schemas: its default allows endless blanks, and control characters in strings."""
 SHUTDOWN_TIMEOUT_S = 0.1
 """How long the engine may take to end by itself: it holds nothing that would be lost."""
@@ -44,11 +44,11 @@ def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextM
     """The model of vLLM's engine: `name` is a model's folder or its name on Hugging Face, `engine` holds arguments
     of `vllm.LLM`, and `extra` fields of its `SamplingParams`, or `chat_template_kwargs`.
     """
-    at_once = min(MOST_TOGETHER, CHUNK_SHARE * settings.concurrency)
-    return serve(settings, folder, lambda: Offline(settings.name, settings.engine, settings.extra, at_once))
+    at_once = min(MOST_CHUNK_REQUESTS, CHUNK_SHARE * settings.concurrency)
+    return open_client(settings, folder, lambda: OfflineEngine(settings.name, settings.engine, settings.extra, at_once))
 
 
-class Offline:
+class OfflineEngine:
     """See `generation.llm.chat.Backend`; made within a running event loop."""
 
     def __init__(self, model: str, engine: Mapping[str, Any], extra: Mapping[str, Any], at_once: int) -> None:
@@ -87,7 +87,7 @@ class Offline:
                 chunk, self._waiting = self._waiting, []
                 answers: Sequence[PaidReply | Exception]
                 try:
-                    answers = await in_thread(partial(self._ask, [request for request, _ in chunk]))
+                    answers = await run_in_thread(partial(self._ask, [request for request, _ in chunk]))
                 except Exception as error:
                     answers = [error] * len(chunk)
                 for (_, place), answered in zip(chunk, answers, strict=True):
@@ -103,15 +103,15 @@ class Offline:
 
     def _ask(self, requests: Sequence[Request]) -> list[PaidReply]:
         if self._engine is None:
-            self._engine = load(self._model, self._arguments)
+            self._engine = load_engine(self._model, self._arguments)
         began = time.monotonic()
-        answers = self._together(requests)
+        answers = self._ask_engine(requests)
         seconds = time.monotonic() - began
         return [replace(each, usage=replace(each.usage, calls=1, seconds=seconds)) for each in answers]
 
-    def _together(self, requests: Sequence[Request]) -> list[PaidReply]:
+    def _ask_engine(self, requests: Sequence[Request]) -> list[PaidReply]:
         """Ask the engine. If it refuses one request, it refuses all that came with it: then each half goes alone."""
-        sampling = [self._sampling(request) for request in requests]
+        sampling = [self._make_sampling(request) for request in requests]
         try:
             outputs = self._engine.chat(
                 [[{"role": role, "content": said} for role, said in request.messages] for request in requests],
@@ -119,16 +119,16 @@ class Offline:
                 use_tqdm=False,
                 chat_template_kwargs=self._template,
             )
-        except refusals() as refusal:
+        except list_refusals() as refusal:
             if len(requests) == 1:
                 return [PaidReply(Failure(f"{self._model}: refused: {error_text(str(refusal))}"))]
             middle = len(requests) // 2
-            return self._together(requests[:middle]) + self._together(requests[middle:])
+            return self._ask_engine(requests[:middle]) + self._ask_engine(requests[middle:])
         except Exception as error:
             raise UserError(f"{self._model}: vLLM's engine has failed: {error_text(str(error))}") from error
         return [read_output(output, request) for output, request in zip(outputs, requests, strict=True)]
 
-    def _sampling(self, request: Request) -> Any:
+    def _make_sampling(self, request: Request) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -139,14 +139,14 @@ class Offline:
             fields["structured_outputs"] = StructuredOutputsParams(json=dict(request.schema))
         if request.top_logprobs:
             fields["logprobs"] = request.top_logprobs
-        unfit: tuple[type[Exception], ...] = (TypeError, *refusals())
+        unfit: tuple[type[Exception], ...] = (TypeError, *list_refusals())
         try:
             return SamplingParams(**fields | self._extra)
         except unfit as error:
             raise UserError(f"model: extra: not fields of vLLM's SamplingParams: {error_text(str(error))}") from error
 
 
-def load(model: str, arguments: Mapping[str, Any]) -> Any:
+def load_engine(model: str, arguments: Mapping[str, Any]) -> Any:
     """The engine of a model. `MissingPackage` without vLLM, `UserError` if the engine cannot load the model."""
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # standard output is for results
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -156,12 +156,12 @@ def load(model: str, arguments: Mapping[str, Any]) -> Any:
     except ImportError as error:
         raise MissingPackage("vllm is needed for its offline engine: pip install 'keystone-rag[vllm]'") from error
     try:
-        return LLM(**{"model": model, "structured_outputs_config": STRUCTURED, **arguments})
+        return LLM(**{"model": model, "structured_outputs_config": STRUCTURED_OUTPUTS, **arguments})
     except Exception as error:  # whatever the model's files, the arguments and the machine bring up
         raise UserError(f"{model}: vLLM cannot load it: {error_text(str(error))}") from error
 
 
-def refusals() -> tuple[type[Exception], ...]:
+def list_refusals() -> tuple[type[Exception], ...]:
     """The errors of vLLM for requests that it cannot take, such as prompts longer than the model's window."""
     import vllm
 
@@ -193,7 +193,7 @@ def read_output(output: Any, request: Request) -> PaidReply:
         return PaidReply(Failure(str(error)), usage)
 
 
-def in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
+def run_in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
     """The result of blocking work in a thread of its own, for which the process does not wait at its end."""
     done: Future[T] = Future()
 

@@ -17,7 +17,7 @@ _POSSESSIVE = re.compile(r"['\u2019]s$")
 _PRONOUN = re.compile(r"I['\u2019](?:m|d|ll|ve)")
 
 
-def example_names(narrative: str) -> tuple[str, ...]:
+def find_example_names(narrative: str) -> tuple[str, ...]:
     """The capitalised names after a cue such as `like` or `for example`, in order.
 
     The examples end with their sentence, a semicolon, colon or bracket, or where a question begins.

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from generation.answers.sentences import tidy
-from generation.ask import every
+from generation.ask import ask_all
 from generation.llm.model import Model
 from generation.prompts import decompose, expand, topic
-from generation.queries.example_names import example_names
+from generation.queries.example_names import find_example_names
 from generation.rules.queries import extract_topic
-from generation.rules.words import content_words
+from generation.rules.words import find_content_words
 from generation.structured import read_string, read_strings
 from generation.types import Failure, Fallback, Reply, Request, Understanding
 from indexing.errors import Unusable
@@ -21,13 +21,13 @@ from retrieval.types import Topic
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 MOST_QUESTIONS = 100
 """Questions of one narrative: each is a query of its own, whose documents are graded."""
-LONGEST_COMPARED = 100
+MOST_COMPARED_WORDS = 100
 """Words of a topic that is still compared with its narrative, word by word."""
 
 _MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
 
 
-async def understand(
+async def understand_by_model(
     model: Model, topics: Sequence[Topic], variants: int = expand.NUM_QUERIES
 ) -> tuple[list[Understanding], list[Fallback]]:
     """Questions, topic and `variants` variants of the topic for every narrative, and a list of fallbacks.
@@ -38,9 +38,9 @@ async def understand(
     """
     asked: list[tuple[Request, Callable[[Reply], Any]]] = []
     for one in topics:
-        asked.append((decomposition(one.narrative), read_questions))
-        asked.append((extraction(one.narrative), partial(read_topic, narrative=one.narrative)))
-    found = await every(model, asked)
+        asked.append((request_questions(one.narrative), read_questions))
+        asked.append((request_topic(one.narrative), partial(read_topic, narrative=one.narrative)))
+    found = await ask_all(model, asked)
     fallbacks: list[Fallback] = []
     questions: list[tuple[str, ...]] = []
     phrases: list[str] = []
@@ -60,9 +60,9 @@ async def understand(
     return [Understanding(one.id, asks, phrase, more) for one, asks, phrase, more in parts], fallbacks + missing
 
 
-def decomposition(narrative: str) -> Request:
+def request_questions(narrative: str) -> Request:
     """A request for a narrative's questions."""
-    return _request("decompose", decompose, decompose.USER.format(narrative=narrative))
+    return _make_request("decompose", decompose, decompose.USER.format(narrative=narrative))
 
 
 def read_questions(reply: Reply) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def read_questions(reply: Reply) -> tuple[str, ...]:
     found: dict[str, str] = {}
     for text in _read_tidy(reply, "questions"):
         question = _MARKER.sub("", text)
-        if _words(question):
+        if _split_words(question):
             found.setdefault(question.casefold().rstrip(" ?.!"), question[0].upper() + question[1:])
     if not found:
         raise Unusable("it holds no question")
@@ -83,9 +83,9 @@ def read_questions(reply: Reply) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def extraction(narrative: str) -> Request:
+def request_topic(narrative: str) -> Request:
     """A request for a narrative's topic."""
-    return _request("topic", topic, topic.USER.format(narrative=narrative))
+    return _make_request("topic", topic, topic.USER.format(narrative=narrative))
 
 
 def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
@@ -95,16 +95,16 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
     `Unusable` if the two share no run with a word of content, or if the topic is longer than eight words.
     """
     said = tidy(read_string(reply, "topic"))
-    if len(_words(said)) > LONGEST_COMPARED:
+    if len(_split_words(said)) > MOST_COMPARED_WORDS:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
-    if set(_folded(said)) <= set(_folded(narrative)):
+    if set(_fold_words(said)) <= set(_fold_words(narrative)):
         phrase, cut = said.strip(" \"'.?!"), ""
     else:
-        run = SequenceMatcher(None, _folded(narrative), _folded(said), autojunk=False).find_longest_match()
-        phrase, cut = " ".join(_words(narrative)[run.a : run.a + run.size]), said
-    if not content_words(phrase):
+        run = SequenceMatcher(None, _fold_words(narrative), _fold_words(said), autojunk=False).find_longest_match()
+        phrase, cut = " ".join(_split_words(narrative)[run.a : run.a + run.size]), said
+    if not find_content_words(phrase):
         raise Unusable("its topic is not made of words that occur in the description")
-    if len(_words(phrase)) > topic.LONGEST:
+    if len(_split_words(phrase)) > topic.LONGEST:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
     return phrase, cut
 
@@ -119,11 +119,11 @@ async def expand_topics(
     kept: list[tuple[str, ...]] = [() for _ in topics]
     asked: dict[int, tuple[Request, Callable[[Reply], tuple[str, ...]]]] = {}
     for number, (one, phrase) in enumerate(zip(topics, phrases, strict=True)):
-        names = names_to_avoid(one.narrative, phrase)
+        names = find_names_to_avoid(one.narrative, phrase)
 
         def read(reply: Reply, number: int = number, phrase: str = phrase, names: Sequence[str] = names) -> Any:
             said = (*kept[number], *_read_tidy(reply, "variants"))
-            kept[number] = select_usable(said, phrase, names)[:variants]
+            kept[number] = select_variants(said, phrase, names)[:variants]
             if len(kept[number]) < variants:
                 raise Unusable(
                     f"it holds {len(kept[number])} usable variants, not {variants}: they must be distinct, differ from "
@@ -132,8 +132,8 @@ async def expand_topics(
             return kept[number]
 
         if phrase and variants:
-            asked[number] = expansion(phrase, names, variants), read
-    found = await every(model, list(asked.values()))
+            asked[number] = request_variants(phrase, names, variants), read
+    found = await ask_all(model, list(asked.values()))
     fallbacks = [
         Fallback(topics[number].id, "expand", f"{value.reason}: {len(kept[number])} variants are used")
         for number, value in zip(asked, found, strict=True)
@@ -142,13 +142,13 @@ async def expand_topics(
     return kept, fallbacks
 
 
-def names_to_avoid(narrative: str, phrase: str) -> tuple[str, ...]:
+def find_names_to_avoid(narrative: str, phrase: str) -> tuple[str, ...]:
     """The narrative's example names that the topic itself shares no word with."""
-    own = set(_folded(phrase))
-    return tuple(name for name in example_names(narrative) if not own & set(_folded(name)))
+    own = set(_fold_words(phrase))
+    return tuple(name for name in find_example_names(narrative) if not own & set(_fold_words(name)))
 
 
-def expansion(phrase: str, names: Sequence[str], variants: int) -> Request:
+def request_variants(phrase: str, names: Sequence[str], variants: int) -> Request:
     """A request for variants of a topic without these names."""
     user = expand.USER.format(topic=phrase, variants=variants)
     if names:
@@ -157,32 +157,32 @@ def expansion(phrase: str, names: Sequence[str], variants: int) -> Request:
     return Request("expand", messages, expand.max_tokens(variants), expand.schema(variants))
 
 
-def select_usable(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
+def select_variants(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
     """The usable variants, with single spaces and in order.
 
     A usable variant has a word, no comma, no question mark and no example's name. It differs from the phrase and from
     all variants before it; case and punctuation make no difference.
     """
-    avoided = [f" {' '.join(_folded(name))} " for name in names]
-    found = {" ".join(_folded(phrase)): ""}
+    avoided = [f" {' '.join(_fold_words(name))} " for name in names]
+    found = {" ".join(_fold_words(phrase)): ""}
     for variant in variants:
-        key = " ".join(_folded(variant))
+        key = " ".join(_fold_words(variant))
         if key and not set(variant) & set(",?\uff0c\uff1f\u3001") and not any(name in f" {key} " for name in avoided):
             found.setdefault(key, " ".join(variant.split()))
     return tuple(found.values())[1:]
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _folded(text: str) -> list[str]:
-    return [word.casefold() for word in _words(text)]
+def _fold_words(text: str) -> list[str]:
+    return [word.casefold() for word in _split_words(text)]
 
 
 def _read_tidy(reply: Reply, name: str) -> list[str]:
     return [tidy(text) for text in read_strings(reply, name)]
 
 
-def _request(purpose: str, prompt: Any, user: str) -> Request:
+def _make_request(purpose: str, prompt: Any, user: str) -> Request:
     return Request(purpose, (("system", prompt.SYSTEM), ("user", user)), prompt.MAX_TOKENS, prompt.SCHEMA)

@@ -81,7 +81,7 @@ def open_reader(name: str, tools: Tools) -> Reader:
     return reader
 
 
-HITS: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[Sequence[int]]]] = {
+HITS_BY_METHOD: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[Sequence[int]]]] = {
     "rules": lambda selected, _of_queries: [selected],
     "retrieval": lambda selected, _of_queries: [selected],
     "answers": lambda _selected, of_queries: of_queries,
@@ -90,9 +90,9 @@ HITS: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence[int]]], S
 
 def choose_hits(settings: AnswerSettings, selected: Sequence[int], of_queries: Sequence[Sequence[int]]) -> Hits:
     """The lists that an answer is made from: the rows selected for the topic, or those of each of its queries."""
-    return tuple(tuple(rows[: settings.documents]) for rows in HITS[settings.method](selected, of_queries))
+    return tuple(tuple(rows[: settings.documents]) for rows in HITS_BY_METHOD[settings.method](selected, of_queries))
 
 
-def rows_of(hits: Hits) -> list[int]:
+def list_rows(hits: Hits) -> list[int]:
     """The rows of all lists, each once, in the order of the lists."""
     return list(dict.fromkeys(row for rows in hits for row in rows))

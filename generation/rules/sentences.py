@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from fusion.closest import find_closest_segments
 from generation.context.topic import TopicContext
-from generation.rules.words import content_words
+from generation.rules.words import find_content_words
 from indexing.corpora.segments import sentences
 from indexing.types import Document, Span
 from indexing.vectors.types import Vectors
 
 SAME_COSINE = 0.95
 RELATED_COSINE = 0.25
-MOST_CANDIDATES = 64
+MOST_CANDIDATE_SENTENCES = 64
 """Sentences that are embedded for a topic, which is most of the work of an answer."""
 WORDS_WEIGHT = 0.6
 """What words in common count where the cosine of the segment counts 1."""
@@ -40,7 +40,7 @@ def find_sentences(context: TopicContext) -> list[Span]:
     return spans
 
 
-def likely(context: TopicContext, spans: Sequence[Span], most: int = MOST_CANDIDATES) -> list[Span]:
+def choose_likely(context: TopicContext, spans: Sequence[Span], most: int = MOST_CANDIDATE_SENTENCES) -> list[Span]:
     """The sentences most likely to be close to a query, before any is embedded: each query's best in turn, in order.
 
     A sentence counts by the mean cosine of the segments that hold it, and by the words that it shares with the query:
@@ -50,8 +50,8 @@ def likely(context: TopicContext, spans: Sequence[Span], most: int = MOST_CANDID
     if len(spans) <= most:
         return list(spans)
     own = context.by_id
-    words = [_stems(own[span.doc_id][0].text[span.start : span.end]) for span in spans]
-    asked = [_stems(query.dense_text) for query in context.queries]
+    words = [_find_stems(own[span.doc_id][0].text[span.start : span.end]) for span in spans]
+    asked = [_find_stems(query.dense_text) for query in context.queries]
     counts = Counter(word for stems in words for word in stems)
     weight = {
         word: math.log((len(spans) + 1) / (counts[word] + 0.5)) ** 2 for stems in (*words, *asked) for word in stems
@@ -67,18 +67,18 @@ def likely(context: TopicContext, spans: Sequence[Span], most: int = MOST_CANDID
     near = np.empty_like(shared)
     for place, span in enumerate(spans):
         document, vectors = own[span.doc_id]
-        near[:, place] = (context.query_vectors @ vectors[holding(document, span)].T).mean(axis=1)
+        near[:, place] = (context.query_vectors @ vectors[find_holding_segments(document, span)].T).mean(axis=1)
     chances = near + WORDS_WEIGHT * shared
     turn = np.argsort(np.argsort(-chances, axis=1, kind="stable"), axis=1, kind="stable").min(axis=0)
     chosen = np.lexsort((-chances.max(axis=0), turn))[:most]
     return [spans[place] for place in sorted(chosen.tolist())]
 
 
-def _stems(text: str) -> set[str]:
-    return {word[:STEM_LETTERS] for word in content_words(text)}
+def _find_stems(text: str) -> set[str]:
+    return {word[:STEM_LETTERS] for word in find_content_words(text)}
 
 
-def holding(document: Document, span: Span) -> list[int]:
+def find_holding_segments(document: Document, span: Span) -> list[int]:
     """The numbers of the segments that hold a sentence."""
     return [
         number
@@ -94,7 +94,7 @@ def is_prose(sentence: str) -> bool:
     return 6 <= len(tokens) <= 60 and sentence[0].isalnum() and sentence[-1] in ".!?" and plain >= 0.8 * len(tokens)
 
 
-def merge_same(vectors: Vectors) -> list[list[int]]:
+def group_same_sentences(vectors: Vectors) -> list[list[int]]:
     """Groups of sentences that say the same (cosine of at least 0.95 with the group's first), in order."""
     groups: list[list[int]] = []
     for number in range(len(vectors)):
@@ -107,7 +107,7 @@ def merge_same(vectors: Vectors) -> list[list[int]]:
     return groups
 
 
-def utilities(queries: Vectors, candidates: Vectors) -> NDArray[np.float64]:
+def compute_utilities(queries: Vectors, candidates: Vectors) -> NDArray[np.float64]:
     """What a sentence gives to a query, 0 to 3 as UMBRELA grades: the cosine above 0.25, stretched."""
     cosines = (queries @ candidates.T).astype(np.float64)
     return np.clip((cosines - RELATED_COSINE) / (1 - RELATED_COSINE), 0, 1) * 3

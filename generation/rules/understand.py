@@ -15,7 +15,7 @@ FEEDBACK_DOCUMENTS = 10
 
 TopicBy = Literal["lead", "phrase"]
 
-TOPICS: Mapping[TopicBy | None, Callable[[str, Frequencies, int], str]] = {
+TOPIC_RULES: Mapping[TopicBy | None, Callable[[str, Frequencies, int], str]] = {
     "phrase": extract_topic,
     "lead": lambda narrative, _frequencies, _documents: decompose(narrative, "sentences")[0],
     None: lambda _narrative, _frequencies, _documents: "",
@@ -35,7 +35,7 @@ class UnderstandingRules:
     variants: int = 0
 
 
-def understand(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRules) -> list[Understanding]:
+def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRules) -> list[Understanding]:
     """Questions, topic and expanded topics of every narrative.
 
     Feedback for the expansion comes from the top 10 of BM25 for topic and narrative together.
@@ -43,7 +43,7 @@ def understand(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRu
     store = sources.store
     searcher = open_sparse(sources.index, store)
     frequencies = searcher.document_frequencies
-    phrases = [TOPICS[rules.topic](topic.narrative, frequencies, len(store)) for topic in topics]
+    phrases = [TOPIC_RULES[rules.topic](topic.narrative, frequencies, len(store)) for topic in topics]
     texts = [f"{phrase} {topic.narrative}".strip() for phrase, topic in zip(phrases, topics, strict=True)]
     feedback: list[list[str]] = [[] for _ in topics]
     if rules.variants:

@@ -41,11 +41,11 @@ LEAD_IN = re.compile(
 )
 
 
-def words(text: str) -> list[str]:
+def find_words(text: str) -> list[str]:
     """The words of a text in order, as written."""
     return WORD.findall(text)
 
 
-def content_words(text: str) -> list[str]:
+def find_content_words(text: str) -> list[str]:
     """The lower-cased words of a text that carry content, in order."""
-    return [word for word in map(str.lower, words(text)) if word not in STOP_WORDS and len(word) > 1]
+    return [word for word in map(str.lower, find_words(text)) if word not in STOP_WORDS and len(word) > 1]

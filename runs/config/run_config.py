@@ -197,22 +197,22 @@ class RunConfig(StrictSettings):
                 raise ValueError(
                     f"answer.documents: found {self.answer.documents}, above {key} {depth}; expected at most that"
                 )
-        if self.model is None and (key := self.asks()):
+        if self.model is None and (key := self.find_model_step()):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
 
     @property
-    def unnamed(self) -> bool:
+    def has_default_team(self) -> bool:
         """Whether the answers to submit name a team, and none but the default."""
         if self.answer.method is None or self.track is None:
             return False
         return TRACKS[self.track].is_default_team(self.team_id)
 
-    def asks(self) -> str:
+    def find_model_step(self) -> str:
         """The first setting that needs a language model, with its value; empty if none does."""
-        return next((f"{key}: {value}" for key, value in self.asking().items()), "")
+        return next((f"{key}: {value}" for key, value in self.list_model_steps().items()), "")
 
-    def asking(self) -> dict[str, Any]:
+    def list_model_steps(self) -> dict[str, Any]:
         """The settings that need a language model, by key, with their values."""
         needed = {
             "queries.method": (self.queries.method, ("model",)),

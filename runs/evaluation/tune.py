@@ -15,21 +15,21 @@ from indexing.errors import UserError
 from indexing.io.files import digest
 from indexing.types import Progress, silent
 from retrieval.types import Query, Rankings
-from runs.config.read import read_config, shortened, value_of
+from runs.config.read import parse_value, read_config, shorten_option
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import Evaluation, evaluate
 from runs.evaluation.measures import Measure
-from runs.pipeline.artifacts import run_from
+from runs.pipeline.artifacts import convert_to_run
 from runs.pipeline.job import Job, open_job
-from runs.pipeline.make import texts_of
-from runs.pipeline.model import asking
-from runs.pipeline.queries import METHODS as QUERY_METHODS
-from runs.pipeline.queries import queries_of, understood
+from runs.pipeline.model_runner import open_model_runner
+from runs.pipeline.queries import QUERY_METHODS as QUERY_METHODS
+from runs.pipeline.queries import list_queries, understand_topics
 from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, search_systems
+from runs.pipeline.stage_work import choose_texts
 from runs.trec.run_files import drop_own_documents, read_qrels
 from runs.trec.types import Qrels
 
-WHOLE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
+BASELINE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""
 
 Setting = tuple[str, ...]
@@ -67,8 +67,9 @@ class Tuning:
 class Trials:
     """The settings that are tried, and how they are judged.
 
-    `tries` are `key=[value, ...]`, None stands for the grid of `grid_of`. `measures` are taken on the topics of the
-    `qrels` file, in `folds` parts; with `skip_own` a document with its topic's id does not count.
+    `tries` are `key=[value, ...]`; None stands for `list_default_tries`. `measures` are computed on the topics of the
+    `qrels` file, the first of them chooses. Cross-validation divides the topics into `folds` parts. With `skip_own`,
+    a document that has its topic's id does not count.
     """
 
     qrels: Path
@@ -91,20 +92,20 @@ def tune(
     score = _Scorer(judged, trials, threads, progress)
     settings = {
         setting: read_config(config, [*overrides, "track=none", *setting])
-        for setting in product(*map(_values, grid_of(as_it_is) if trials.tries is None else trials.tries))
+        for setting in product(*map(_parse_try, list_default_tries(as_it_is) if trials.tries is None else trials.tries))
     }
-    fold = _folds(len(judged.query_ids), trials.folds)
-    whole = score(read_config(config, [*overrides, "track=none", *WHOLE]))
+    fold = _draw_folds(len(judged.query_ids), trials.folds)
+    whole = score(read_config(config, [*overrides, "track=none", *BASELINE]))
     configured = score(as_it_is)
     if np.isnan(configured.mean(str(trials.measures[0]))):
         raise UserError(
             f"{trials.qrels}: no judged topic has a relevant document for {trials.measures[0]}, which is to choose"
         )
     tried = {setting: score(other) for setting, other in settings.items() if other != as_it_is}
-    return Tuning(configured, whole, tried, _cross_validated([configured, *tried.values()], fold))
+    return Tuning(configured, whole, tried, _cross_validate([configured, *tried.values()], fold))
 
 
-def grid_of(config: RunConfig) -> list[str]:
+def list_default_tries(config: RunConfig) -> list[str]:
     """The settings that are tried if none are named: values of those that the configuration reads.
 
     `UserError` if the configuration makes one query a topic.
@@ -139,35 +140,37 @@ class _Scorer:
         behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight"}}
         key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])
         if key != self._key:
-            with asking(config, None) as ask:
-                self._queries = queries_of(ask(lambda model: understood(job, model)))
-                self._systems, self._key = search_systems(job, self._queries, texts_of(job, ask)), key
+            with open_model_runner(config, None) as run_with_model:
+                self._queries = list_queries(run_with_model(lambda model: understand_topics(job, model)))
+                self._systems, self._key = search_systems(job, self._queries, choose_texts(job, run_with_model)), key
         hybrid = fuse_each_query(job, list(self._systems.values()))
-        run = run_from(job.store, fuse_each_narrative(job, self._queries, hybrid), config.run_id)
+        run = convert_to_run(job.store, fuse_each_narrative(job, self._queries, hybrid), config.run_id)
         run = drop_own_documents(run) if self._trials.skip_own else run
         return evaluate(config.run_id, run, self._qrels, self._trials.measures)
 
 
-def _values(attempt: str) -> Iterator[str]:
+def _parse_try(attempt: str) -> Iterator[str]:
     key, equals, text = attempt.partition("=")
     try:
-        values = value_of(text)
+        values = parse_value(text)
     except ValueError:
         values = None
     if not (key and equals and isinstance(values, list) and values):
-        raise UserError(f"--try {shortened(attempt)}: expected KEY=[VALUE, ...], such as fusion.k_narrative=[10, 60]")
+        raise UserError(
+            f"--try {shorten_option(attempt)}: expected KEY=[VALUE, ...], such as fusion.k_narrative=[10, 60]"
+        )
     for value in values:
         yield f"{key}={yaml.safe_dump(value, default_flow_style=True).removesuffix('...' + chr(10)).strip()}"
 
 
-def _folds(topics: int, folds: int) -> NDArray[np.int64]:
+def _draw_folds(topics: int, folds: int) -> NDArray[np.int64]:
     """The fold of each topic, drawn by chance, always the same: int64[topics]."""
     if topics < folds:
         raise UserError(f"--folds {folds}: more than the {topics} judged topics")
     return np.random.default_rng(0).permutation(topics) % folds
 
 
-def _cross_validated(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
+def _cross_validate(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
     """For each topic the values of the trial that is best, by the first measure, on the topics of other folds.
 
     Of equally good trials the earlier one is taken.

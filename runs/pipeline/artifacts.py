@@ -18,7 +18,7 @@ from runs.config.run_config import RunConfig
 from runs.pipeline.directory import Artifact, Values
 from runs.pipeline.grade_files import GradeRecord, Judgment, read_judgments, write_judgments
 from runs.pipeline.job import Job
-from runs.pipeline.queries import Understood, queries_of
+from runs.pipeline.queries import UnderstoodTopic, list_queries
 from runs.trec.doc_ids import encode_ids
 from runs.trec.render import decrease_strictly
 from runs.trec.run_files import read_run, write_run
@@ -52,7 +52,7 @@ class Artifacts:
     """All artifacts that a run may have; lists of evidence and answers stand beside the topics of the job."""
 
     config: Artifact[RunConfig]
-    queries: Artifact[list[Understood]]
+    queries: Artifact[list[UnderstoodTopic]]
     systems: tuple[Artifact[Rankings], ...]
     summaries: Artifact[list[Summary]]
     hybrid: Artifact[Rankings]
@@ -68,40 +68,44 @@ class Artifacts:
     """The objects of the answer file that is submitted."""
 
 
-def artifacts_of(job: Job, values: Values) -> Artifacts:
+def list_artifacts(job: Job, values: Values) -> Artifacts:
     """The artifacts of a job; files that name queries by id alone are read by the queries in `values`."""
     method = job.config.queries.method
-    queries = _records(QUERIES, _understood, lambda one: {"method": method, **_with_queries(one)})
+    queries = _make_records_artifact(
+        QUERIES, _decode_understood, lambda one: {"method": method, **_encode_understood(one)}
+    )
     topic_ids = [topic.id for topic in job.topics]
 
     def known() -> list[Query]:
         topics = values.get(queries)
-        return queries_of(topics)
+        return list_queries(topics)
 
     def of_queries(name: str) -> Artifact[Rankings]:
-        return _rankings(job, name, lambda: [query.id for query in known()])
+        return _make_rankings_artifact(job, name, lambda: [query.id for query in known()])
 
     def of_topics(name: str) -> Artifact[Rankings]:
-        return _rankings(job, name, lambda: topic_ids)
+        return _make_rankings_artifact(job, name, lambda: topic_ids)
 
     return Artifacts(
         config=Artifact(CONFIG, read_config, _write_config),
         queries=queries,
         systems=tuple(of_queries(f"{system}.trec") for system in job.config.retrieval.systems),
-        summaries=_records(SUMMARIES, lambda r: Summary(r["doc_id"], r["summary"], _fallbacks(r)), asdict),
+        summaries=_make_records_artifact(
+            SUMMARIES, lambda r: Summary(r["doc_id"], r["summary"], _decode_fallbacks(r)), asdict
+        ),
         hybrid=of_queries(HYBRID),
         narrative=of_topics(NARRATIVE),
-        grades=_records(GRADES, _grades, asdict),
+        grades=_make_records_artifact(GRADES, _decode_grades, asdict),
         qrels=Artifact(QRELS, read_judgments, write_judgments),
         keystone=of_topics(KEYSTONE),
         retrieval=Artifact(job.track.retrieval_file, read_run, write_run),
         evidence=Artifact(EVIDENCE, lambda path: _read_evidence(path, topic_ids, known()), _write_evidence),
-        answers=_records(ANSWERS, _answer, asdict),
-        submission=_records(job.track.answer_file, dict, dict),
+        answers=_make_records_artifact(ANSWERS, _decode_answer, asdict),
+        submission=_make_records_artifact(job.track.answer_file, dict, dict),
     )
 
 
-def _records(
+def _make_records_artifact(
     name: str, decode: Callable[[dict[str, Any]], T], encode: Callable[[T], dict[str, Any]]
 ) -> Artifact[list[T]]:
     """A file of one JSON object a line."""
@@ -119,16 +123,16 @@ def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
             out.write(orjson.dumps(record) + b"\n")
 
 
-def _rankings(job: Job, name: str, ids: Callable[[], Sequence[str]]) -> Artifact[Rankings]:
+def _make_rankings_artifact(job: Job, name: str, ids: Callable[[], Sequence[str]]) -> Artifact[Rankings]:
     """A run file of the rankings of documents for these queries or topics."""
     return Artifact(
         name,
         lambda path: read_rankings(path, job.store, ids()),
-        lambda path, rankings: write_run(path, run_from(job.store, rankings, job.config.run_id)),
+        lambda path, rankings: write_run(path, convert_to_run(job.store, rankings, job.config.run_id)),
     )
 
 
-def run_from(store: Store, rankings: Rankings, tag: str) -> Run:
+def convert_to_run(store: Store, rankings: Rankings, tag: str) -> Run:
     """Rankings of documents as a run, with their ids, and with scores that give their order to every reader."""
     rows, row_of = np.unique(rankings.docs, return_inverse=True)
     docs = encode_ids(store.ids(rows))[row_of]
@@ -149,7 +153,7 @@ def _write_config(path: Path, config: RunConfig) -> None:
         out.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True).encode())
 
 
-def _with_queries(one: Understood) -> dict[str, Any]:
+def _encode_understood(one: UnderstoodTopic) -> dict[str, Any]:
     return {
         **asdict(one.understanding),
         "queries": list(map(asdict, one.queries)),
@@ -157,19 +161,21 @@ def _with_queries(one: Understood) -> dict[str, Any]:
     }
 
 
-def _understood(record: Mapping[str, Any]) -> Understood:
+def _decode_understood(record: Mapping[str, Any]) -> UnderstoodTopic:
     understanding = Understanding(
         record["topic_id"], tuple(record["questions"]), record["topic"], tuple(record["variants"])
     )
-    return Understood(understanding, tuple(Query(**query) for query in record["queries"]), _fallbacks(record))
+    return UnderstoodTopic(
+        understanding, tuple(Query(**query) for query in record["queries"]), _decode_fallbacks(record)
+    )
 
 
-def _grades(record: Mapping[str, Any]) -> GradeRecord:
+def _decode_grades(record: Mapping[str, Any]) -> GradeRecord:
     spans = [[(start, end) for start, end in own] for own in record["spans"]]
-    return GradeRecord(**{**record, "spans": spans, "fallbacks": _fallbacks(record)})
+    return GradeRecord(**{**record, "spans": spans, "fallbacks": _decode_fallbacks(record)})
 
 
-def _fallbacks(record: Mapping[str, Any]) -> tuple[Fallback, ...]:
+def _decode_fallbacks(record: Mapping[str, Any]) -> tuple[Fallback, ...]:
     return tuple(Fallback(**fallback) for fallback in record["fallbacks"])
 
 
@@ -186,6 +192,6 @@ def _read_evidence(path: Path, topics: Sequence[str], queries: Sequence[Query]) 
     return [EvidenceSet(tuple(own), stop="done" if own else "empty") for own in items.values()]
 
 
-def _answer(record: Mapping[str, Any]) -> Answer:
+def _decode_answer(record: Mapping[str, Any]) -> Answer:
     said = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
-    return Answer(record["topic_id"], said, _fallbacks(record))
+    return Answer(record["topic_id"], said, _decode_fallbacks(record))

@@ -96,7 +96,7 @@ UNWATCHED = Watch()
 """Nobody is told."""
 
 
-def perform(
+def perform_stages(
     values: Values,
     stages: Sequence[Stage],
     description: dict[str, Any],
@@ -112,9 +112,9 @@ def perform(
     directory = values.directory
     if not (directory / MANIFEST).exists() and any(not _is_partial(path) for path in directory.iterdir()):
         raise UserError(f"{directory}: holds files but no {MANIFEST}: not a run directory: change out or run_id")
-    keys = _keys(stages, description["versions"])
-    listed = _listed(directory)
-    kept = {name: entry for name, entry in listed.items() if _agrees(directory / name, entry, keys, name)}
+    keys = _compute_keys(stages, description["versions"])
+    listed = _read_listed(directory)
+    kept = {name: entry for name, entry in listed.items() if _is_kept(directory / name, entry, keys, name)}
     for path in directory.iterdir():
         ours = path.name in keys or path.name in listed or _is_partial(path)
         if ours and path.name not in kept:
@@ -146,7 +146,7 @@ def _is_partial(path: Path) -> bool:
     return path.name.endswith(".partial")
 
 
-def _keys(stages: Sequence[Stage], versions: Any) -> dict[str, str]:
+def _compute_keys(stages: Sequence[Stage], versions: Any) -> dict[str, str]:
     keys: dict[str, str] = {}
     for stage in stages:
         key = digest([stage.name, stage.settings, versions, [keys[name] for name in stage.inputs]])
@@ -154,7 +154,7 @@ def _keys(stages: Sequence[Stage], versions: Any) -> dict[str, str]:
     return keys
 
 
-def _listed(directory: Path) -> dict[str, dict[str, Any]]:
+def _read_listed(directory: Path) -> dict[str, dict[str, Any]]:
     try:
         artifacts = orjson.loads((directory / MANIFEST).read_bytes())["artifacts"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
@@ -162,7 +162,7 @@ def _listed(directory: Path) -> dict[str, dict[str, Any]]:
     return artifacts if isinstance(artifacts, dict) else {}
 
 
-def _agrees(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
+def _is_kept(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
     known = isinstance(entry, dict) and name in keys and entry.get("key") == keys[name]
     return known and path.is_file() and sha256(path) == entry.get("sha256")
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from generation.grade import Graded
+from generation.grading.grade import GradedTopic
 from generation.types import Fallback
 from indexing.io.files import read_text, written
 from indexing.types import Store
@@ -47,7 +47,7 @@ class Judgment(NamedTuple):
     grade: int
 
 
-def grade_records(graded: Sequence[Graded], store: Store, graded_by: str) -> Iterator[GradeRecord]:
+def make_grade_records(graded: Sequence[GradedTopic], store: Store, graded_by: str) -> Iterator[GradeRecord]:
     """One record a topic."""
     for topic in graded:
         ids = store.ids(topic.rows)
@@ -55,7 +55,7 @@ def grade_records(graded: Sequence[Graded], store: Store, graded_by: str) -> Ite
             topic_id=topic.topic_id,
             graded_by=graded_by,
             pairs=topic.grades.size,
-            asked=topic.asked,
+            asked=topic.pairs_asked,
             queries=[query.id for query in topic.queries],
             documents=ids,
             spans=topic.spans,
@@ -66,7 +66,7 @@ def grade_records(graded: Sequence[Graded], store: Store, graded_by: str) -> Ite
         )
 
 
-def judgments_of(records: Iterable[GradeRecord]) -> Iterator[Judgment]:
+def make_judgments(records: Iterable[GradeRecord]) -> Iterator[Judgment]:
     """The grades as judgments, so that any run can be measured on them.
 
     A query's grades stand under its id, and under the topic's the highest that any of its queries gives a document.
@@ -97,12 +97,12 @@ def read_judgments(path: Path) -> list[Judgment]:
     return [Judgment(query_id, by, doc_id, int(grade)) for query_id, by, doc_id, grade in rows]
 
 
-def selected_rows(records: Sequence[GradeRecord], store: Store) -> dict[str, list[int]]:
+def find_selected_rows(records: Sequence[GradeRecord], store: Store) -> dict[str, list[int]]:
     """The rows of each topic's keystone documents, best first."""
     return {record.topic_id: store.rows(record.selected).tolist() for record in records}
 
 
-def keystone_rankings(graded: Sequence[Graded], narrative: Rankings, alone: bool) -> Rankings:
+def make_keystone_rankings(graded: Sequence[GradedTopic], narrative: Rankings, alone: bool) -> Rankings:
     """Each topic's selected documents, then, unless they are to stand `alone`, the rest of its narrative ranking.
 
     A selected document scores 1 plus its own score, and another one scores 1 / (1 + rank). If Parasol gives equal

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from generation.context.topic import Sources
-from generation.grade import GradeSettings
+from generation.grading.grade import GradeSettings
 from generation.readers.reader import AnswerSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
@@ -46,7 +46,7 @@ class Job:
         """The words that an answer has at most, where its topic sets no limit of its own."""
         return self.config.answer.words or self.track.words
 
-    def words_for(self, topic: Topic) -> int:
+    def get_word_limit(self, topic: Topic) -> int:
         """The words that the answer to a topic has at most."""
         limit, unit = self.track.limit(topic.id), self.track.length.unit
         if limit is None:
@@ -57,7 +57,7 @@ class Job:
     def author(self) -> Author:
         """Who submits."""
         config = self.config
-        return Author(config.team_id, config.run_id, config.run_desc or described(config))
+        return Author(config.team_id, config.run_id, config.run_desc or describe_settings(config))
 
     @property
     def sources(self) -> Sources:
@@ -76,8 +76,8 @@ class Job:
     def grade_settings(self) -> GradeSettings:
         """How candidates are graded; the configuration must name a method."""
         model = self.config.model
-        at_once = model is not None and model.backend == "batch"
-        return GradeSettings(**self.config.grading.model_dump(exclude={"pool"}), at_once=at_once)
+        in_one_wave = model is not None and model.backend == "batch"
+        return GradeSettings(**self.config.grading.model_dump(exclude={"pool"}), in_one_wave=in_one_wave)
 
 
 def open_job(
@@ -89,7 +89,7 @@ def open_job(
     """
     _check_paths(config, topics is None)
     index = open_index(config.index)
-    topics = _topics_of_run(config.topics) if topics is None else topics
+    topics = _read_topics_file(config.topics) if topics is None else topics
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     job = Job(config, index, open_store(index), topics, track, threads, progress)
     if config.track is not None or config.grading.method is not None:
@@ -108,7 +108,7 @@ def _check_paths(config: RunConfig, reads_topics: bool) -> None:
             raise UserError(f"{key}: {path}: no such file or folder{place}")
 
 
-def _topics_of_run(path: Path) -> list[Topic]:
+def _read_topics_file(path: Path) -> list[Topic]:
     """The topics of a file that the manifest can name by its bytes, and that a repeated run reads again."""
     if path.exists() and not path.is_file():
         kind = "folder" if path.is_dir() else "pipe or a device"
@@ -116,7 +116,7 @@ def _topics_of_run(path: Path) -> list[Topic]:
     return read_topics(path)
 
 
-def described(config: RunConfig) -> str:
+def describe_settings(config: RunConfig) -> str:
     """A run in one line: what each part of it does, with its settings."""
     parts = []
     for part in ("queries", "retrieval", "fusion", "grading", "answer"):

@@ -19,7 +19,7 @@ from runs.pipeline.directory import MANIFEST, Values
 from runs.pipeline.job import Job
 
 
-def asked(config: RunConfig, asks: bool = True) -> Any:
+def describe_model(config: RunConfig, asks: bool = True) -> Any:
     """What of the model's settings changes its replies, for a stage that asks it; the words of its prompts too."""
     if config.model is None or not asks:
         return None
@@ -28,7 +28,7 @@ def asked(config: RunConfig, asks: bool = True) -> Any:
     return [digest(prompts), config.model.model_dump(mode="json", include={"name", "window", "thinking", "extra"})]
 
 
-def describe(job: Job) -> dict[str, Any]:
+def describe_inputs(job: Job) -> dict[str, Any]:
     """What the manifest says besides its artifacts: what was used, and who did the understanding and writing."""
     packages = ("keystone-rag", "pyserini", "torch", "tokenizers", "numpy")
     embedding = asdict(job.index.embedding) if job.index.embedding else None
@@ -42,17 +42,17 @@ def describe(job: Job) -> dict[str, Any]:
             **{part: plain[part]["method"] for part in ("queries", "fusion", "grading")},
             "answer": plain["track"] if config.track is None else plain["answer"]["method"],
         },
-        "model": config.model.name if config.model and config.asks() else None,
+        "model": config.model.name if config.model and config.find_model_step() else None,
         "versions": {**{package: version(package) for package in packages}, "faiss": faiss_module().__version__},
     }
 
 
-def concluded(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+def describe_outcome(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
     """The manifest's facts from artifacts: official segments, calls that the model was spared, and its fallbacks."""
-    return {**_ranked_segments(job, values, files), **_asked_of_model(job, values, files)}
+    return {**_count_segments(job, values, files), **_collect_model_facts(job, values, files)}
 
 
-def _ranked_segments(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+def _count_segments(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
     """Of the ranking that is submitted: how many of its segments are official and how many are windows of ours."""
     if job.config.track is None or not job.track.segments:
         return {}
@@ -62,7 +62,7 @@ def _ranked_segments(job: Job, values: Values, files: Artifacts) -> dict[str, An
     return {"ranked_segments": {"official": len(names) - cut, "windows": cut, "unknown_to_track": missed}}
 
 
-def _asked_of_model(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
     """Each step in which the model gave nothing usable, and how many grades were asked for and spared."""
     config = job.config
     if config.model is None:
@@ -76,12 +76,12 @@ def _asked_of_model(job: Job, values: Values, files: Artifacts) -> dict[str, Any
     ]
     summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}
     if config.grading.method is not None:
-        pairs, asked = sum(one.pairs for one in grades), sum(one.asked for one in grades)
-        summary["grading"] = {"pairs": pairs, "asked": asked, "saved": round(1 - asked / pairs, 4) if pairs else 0.0}
+        pairs, graded = sum(one.pairs for one in grades), sum(one.asked for one in grades)
+        summary["grading"] = {"pairs": pairs, "asked": graded, "saved": round(1 - graded / pairs, 4) if pairs else 0.0}
     return summary
 
 
-def told(directory: Path) -> Iterator[str]:
+def list_remarks(directory: Path) -> Iterator[str]:
     """What a person should know of a run: segments that no track knows, grades that were not needed, fallbacks."""
     manifest = orjson.loads((directory / MANIFEST).read_bytes())
     if missed := manifest.get("ranked_segments", {}).get("unknown_to_track"):

@@ -13,7 +13,7 @@ from fusion.parasol import Floats
 from fusion.rrf import fuse_systems
 from fusion.topics import TopicFusion, fuse_topics
 from generation.llm.model import Model
-from generation.queries.compose import places_of, weights_of
+from generation.queries.compose import find_places, weigh_queries
 from generation.summarise import summarise
 from generation.types import Fallback
 from indexing.types import Document
@@ -24,7 +24,7 @@ from runs.pipeline.job import Job
 from runs.trec.render import decrease_strictly
 
 
-def as_written(rankings: Rankings) -> Rankings:
+def round_scores(rankings: Rankings) -> Rankings:
     """The rankings as they are read from a run file to which they were written: scores decrease in float32.
 
     `ValueError` for a score that float32 cannot hold.
@@ -39,38 +39,38 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: Texts = content
         tuple(settings.systems), settings.depth, settings.feedback, settings.faiss, settings.statistics, job.threads
     )
     found = search_all(job.index, job.store, queries, search, job.progress, texts_of)
-    return {system: as_written(rankings) for system, rankings in found.items()}
+    return {system: round_scores(rankings) for system, rankings in found.items()}
 
 
 def fuse_each_query(job: Job, systems: Sequence[Rankings]) -> Rankings:
     """The hybrid ranking of each query: RRF over its systems (paper, section 2.4)."""
-    return as_written(fuse_systems(list(systems), job.config.fusion.k, job.config.retrieval.depth))
+    return round_scores(fuse_systems(list(systems), job.config.fusion.k, job.config.retrieval.depth))
 
 
 def fuse_each_narrative(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Rankings:
     """One ranking a topic from the hybrid rankings of its queries, `fusion.depth` deep."""
-    return as_written(_fused(job, [topic.id for topic in job.topics], queries, hybrid, job.config.fusion.depth))
+    return round_scores(_fuse_topics(job, [topic.id for topic in job.topics], queries, hybrid, job.config.fusion.depth))
 
 
-def pool_of(job: Job, topic_id: str, queries: Sequence[Query], hybrid: Rankings) -> list[int]:
+def choose_pool(job: Job, topic_id: str, queries: Sequence[Query], hybrid: Rankings) -> list[int]:
     """The candidates for grades: the first of each query (R_i; paper, section 3.1), in the order of their fusion."""
-    places = places_of(topic_id, queries)
-    first = part(hybrid, places).top(job.config.grading.pool)
+    places = find_places(topic_id, queries)
+    first = select_rankings(hybrid, places).top(job.config.grading.pool)
     if not len(first.docs):
         return []
     own = [queries[place] for place in places]
-    found: list[int] = _fused(job, [topic_id], own, first, len(first.docs)).docs.tolist()
+    found: list[int] = _fuse_topics(job, [topic_id], own, first, len(first.docs)).docs.tolist()
     return found
 
 
-def _fused(job: Job, topics: Sequence[str], queries: Sequence[Query], hybrid: Rankings, depth: int) -> Rankings:
+def _fuse_topics(job: Job, topics: Sequence[str], queries: Sequence[Query], hybrid: Rankings, depth: int) -> Rankings:
     settings = job.config.fusion
     fusion = TopicFusion(settings.method, settings.k_narrative, settings.norm, settings.parameters, depth)
-    weights = weights_of(queries, job.config.queries.narrative_weight)
+    weights = weigh_queries(queries, job.config.queries.narrative_weight)
     return fuse_topics(hybrid, [query.topic_id for query in queries], topics, weights, fusion)
 
 
-async def summaries_of(
+async def summarise_documents(
     job: Job, model: Model | None, documents: Sequence[Document]
 ) -> tuple[dict[str, str], list[Fallback]]:
     """The summaries of the documents that are too long to be embedded (paper, section 2.2)."""
@@ -79,7 +79,7 @@ async def summaries_of(
     return await summarise(model, documents, job.config.model.window)
 
 
-def part(rankings: Rankings, places: Sequence[int]) -> Rankings:
+def select_rankings(rankings: Rankings, places: Sequence[int]) -> Rankings:
     """The rankings of some of the queries."""
     return Rankings(
         tuple(rankings.query_ids[place] for place in places),
@@ -89,7 +89,7 @@ def part(rankings: Rankings, places: Sequence[int]) -> Rankings:
     )
 
 
-def scores_of(hybrid: Rankings, places: Sequence[int], rows: Sequence[int]) -> Floats:
+def get_hybrid_scores(hybrid: Rankings, places: Sequence[int], rows: Sequence[int]) -> Floats:
     """The hybrid score of each row for each query, float64[queries, rows]; NaN where a query did not find it."""
     known = [dict(zip(hybrid.of(n).tolist(), hybrid.scores_of(n).tolist(), strict=True)) for n in places]
     return np.array([[scores.get(row, np.nan) for row in rows] for scores in known])

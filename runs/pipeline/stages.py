@@ -12,10 +12,12 @@ from pathlib import Path
 from indexing.io.files import locked
 from indexing.types import Progress, silent
 from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import Artifacts, artifacts_of
-from runs.pipeline.directory import Stage, Values, Watch, perform
+from runs.pipeline.artifacts import Artifacts, list_artifacts
+from runs.pipeline.directory import Stage, Values, Watch, perform_stages
 from runs.pipeline.job import Job, open_job
-from runs.pipeline.make import (
+from runs.pipeline.manifest import describe_inputs, describe_model, describe_outcome
+from runs.pipeline.model_runner import RunWithModel, open_model_runner
+from runs.pipeline.stage_work import (
     make_answers,
     make_evidence,
     make_grades,
@@ -26,9 +28,7 @@ from runs.pipeline.make import (
     make_segments,
     make_submission,
 )
-from runs.pipeline.manifest import asked, concluded, describe
-from runs.pipeline.model import Ask, asking
-from runs.pipeline.topic import READER
+from runs.pipeline.topic_steps import READER
 
 
 def run(
@@ -40,17 +40,19 @@ def run(
     """Make a run, or finish one that was interrupted; returns its directory."""
     job = open_job(config, threads, progress)
     values = Values(job.directory)
-    found = artifacts_of(job, values)
-    with locked(job.directory), asking(config, job.directory) as ask:
-        table = stages(job, ask, found)
-        perform(values, table, describe(job), Watch(announce, progress), lambda: concluded(job, values, found))
+    found = list_artifacts(job, values)
+    with locked(job.directory), open_model_runner(config, job.directory) as run_with_model:
+        table = list_stages(job, run_with_model, found)
+        perform_stages(
+            values, table, describe_inputs(job), Watch(announce, progress), lambda: describe_outcome(job, values, found)
+        )
     return job.directory
 
 
-def stages(job: Job, ask: Ask, files: Artifacts) -> list[Stage]:
+def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> list[Stage]:
     """The stages that a configuration asks for, in order."""
     config, index, plain = job.config, job.index.key, job.config.model_dump(mode="json")
-    asks = config.asking()
+    asks = config.list_model_steps()
     named = {"run_id": config.run_id, "index": index}
     topics, track = [[topic.id, topic.narrative] for topic in job.topics], asdict(job.track)
     has_grades, has_files = config.grading.method is not None, config.track is not None
@@ -64,15 +66,15 @@ def stages(job: Job, ask: Ask, files: Artifacts) -> list[Stage]:
             "queries",
             (files.queries,),
             (),
-            [topics, index, plain["queries"], asked(config, "queries.method" in asks)],
-            partial(make_queries, job, ask),
+            [topics, index, plain["queries"], describe_model(config, "queries.method" in asks)],
+            partial(make_queries, job, run_with_model),
         ),
         Stage(
             "search",
             (*files.systems, *((files.summaries,) if config.retrieval.summarise else ())),
             (files.queries,),
-            [named, plain["retrieval"], asked(config, config.retrieval.summarise)],
-            partial(make_rankings, job, ask),
+            [named, plain["retrieval"], describe_model(config, config.retrieval.summarise)],
+            partial(make_rankings, job, run_with_model),
         ),
         Stage(
             "hybrid",
@@ -92,8 +94,8 @@ def stages(job: Job, ask: Ask, files: Artifacts) -> list[Stage]:
             "grades",
             (files.grades, files.qrels, files.keystone),
             (files.queries, files.hybrid, files.narrative),
-            [named, plain["grading"], asked(config), plain["track"]],
-            partial(make_grades, job, ask),
+            [named, plain["grading"], describe_model(config), plain["track"]],
+            partial(make_grades, job, run_with_model),
             has_grades,
         ),
         Stage(
@@ -109,15 +111,15 @@ def stages(job: Job, ask: Ask, files: Artifacts) -> list[Stage]:
             (files.evidence,),
             found,
             [READER, index, topics, config.answer.method, config.answer.documents, window],
-            partial(make_evidence, job, ask),
+            partial(make_evidence, job, run_with_model),
             has_answers,
         ),
         Stage(
             "answer",
             (files.answers,),
             (files.evidence, *found),
-            [READER, index, topics, track, plain["answer"], asked(config, "answer.method" in asks)],
-            partial(make_answers, job, ask),
+            [READER, index, topics, track, plain["answer"], describe_model(config, "answer.method" in asks)],
+            partial(make_answers, job, run_with_model),
             has_answers,
         ),
         Stage(

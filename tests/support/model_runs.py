@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from indexing.index import Index
-from runs.pipeline.model import USAGE
+from runs.pipeline.model_runner import USAGE_FILE
 from tests.support.servers.chat import Server
 
 
@@ -13,7 +13,7 @@ def submitted(directory: Path) -> list[Path]:
 
 def content(directory: Path) -> dict[str, bytes]:
     """What a run made, without its configuration, and the manifest's word on that, and what it cost."""
-    left_out = {"config.yaml", "manifest.json", USAGE}
+    left_out = {"config.yaml", "manifest.json", USAGE_FILE}
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.name not in left_out}
 
 

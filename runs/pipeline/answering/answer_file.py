@@ -14,12 +14,12 @@ from indexing.errors import NotWritten, UserError
 from indexing.io.files import append, digest, reason_of
 from retrieval.types import Topic
 from runs.pipeline.job import Job
-from runs.pipeline.manifest import asked
+from runs.pipeline.manifest import describe_model
 from runs.tracks.answer_files import get_metadata
 
-BEGINNING = (b'{"metadata"', b'{"run_id"')
+FIRST_LINE_STARTS = (b'{"metadata"', b'{"run_id"')
 """How the first line of an answer file of ours begins."""
-GO_ON = "name another file with --out, or remove this one to make all its answers anew"
+REMEDY = "name another file with --out, or remove this one to make all its answers anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class AnswerFile:
     narratives: dict[str, str] = field(default_factory=dict)
     """The digests of the narratives of these, as far as they are known."""
 
-    def answers(self, topic: Topic) -> bool:
+    def has_answer(self, topic: Topic) -> bool:
         """Whether the file answers the topic. `UserError` if it answers another narrative of the same id."""
         if topic.id not in self.done:
             return False
         if self.narratives.get(topic.id, digest(topic.narrative)) != digest(topic.narrative):
             raise UserError(
                 f"{self.name}:{self.done[topic.id]}: answers topic {topic.id!r} with another narrative than "
-                f"{topic.place} has: {GO_ON}"
+                f"{topic.place} has: {REMEDY}"
             )
         return True
 
@@ -60,7 +60,7 @@ class AnswerFile:
 
 
 @contextmanager
-def opened(out: Path | None, job: Job) -> Iterator[AnswerFile]:
+def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
     """The answers of a job, in a file that no other process appends to, or on standard output.
 
     Nothing of the file is changed before it is held alone, and known to hold answers of this run, its settings and its
@@ -79,22 +79,22 @@ def opened(out: Path | None, job: Job) -> Iterator[AnswerFile]:
         except OSError:
             raise UserError(f"{out}: another process is writing to it") from None
         content.seek(0)
-        whole, cut = _lines(content.read())
-        answered = [_answered(out, number, line, job) for number, line in enumerate(whole, start=1)]
-        if cut and (not cut.startswith(b"{") or (not whole and not cut.startswith(BEGINNING))):
+        whole, cut = _split_lines(content.read())
+        answered = [_read_answered_topic(out, number, line, job) for number, line in enumerate(whole, start=1)]
+        if cut and (not cut.startswith(b"{") or (not whole and not cut.startswith(FIRST_LINE_STARTS))):
             raise UserError(f"{out}:{len(whole) + 1}: found no answer of a run of ours, expected a new or an own file")
         beside = out.with_name(f".{out.name}.made")
         told = {topic: narrative for topic, narrative in answered if narrative is not None}
         with _open(beside) as note:
             note.seek(0)
-            noted, half = _lines(note.read())
+            noted, half = _split_lines(note.read())
             if whole and noted:
-                told |= _compared(out, beside, noted, made_from(job))
+                told |= _compare_note(out, beside, noted, describe_origin(job))
                 note.truncate(note.tell() - len(half))
             else:
                 note.truncate(0)
                 try:
-                    _append(note, made_from(job))
+                    _append(note, describe_origin(job))
                 except OSError as error:
                     raise NotWritten(beside, reason_of(error)) from error
             content.truncate(content.tell() - len(cut))
@@ -102,21 +102,21 @@ def opened(out: Path | None, job: Job) -> Iterator[AnswerFile]:
             yield AnswerFile(out, content, note, done, told)
 
 
-def made_from(job: Job) -> dict[str, Any]:
+def describe_origin(job: Job) -> dict[str, Any]:
     """By name, what answers depend on besides their narratives, as JSON has it."""
     config = job.config
     sections = config.model_dump(mode="json", include={"queries", "retrieval", "fusion", "grading", "answer"})
     settings = {f"{section}.{key}": value for section, own in sections.items() for key, value in own.items()}
     made = {
         "index": job.index.key,
-        "model": asked(config, bool(config.asks())),
+        "model": describe_model(config, bool(config.find_model_step())),
         **config.model_dump(mode="json", include={"track", "team_id", "run_id", "run_desc"}),
         **settings,
     }
     return dict(orjson.loads(orjson.dumps(made)))
 
 
-def _compared(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -> dict[str, str]:
+def _compare_note(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -> dict[str, str]:
     """The digests of narratives that a note holds. `UserError` where it names other settings."""
     try:
         before: dict[str, Any] = orjson.loads(noted[0])
@@ -125,16 +125,16 @@ def _compared(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -
     except (ValueError, TypeError, AttributeError):
         raise UserError(f"{note}: damaged: remove it, and {out} is gone on with as it is") from None
     if other:
-        changes = "; ".join(_change(name, before[name], made[name]) for name in other)
-        raise UserError(f"{out}: its answers were made with {changes}: {GO_ON}")
+        changes = "; ".join(_describe_change(name, before[name], made[name]) for name in other)
+        raise UserError(f"{out}: its answers were made with {changes}: {REMEDY}")
     return narratives
 
 
-def _change(name: str, before: Any, now: Any) -> str:
+def _describe_change(name: str, before: Any, now: Any) -> str:
     return f"another {name}" if name in ("index", "model") else f"{name} {before!r}, found {now!r} now"
 
 
-def _answered(path: Path, number: int, line: bytes, job: Job) -> tuple[str, str | None]:
+def _read_answered_topic(path: Path, number: int, line: bytes, job: Job) -> tuple[str, str | None]:
     """The topic of a line of an answer file of this run, and the digest of its narrative where it tells that."""
     track, author = job.track, job.author
     try:
@@ -161,7 +161,7 @@ def _append(file: IO[bytes], record: Any) -> None:
     file.flush()
 
 
-def _lines(content: bytes) -> tuple[list[bytes], bytes]:
+def _split_lines(content: bytes) -> tuple[list[bytes], bytes]:
     """The lines of a file that are whole, and what follows them."""
     end = content.rfind(b"\n") + 1
     return content[:end].splitlines(), content[end:]

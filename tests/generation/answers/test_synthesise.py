@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.sentences import Passage, count
-from generation.answers.synthesise import SynthesisTask, edit, joined, resynthesise, select, select_edit
+from generation.answers.sentences import Passage, count_words
+from generation.answers.synthesise import (
+    SynthesisTask,
+    edit,
+    join_sub_answers,
+    resynthesise,
+    select_edit,
+    select_sentences,
+)
 from generation.types import Answer, Failure, Fallback, Request, Sentence
 from indexing.vectors.types import Vectors
 from tests.support.models.answer_replies import LINE, REPLY, rewritten, told
@@ -58,7 +65,7 @@ def six_words(text: str) -> str:
 
 def test_edit_cannot_meet_its_limit_on_seven_sub_answers() -> None:
     """Six words are the least that states a fact: 126 such sentences have 756 words, and 400 are allowed."""
-    assert (len(joined(SEVEN)), count(joined(SEVEN))) == (126, 2646)
+    assert (len(join_sub_answers(SEVEN)), count_words(join_sub_answers(SEVEN))) == (126, 2646)
     (answer,), fallbacks = asyncio.run(edit(Scripted(editor(six_words)), [SEVEN]))
     assert fallbacks == [
         Fallback("1", "edit", "756 words in 126 sentences, at most 400 wanted: cut after sentence 66, 396 words")
@@ -71,7 +78,7 @@ def test_select_edit_answers_all_seven_queries_within_the_limit() -> None:
     queries, sentences = vectors(SEVEN)
     (answer,), fallbacks = asyncio.run(select_edit(Scripted(editor(str.upper)), [SEVEN], [queries], [sentences]))
     assert answer
-    assert 350 <= count(answer.sentences) <= 400
+    assert 350 <= count_words(answer.sentences) <= 400
     assert [sentence.citations[0] for sentence in answer.sentences] == sorted(s.citations[0] for s in answer.sentences)
     assert {sentence.citations[0] for sentence in answer.sentences} == {f"d{query}" for query in range(7)}
     assert all(sentence.text.isupper() for sentence in answer.sentences)
@@ -82,14 +89,14 @@ def test_the_same_sentence_is_told_once_with_the_citations_of_all() -> None:
     same = [Answer("1", (Sentence(f"Text {n}.", cited),)) for n, cited in enumerate([("a", "b"), ("c",), ("b", "d")])]
     task = synthesis([same[0], None, same[1], same[2]])
     toward = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
-    chosen = select(task, np.zeros((4, 2), dtype=np.float32), toward)
+    chosen = select_sentences(task, np.zeros((4, 2), dtype=np.float32), toward)
     assert chosen == (Sentence("Text 0.", ("a", "b", "d")), Sentence("Text 1.", ("c",)))
 
 
 def test_a_sentence_near_no_query_still_serves_the_one_it_was_written_for() -> None:
     task = synthesis([sub_answer(0, 1, 5), sub_answer(1, 1, 5)])
     queries, _ = vectors(task)
-    assert select(task, queries, np.eye(4, dtype=np.float32)[2:]) == joined(task)
+    assert select_sentences(task, queries, np.eye(4, dtype=np.float32)[2:]) == join_sub_answers(task)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +114,7 @@ def test_an_edit_that_fails_leaves_the_chosen_sentences(reply: str | Failure, re
     task = synthesis([sub_answer(0, 1, 5), sub_answer(1, 1, 5)], (5, 12))
     queries, sentences = vectors(task)
     answers, fallbacks = asyncio.run(select_edit(Scripted(lambda _: reply), [task], [queries], [sentences]))
-    assert answers == [Answer("1", joined(task))]
+    assert answers == [Answer("1", join_sub_answers(task))]
     assert fallbacks == [Fallback("1", "edit", f"sentences left unedited: {reason}")]
 
 
@@ -173,7 +180,7 @@ def test_no_edit_changes_a_citation_or_exceeds_the_limit(
     """Citations name their sentence here, so that each list of them says which sentence it belongs to."""
     task = of(lengths, high)
     queries, sentences = vectors(task)
-    every = [sentence.citations for sentence in joined(task)]
+    every = [sentence.citations for sentence in join_sub_answers(task)]
     model = Scripted(lambda _: reply)
     (edited,), recorded = asyncio.run(edit(model, [task]))
     assert (
@@ -183,19 +190,19 @@ def test_no_edit_changes_a_citation_or_exceeds_the_limit(
     if selected is None:
         assert recorded
     else:
-        chosen = select(task, queries, sentences)
+        chosen = select_sentences(task, queries, sentences)
         assert [sentence.citations for sentence in selected.sentences] == [sentence.citations for sentence in chosen]
     for answer in (edited, selected):
-        assert answer is None or 0 < count(answer.sentences) <= high
+        assert answer is None or 0 < count_words(answer.sentences) <= high
 
 
 @given(LENGTHS, st.integers(1, 40), st.lists(EDITED, min_size=1, max_size=4))
 def test_no_reply_breaks_a_resynthesis(lengths: list[list[int] | None], high: int, replies: list[Said]) -> None:
     turns = iter(replies * 20)
     task = of(lengths, high)
-    documents = [Passage(citation, "", "Text.") for s in joined(task) for citation in s.citations]
+    documents = [Passage(citation, "", "Text.") for s in join_sub_answers(task) for citation in s.citations]
     (answer,), fallbacks = asyncio.run(resynthesise(Scripted(lambda _: next(turns)), [task], [documents]))
-    assert fallbacks if answer is None else 0 < count(answer.sentences) <= high
+    assert fallbacks if answer is None else 0 < count_words(answer.sentences) <= high
 
 
 @given(LENGTHS, st.integers(1, 40), st.lists(st.integers(0, 2), min_size=16, max_size=16))
@@ -203,12 +210,13 @@ def test_merging_unites_all_citations_of_the_same_sentence(
     lengths: list[list[int] | None], high: int, kinds: list[int]
 ) -> None:
     task = of(lengths, high)
-    kinds = kinds[: len(joined(task))]
-    chosen = select(task, np.zeros((len(lengths), 3), dtype=np.float32), np.eye(3, dtype=np.float32)[kinds])
+    kinds = kinds[: len(join_sub_answers(task))]
+    chosen = select_sentences(task, np.zeros((len(lengths), 3), dtype=np.float32), np.eye(3, dtype=np.float32)[kinds])
     united = [
-        {c for s, k in zip(joined(task), kinds, strict=True) if k == kind for c in s.citations} for kind in range(3)
+        {c for s, k in zip(join_sub_answers(task), kinds, strict=True) if k == kind for c in s.citations}
+        for kind in range(3)
     ]
-    assert count(chosen) <= high
+    assert count_words(chosen) <= high
     for sentence in chosen:
         assert set(sentence.citations) in united
         assert len(set(sentence.citations)) == len(sentence.citations)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.tokens import clip, tokens
+from generation.context.tokens import clip, count_tokens
 
 TEXTS = st.text(st.sampled_from("ab \u00e9\u4e2d\u6587\U0001f41d"), max_size=40)
 
@@ -21,12 +21,12 @@ TEXTS = st.text(st.sampled_from("ab \u00e9\u4e2d\u6587\U0001f41d"), max_size=40)
     ],
 )
 def test_an_estimate(text: str, estimate: int) -> None:
-    assert tokens(text) == estimate
+    assert count_tokens(text) == estimate
 
 
 @given(TEXTS, st.integers(0, 12))
 def test_the_longest_beginning_within_a_limit(text: str, limit: int) -> None:
     kept = clip(text, limit)
     assert text.startswith(kept)
-    assert tokens(kept) <= limit
-    assert kept == text or tokens(text[: len(kept) + 1]) > limit
+    assert count_tokens(kept) <= limit
+    assert kept == text or count_tokens(text[: len(kept) + 1]) > limit

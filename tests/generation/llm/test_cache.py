@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation.llm.cache import Cache, from_json, to_json
+from generation.llm.cache import Cache, decode_reply, encode_reply
 from generation.llm.chat import MOST_TOKENS, PaidReply
 from generation.types import Reply, Usage
 from indexing.errors import UserError
@@ -30,8 +30,8 @@ ANSWERS = st.builds(
 
 @given(ANSWERS)
 def test_a_reply_is_read_as_it_was_kept(answered: PaidReply) -> None:
-    assert from_json(to_json(answered)) == answered
-    assert from_json(json.loads(to_json(answered))) == answered
+    assert decode_reply(encode_reply(answered)) == answered
+    assert decode_reply(json.loads(encode_reply(answered))) == answered
 
 
 @settings(max_examples=20)

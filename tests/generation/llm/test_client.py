@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from generation.ask import every, together
+from generation.ask import ask_all, run_together
 from generation.llm import endpoints
 from generation.llm.settings import ModelSettings
 from generation.structured import read_json
@@ -210,7 +210,7 @@ def test_replies_that_no_reader_can_use_are_repaired_once_and_then_failures(tmp_
 
     async def run(chosen: ModelSettings) -> list[int | Failure]:
         async with opened(chosen) as model:
-            return await every(model, [(asking(said), read) for said in ("0", "1", "2", "never")])
+            return await ask_all(model, [(asking(said), read) for said in ("0", "1", "2", "never")])
 
     with serving(model=model) as server:
         found = [asyncio.run(run(settings(tmp_path, server.url))) for _ in range(2)]
@@ -307,7 +307,7 @@ def test_identical_requests_at_one_time_are_asked_once(tmp_path: Path) -> None:
     async def run() -> Any:
         async with opened(settings(tmp_path, server.url)) as model:
             asked = [(asking("same", purpose=purpose), lambda reply: reply.text) for purpose in "aab"]
-            found = await together([lambda: every(model, asked)] * 3)
+            found = await run_together([lambda: ask_all(model, asked)] * 3)
             return found, model.usage
 
     with serving(latency=0.02) as server:
@@ -704,10 +704,10 @@ def test_replies_do_not_depend_on_their_order(tmp_path: Path) -> None:
     async def run(chosen: ModelSettings) -> list[Any]:
         async with opened(chosen) as model:
             steps: list[Callable[[], Any]] = [
-                lambda i=i: every(model, [(asking(f"{i} {j}"), lambda reply: reply.text) for j in range(20)])  # type: ignore[misc]
+                lambda i=i: ask_all(model, [(asking(f"{i} {j}"), lambda reply: reply.text) for j in range(20)])  # type: ignore[misc]
                 for i in range(10)
             ]
-            return await together(steps)
+            return await run_together(steps)
 
     with serving(always=shuffled) as server:
         found = asyncio.run(run(settings(tmp_path, server.url)))

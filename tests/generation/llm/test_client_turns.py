@@ -10,7 +10,7 @@ import pytest
 from generation.llm.cache import Cache
 from generation.llm.chat import PaidReply
 from generation.llm.client import Client
-from generation.llm.model import key_of
+from generation.llm.model import make_request_key
 from generation.types import Failure, Reply, Request
 
 
@@ -117,4 +117,4 @@ def test_what_was_answered_when_the_client_is_closed_is_kept(cancelled: bool, ca
         await asyncio.gather(asked, return_exceptions=True)
 
     asyncio.run(run())
-    assert {key for key, _ in cache.items()} == {key_of("m", asking(said)) for said in "01"}
+    assert {key for key, _ in cache.items()} == {make_request_key("m", asking(said)) for said in "01"}

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.answers.sentences import MOST_SENTENCES, make_sentences
+from generation.grading.umbrela import read_grades
 from generation.llm.cache import Cache
 from generation.llm.chat import REPLY_LIMIT_BYTES, ReplyBound, read_reply
-from generation.llm.settings import REPLIES
+from generation.llm.settings import REPLIES_FILE
 from generation.queries.understand import MOST_QUESTIONS, read_questions, read_topic
 from generation.structured import read_json
 from generation.types import Failure, Reply, Request
-from generation.umbrela import read_grades
 from indexing.errors import Unusable, UserError, WrongReply
 from indexing.index import Index
 from indexing.io import retry
@@ -91,7 +91,7 @@ def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: In
         content = path.read_bytes()
         assert SECRET.encode() not in content
         assert b"\x1b" not in content
-    kept(tmp_path / "out" / REPLIES)
+    kept(tmp_path / "out" / REPLIES_FILE)
 
 
 def test_a_server_that_sends_bombs_alone_ends_in_a_clear_failure(tmp_path: Path) -> None:

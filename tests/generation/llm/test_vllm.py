@@ -16,7 +16,7 @@ import pytest
 from generation.llm import endpoints
 from generation.llm.cache import Cache
 from generation.llm.chat import PaidReply, ReplyBound, read_reply, write_body
-from generation.llm.model import key_of
+from generation.llm.model import make_request_key
 from generation.llm.settings import ModelSettings
 from generation.structured import read_json
 from generation.types import Failure, Reply, Request, Usage
@@ -314,7 +314,7 @@ def test_the_engine_in_process_says_what_the_server_says(replies: Outcomes, tmp_
     with closing(Cache(cache)) as kept:
         found = {key: answered.outcome for key, answered in kept.items()}
     assert found == {
-        key_of("tiny", request): reply
+        make_request_key("tiny", request): reply
         for request, reply in zip(mixed(), replies, strict=True)
         if isinstance(reply, Reply)
     }

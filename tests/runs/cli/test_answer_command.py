@@ -24,7 +24,7 @@ from indexing.vectors import of_sentences as kept
 from indexing.vectors.embed import embed_passages
 from indexing.vectors.types import Vectors
 from runs.config.read import read_config
-from runs.pipeline.answering.bulk import answer_file, settings
+from runs.pipeline.answering.bulk import answer_to_file, make_config
 from runs.pipeline.stages import run
 from tests.support import programs
 from tests.support.models.plain_model import say
@@ -38,7 +38,7 @@ LINES = [json.dumps({"id": name, "title": text}).encode() + b"\n" for name, text
 
 
 def answer(index: Index, topics: Path, out: Path, *changes: str) -> None:
-    answer_file(settings(None, list(changes), None, topics, index.folder), out, threads=2)
+    answer_to_file(make_config(None, list(changes), None, topics, index.folder), out, threads=2)
 
 
 def line_from(process: "subprocess.Popen[bytes]") -> bytes:

@@ -15,7 +15,7 @@ from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import Evaluation, evaluate_files
 from runs.evaluation.measures import parse_measure
-from runs.evaluation.tune import Trials, Tuning, _cross_validated, _folds, _values, grid_of, tune
+from runs.evaluation.tune import Trials, Tuning, _cross_validate, _draw_folds, _parse_try, list_default_tries, tune
 from runs.pipeline.artifacts import NARRATIVE
 from runs.pipeline.stages import run
 from tests.support.command_line import keystone
@@ -64,9 +64,9 @@ def test_a_fold_is_measured_with_what_is_best_on_the_others(trials: int, topics:
     evaluations = [Evaluation(str(i), names, {"m": row, "n": -row}) for i, row in enumerate(table)]
     if folds > topics:
         with pytest.raises(UserError, match=f"--folds {folds}: more than the {topics} judged topics"):
-            _folds(topics, folds)
+            _draw_folds(topics, folds)
         return
-    found = _cross_validated(evaluations, _folds(topics, folds))
+    found = _cross_validate(evaluations, _draw_folds(topics, folds))
     assert (found.values["n"] == -found.values["m"]).all(), "all measures of a topic come from one trial"
     best_elsewhere = {
         tuple(np.flatnonzero(fold)): int(np.argmax(table[:, ~fold].mean(axis=1)))
@@ -80,7 +80,7 @@ def test_a_fold_is_measured_with_what_is_best_on_the_others(trials: int, topics:
 def test_the_configuration_is_recommended_unless_it_is_beaten_out_of_fold(trials: int, topics: int, seed: int) -> None:
     table = np.random.default_rng(seed).integers(0, 4, (trials + 1, topics)) / 3
     configured, *others = (Evaluation("", tuple(map(str, range(topics))), {"m": row}) for row in table)
-    held_out = _cross_validated([configured, *others], _folds(topics, 2))
+    held_out = _cross_validate([configured, *others], _draw_folds(topics, 2))
     found = Tuning(configured, configured, {(str(i),): trial for i, trial in enumerate(others)}, held_out)
     if held_out.values["m"].mean() > table[0].mean():
         best = max(range(trials), key=lambda i: table[i + 1].mean())
@@ -125,10 +125,10 @@ def test_the_grid_tries_what_the_configuration_reads(settings: dict[str, Any], k
         {"run_id": "r", "index": Path("i"), "topics": Path("t"), "out": Path("o"), "track": "none", "model": model}
         | settings
     )
-    tries = grid_of(config)
+    tries = list_default_tries(config)
     assert [attempt.split("=")[0] for attempt in tries] == keys.split()
     for attempt in tries:
-        for value in _values(attempt):
+        for value in _parse_try(attempt):
             key, value = value.split("=")
             part, name = key.split(".")
             RunConfig.model_validate(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from indexing.io.files import locked
-from runs.pipeline.directory import Artifact, Stage, Values, perform
+from runs.pipeline.directory import Artifact, Stage, Values, perform_stages
 
 
 def text(name: str) -> Artifact[str]:
@@ -43,7 +43,7 @@ def pipeline(made: list[str], a: str = "a", b: str = "b", extra: bool = False) -
 
 def bring(folder: Path, **changes: object) -> list[str]:
     made: list[str] = []
-    perform(Values(folder), pipeline(made, **changes), {"versions": {}})  # type: ignore[arg-type]
+    perform_stages(Values(folder), pipeline(made, **changes), {"versions": {}})  # type: ignore[arg-type]
     return made
 
 
@@ -103,7 +103,7 @@ def test_a_failing_stage_keeps_what_was_made(tmp_path: Path) -> None:
         raise UserError("no")
 
     with pytest.raises(UserError):
-        perform(Values(tmp_path), [*stages[:2], replace(stages[2], make=fail)], {"versions": {}})
+        perform_stages(Values(tmp_path), [*stages[:2], replace(stages[2], make=fail)], {"versions": {}})
     assert bring(tmp_path) == ["c", "d"]
 
 
@@ -125,7 +125,7 @@ def test_a_folder_of_other_files_is_not_touched(tmp_path: Path) -> None:
 def test_other_versions_of_the_packages_remake_everything(tmp_path: Path) -> None:
     bring(tmp_path)
     made: list[str] = []
-    perform(Values(tmp_path), pipeline(made), {"versions": {"torch": "3"}})
+    perform_stages(Values(tmp_path), pipeline(made), {"versions": {"torch": "3"}})
     assert made == ["a", "b", "c", "d"]
 
 
@@ -153,7 +153,7 @@ def chained(words: dict[str, str], made: list[str]) -> list[Stage]:
 def follow(folder: Path, words: dict[str, str]) -> list[str]:
     folder.mkdir(exist_ok=True)
     made: list[str] = []
-    perform(Values(folder), chained(words, made), {"versions": {}})
+    perform_stages(Values(folder), chained(words, made), {"versions": {}})
     return made
 
 
@@ -175,7 +175,9 @@ def test_what_was_made_of_other_bytes_is_made_again_and_nothing_else(changes: di
         if interrupted:  # as by a kill: stages of an earlier try are done
             with suppress(KeyboardInterrupt):
                 stages = chained(words, [])
-                perform(Values(folder), [*stages[:2], replace(stages[2], make=stop), stages[3]], {"versions": {}})
+                perform_stages(
+                    Values(folder), [*stages[:2], replace(stages[2], make=stop), stages[3]], {"versions": {}}
+                )
         made = follow(folder, words)
         follow(fresh, words)
         assert content(folder) == content(fresh)
@@ -218,8 +220,8 @@ def test_an_artifact_is_read_once_and_never_after_it_was_made(tmp_path: Path) ->
             Stage("fourth", (counted("d"),), (a, b), c, lambda *values: ["d" + "".join(values)]),
         ]
 
-    perform(Values(tmp_path), stages("c"), {"versions": {}})
+    perform_stages(Values(tmp_path), stages("c"), {"versions": {}})
     assert read == []
-    perform(Values(tmp_path), stages("C"), {"versions": {}})
+    perform_stages(Values(tmp_path), stages("C"), {"versions": {}})
     assert read == ["a", "b"]
     assert content(tmp_path)["c"] == b"Caab"

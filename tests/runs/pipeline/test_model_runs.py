@@ -11,14 +11,14 @@ from typing import Any
 import orjson
 import pytest
 
-from generation.context.tokens import tokens
-from generation.llm.replay import record
-from generation.llm.settings import REPLIES
+from generation.context.tokens import count_tokens
+from generation.llm.replay import record_replies
+from generation.llm.settings import REPLIES_FILE
 from indexing.build.index import build_index
 from indexing.build.settings import BuildSettings
 from indexing.index import Index
 from runs.config.read import PRESETS, read_config
-from runs.pipeline.model import USAGE
+from runs.pipeline.model_runner import USAGE_FILE
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
 from runs.tracks.validate import detect_track, validate
@@ -61,7 +61,7 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
     for path in submitted(directory):
         assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
     replies = tmp_path / "replies.jsonl"
-    made = record(tmp_path / "out" / REPLIES, replies) if (tmp_path / "out" / REPLIES).exists() else 0
+    made = record_replies(tmp_path / "out" / REPLIES_FILE, replies) if (tmp_path / "out" / REPLIES_FILE).exists() else 0
     if made:
         asked = len(server.requests)
         (tmp_path / "again").mkdir()
@@ -73,14 +73,14 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
 def test_what_calls_cost_is_told_and_a_repeated_run_makes_none(index: Index, tmp_path: Path, server: Server) -> None:
     prices = "model.prices={prompt: 500000, cached: 0, completion: 1000000}"
     directory = make("uema21lab_B4", index, tmp_path, server, prices)
-    told = orjson.loads((directory / USAGE).read_bytes())
+    told = orjson.loads((directory / USAGE_FILE).read_bytes())
     total = told["purposes"].pop("total")
     assert set(told["purposes"]) == {"decompose", "topic", "expand", "umbrela", "answer"}
     assert total["calls"] == sum(row["calls"] for row in told["purposes"].values())
     assert total["cost"] == total["calls"] * (10 - 4 + 2 * 3) / 2
-    before, asked = (content(directory), (directory / USAGE).read_bytes()), len(server.requests)
+    before, asked = (content(directory), (directory / USAGE_FILE).read_bytes()), len(server.requests)
     assert make("uema21lab_B4", index, tmp_path, server, prices) == directory
-    assert (content(directory), (directory / USAGE).read_bytes()) == before
+    assert (content(directory), (directory / USAGE_FILE).read_bytes()) == before
     shutil.rmtree(directory)
     make("uema21lab_B4", index, tmp_path, server, prices)
     assert content(directory) == before[0]
@@ -202,7 +202,7 @@ def test_a_track_without_fixed_depth_gets_the_covering_set_alone(index: Index, t
     grades = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
     ranked = read_run(directory / TRACKS["rag26"].retrieval_file).list_hits()
     assert {topic: [doc_id for doc_id, _ in hits] for topic, hits in ranked.items()} == {
-        record["topic_id"]: record["selected"] for record in grades
+        one["topic_id"]: one["selected"] for one in grades
     }
     assert [len(hits) for hits in ranked.values()] == [2, 2], "as many as it takes to cover the queries"
 
@@ -251,7 +251,7 @@ def test_what_is_shown_fits_half_of_the_window(tmp_path: Path, server: Server) -
     for topic in ("1", "2"):
         own = [item["text"] for item in shown if item["query_id"].startswith(topic)]
         assert len(own) == 20
-        assert 1000 < sum(map(tokens, own)) <= 4096 // 2
+        assert 1000 < sum(map(count_tokens, own)) <= 4096 // 2
 
 
 def test_stages_that_do_not_ask_the_model_are_kept_when_it_changes(
@@ -268,7 +268,7 @@ def test_stages_that_do_not_ask_the_model_are_kept_when_it_changes(
 
 def test_prices_need_none_for_cached_tokens(index: Index, tmp_path: Path, server: Server) -> None:
     directory = make("uema21lab_base", index, tmp_path, server, "model.prices={prompt: 1000000, completion: 0}")
-    total = orjson.loads((directory / USAGE).read_bytes())["purposes"]["total"]
+    total = orjson.loads((directory / USAGE_FILE).read_bytes())["purposes"]["total"]
     assert total["cost"] == 10 * total["calls"]
 
 
@@ -282,7 +282,7 @@ def test_long_candidates_are_summarised_before_they_are_embedded(tmp_path: Path,
     directory = make("uema2lab_rrf", pooled, tmp_path, server)
     (summary,) = map(orjson.loads, (directory / "summaries.jsonl").read_bytes().splitlines())
     assert (summary["doc_id"], summary["fallbacks"]) == ("bees", [])
-    assert tokens(summary["summary"]) <= 8_000
+    assert count_tokens(summary["summary"]) <= 8_000
     assert {doc_id for hits in read_run(directory / "dense.trec").list_hits().values() for doc_id, _ in hits} == {
         "bees",
         "volcano",

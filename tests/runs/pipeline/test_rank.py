@@ -18,9 +18,9 @@ from runs.evaluation import tune as tuning
 from runs.evaluation.evaluate import evaluate
 from runs.evaluation.measures import parse_measure
 from runs.pipeline.answering import bulk
-from runs.pipeline.artifacts import NARRATIVE, read_rankings, run_from
+from runs.pipeline.artifacts import NARRATIVE, convert_to_run, read_rankings
 from runs.pipeline.job import Job
-from runs.pipeline.rank import as_written, fuse_each_narrative
+from runs.pipeline.rank import fuse_each_narrative, round_scores
 from runs.pipeline.stages import run
 from runs.trec.run_files import read_run, write_run
 from runs.trec.types import Run
@@ -48,15 +48,15 @@ def test_rankings_as_written_are_those_that_are_read_from_the_file(given_hits: l
     found = ranked(ids, docs, [np.array(list(own.values()), dtype=np.float64) for own in given_hits], DOCUMENTS)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
-        write_run(path, run_from(Numbered(), found, "x"))  # type: ignore[arg-type]
+        write_run(path, convert_to_run(Numbered(), found, "x"))  # type: ignore[arg-type]
         wanted = read_rankings(path, Numbered(), ids)  # type: ignore[arg-type]
-    made = as_written(found)
+    made = round_scores(found)
     assert made.query_ids == wanted.query_ids
     assert (made.offsets == wanted.offsets).all()
     assert (made.docs == wanted.docs).all()
     assert made.scores.dtype == wanted.scores.dtype == np.float32
     assert (made.scores == wanted.scores).all()
-    assert np.array_equal(as_written(made).scores, made.scores), "rounding what is rounded changes nothing"
+    assert np.array_equal(round_scores(made).scores, made.scores), "rounding what is rounded changes nothing"
 
 
 def test_rounding_decides_what_a_method_that_adds_scores_ranks_first() -> None:
@@ -65,7 +65,7 @@ def test_rounding_decides_what_a_method_that_adds_scores_ranks_first() -> None:
     order = np.array([0, 1, 3, 2])
     found = Rankings(("a", "b"), offsets_of([2, 2]), docs[order], scores[order])
     groups, settings = Groups(["1"], [[(0, 0), (0, 1)]]), FusionSettings("sum", norm="none")
-    raw, rounded = (fuse([one], groups, settings).scores for one in (found, as_written(found)))
+    raw, rounded = (fuse([one], groups, settings).scores for one in (found, round_scores(found)))
     assert raw.tolist() != rounded.tolist()
 
 
@@ -96,11 +96,11 @@ def test_run_answer_and_tune_give_one_narrative_ranking(
 
     def noted(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Rankings:
         found = fuse_each_narrative(job, queries, hybrid)
-        fused.update(hits(run_from(job.store, found, "r")))
+        fused.update(hits(convert_to_run(job.store, found, "r")))
         return found
 
     monkeypatch.setattr(bulk, "fuse_each_narrative", noted)
-    bulk.answer_file(read_config(None, settings), tmp_path / "answers.jsonl")
+    bulk.answer_to_file(read_config(None, settings), tmp_path / "answers.jsonl")
     assert fused == wanted
 
     measured: list[Run] = []

@@ -23,11 +23,11 @@ from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import artifacts_of
-from runs.pipeline.directory import Artifact, Stage, Values, perform
+from runs.pipeline.artifacts import list_artifacts
+from runs.pipeline.directory import Artifact, Stage, Values, perform_stages
 from runs.pipeline.job import open_job
-from runs.pipeline.model import asking
-from runs.pipeline.stages import run, stages
+from runs.pipeline.model_runner import open_model_runner
+from runs.pipeline.stages import list_stages, run
 from tests.support.small_corpus import write_corpus, write_topics
 
 ARTIFACTS = [
@@ -118,9 +118,9 @@ def test_what_follows_an_artifact_with_other_bytes_is_as_in_a_fresh_run(
         def make(stage: Stage, *read: Any) -> list[Any]:
             return [shortened(*made) for made in zip(stage.makes, stage.make(*read), strict=True)]
 
-        perform(values, [replace(stage, make=partial(make, stage)) for stage in found], *rest)
+        perform_stages(values, [replace(stage, make=partial(make, stage)) for stage in found], *rest)
 
-    monkeypatch.setattr("runs.pipeline.stages.perform", otherwise)
+    monkeypatch.setattr("runs.pipeline.stages.perform_stages", otherwise)
     (directory / name).unlink()
     run(whole)
     fresh = contents(run(configured(index, tmp_path / "fresh")))
@@ -146,8 +146,8 @@ def test_a_stage_reads_no_artifact_but_its_inputs(index: Index, whole: RunConfig
         job = open_job(config)
         job.directory.mkdir(parents=True)
         values = Values(job.directory)
-        with asking(config, None) as ask:
-            (stage,) = (s for s in stages(job, ask, artifacts_of(job, values)) if name in s.artifacts)
+        with open_model_runner(config, None) as ask:
+            (stage,) = (s for s in list_stages(job, ask, list_artifacts(job, values)) if name in s.artifacts)
             for needed in stage.inputs:
                 shutil.copy(whole.out / "undisturbed" / needed, job.directory / needed)
             made_values = stage.make(*map(values.get, stage.reads))

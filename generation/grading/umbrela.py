@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any, Literal
 
 from generation.ask import ask
-from generation.context.delimit import block, neutral
+from generation.context.delimit import delimit, neutralise
 from generation.llm.model import Model
 from generation.prompts import umbrela as prompt
-from generation.structured import objects_in, without_thought
+from generation.structured import find_objects, strip_thought
 from generation.types import Failure, Reply, Request
 from indexing.errors import Unusable
 
@@ -45,16 +45,16 @@ async def grade_pairs(
     `passages` gives the text of a document to grade for some queries. In the mode `pointwise` it receives one query at
     a time; if its text is the same for all queries, servers compute the text once. In the mode `grid` it receives all
     queries that are paired with the document, and one call asks for their grades. Expected grades are means over the
-    probabilities of the four grades: see `expected_grade`. Requests are made as the model draws them.
+    probabilities of the four grades: see `compute_expected_grade`. Requests are made as the model draws them.
     """
     mode, expected = form.mode, form.expected
-    groups = grouped(pairs, mode)
+    groups = group_pairs(pairs, mode)
 
     def asked() -> Iterator[tuple[Request, Callable[[Reply], list[float]]]]:
         for document, chosen in groups:
             texts = [queries[query] for query in chosen]
-            request = grading(texts, passages(document, chosen), mode, expected)
-            yield request, partial(read_grades, names=names_of(len(chosen), mode), expected=expected)
+            request = request_grades(texts, passages(document, chosen), mode, expected)
+            yield request, partial(read_grades, names=name_grades(len(chosen), mode), expected=expected)
 
     grades: dict[Pair, float | Failure] = {}
     async for number, found in ask(model, asked()):
@@ -64,7 +64,7 @@ async def grade_pairs(
     return {pair: grades[pair] for pair in pairs}
 
 
-def grouped(pairs: Iterable[Pair], mode: Mode) -> list[tuple[int, tuple[int, ...]]]:
+def group_pairs(pairs: Iterable[Pair], mode: Mode) -> list[tuple[int, tuple[int, ...]]]:
     """Each document with the queries of one request, in the order of requests.
 
     The pairs of a document stand together, so that servers compute their common beginning once. Documents come in the
@@ -78,16 +78,16 @@ def grouped(pairs: Iterable[Pair], mode: Mode) -> list[tuple[int, tuple[int, ...
     return [(document, (query,)) for document, chosen in queries.items() for query in sorted(chosen)]
 
 
-def names_of(queries: int, mode: Mode) -> list[str]:
+def name_grades(queries: int, mode: Mode) -> list[str]:
     """The keys of a reply: `grade` for one pair, the queries' numbers from 1 in a grid."""
     return [str(number) for number in range(1, queries + 1)] if mode == "grid" else ["grade"]
 
 
-def grading(queries: Sequence[str], passage: str, mode: Mode, expected: bool = False) -> Request:
+def request_grades(queries: Sequence[str], passage: str, mode: Mode, expected: bool = False) -> Request:
     """A request for the grades of a passage: for one query (`pointwise`), or for several, numbered (`grid`)."""
-    names = names_of(len(queries), mode)
-    data = block("passage", passage)
-    texts = [neutral(" ".join(query.split())) for query in queries]
+    names = name_grades(len(queries), mode)
+    data = delimit("passage", passage)
+    texts = [neutralise(" ".join(query.split())) for query in queries]
     if mode == "grid":
         listed = "\n".join(f"{name}. {text}" for name, text in zip(names, texts, strict=True))
         system, user = prompt.GRID, prompt.QUERIES.format(passage=data, queries=listed)
@@ -109,10 +109,10 @@ def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> l
     score: 2`, or the digit alone. With `expected`, a grade is the mean over the server's probabilities, if the server
     gave them.
     """
-    found = objects_in(reply)
-    readings = {grades for value in found if (grades := _grades_in(value, names))}
+    found = find_objects(reply)
+    readings = {grades for value in found if (grades := _get_grades(value, names))}
     if not found and len(names) == 1:
-        text = without_thought(reply.text)
+        text = strip_thought(reply.text)
         readings = {(_GRADES[digit],) for digit in _FINAL.findall(text) or [text.strip()] if digit in _GRADES}
     if len(readings) != 1:
         held = "different grades" if readings else "no grade from 0 to 3"
@@ -120,19 +120,19 @@ def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> l
     grades = readings.pop()
     if not expected:
         return [float(grade) for grade in grades]
-    return [expected_grade(reply, name, grade) for name, grade in zip(names, grades, strict=True)]
+    return [compute_expected_grade(reply, name, grade) for name, grade in zip(names, grades, strict=True)]
 
 
-def expected_grade(reply: Reply, name: str, grade: int) -> float:
+def compute_expected_grade(reply: Reply, name: str, grade: int) -> float:
     """The mean of 0 to 3 under the probabilities of the four digits for this name's token in the reply.
 
     The four probabilities are divided by their sum; other alternatives of the token do not count. If the reply has no
     probabilities, or if the token is not unique, the result is the grade itself.
     """
-    said = len(reply.text) - len(without_thought(reply.text))
+    said = len(reply.text) - len(strip_thought(reply.text))
     graded = re.compile(rf'"{name}"\s*:\s*"?([0-3])')
     places = [match.start(1) for match in graded.finditer(reply.text, said)]
-    found = _token_at(reply, places[0]) if len(places) == 1 else None
+    found = _find_token(reply, places[0]) if len(places) == 1 else None
     if found is None:
         return float(grade)
     before, alternatives, after = found
@@ -144,7 +144,7 @@ def expected_grade(reply: Reply, name: str, grade: int) -> float:
     return min(3.0, sum(number * weight for number, weight in enumerate(weights)) / sum(weights))
 
 
-def _token_at(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str] | None:
+def _find_token(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str] | None:
     """The token that holds a character of the text: its part before, its alternatives, its part after."""
     start = 0
     for alternatives in reply.logprobs:
@@ -158,7 +158,7 @@ def _token_at(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str] 
     return None
 
 
-def _grades_in(value: Mapping[str, Any], names: Sequence[str]) -> tuple[int, ...] | None:
+def _get_grades(value: Mapping[str, Any], names: Sequence[str]) -> tuple[int, ...] | None:
     said = [value.get(name) for name in names]
     grades = tuple(_GRADES[str(grade)] for grade in said if isinstance(grade, int | str) and str(grade) in _GRADES)
     return grades if len(grades) == len(names) else None

@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Sequence
 
-from generation.ask import every
+from generation.ask import ask_all
 from generation.llm.model import Model
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 
-Read = Callable[[Reply], tuple[Sentence, ...]]
+ReadSentences = Callable[[Reply], tuple[Sentence, ...]]
 
 
-async def drafted(
-    model: Model, step: str, asked: Sequence[tuple[str, Request | None, Read]]
+async def request_answers(
+    model: Model, step: str, asked: Sequence[tuple[str, Request | None, ReadSentences]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
     """The model's answer for each (topic id, request, its reader), in order; None if it gave no answer.
 
     A request of None has no documents: the model would answer from memory and is not asked.
     """
     open_ones = [(request, read) for _, request, read in asked if request]
-    replies = iter(await every(model, open_ones))
+    replies = iter(await ask_all(model, open_ones))
     answers: list[Answer | None] = []
     fallbacks = []
     for topic_id, request, _ in asked:

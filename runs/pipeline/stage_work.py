@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from fusion.closest import find_closest_segments
-from generation.ask import together
-from generation.grade import SELECTIONS, Graded
+from generation.ask import run_together
+from generation.grading.grade import SELECTIONS, GradedTopic
 from generation.llm.model import Model
 from generation.types import Answer, EvidenceSet
 from indexing.errors import UserError
@@ -20,16 +20,16 @@ from runs.pipeline.artifacts import Summary
 from runs.pipeline.grade_files import (
     GradeRecord,
     Judgment,
-    grade_records,
-    judgments_of,
-    keystone_rankings,
-    selected_rows,
+    find_selected_rows,
+    make_grade_records,
+    make_judgments,
+    make_keystone_rankings,
 )
 from runs.pipeline.job import Job
-from runs.pipeline.model import Ask
-from runs.pipeline.queries import Understood, queries_of, understood
-from runs.pipeline.rank import as_written, fuse_each_narrative, fuse_each_query, search_systems, summaries_of
-from runs.pipeline.topic import Searched, grade, open_task, reader_of
+from runs.pipeline.model_runner import RunWithModel
+from runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
+from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, round_scores, search_systems, summarise_documents
+from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_run_reader, open_task
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from runs.trec.types import Run, make_run
 
@@ -37,27 +37,31 @@ TOPICS_AT_ONCE = 64
 """Topics that ask the model at one time."""
 
 
-def make_queries(job: Job, ask: Ask) -> tuple[list[Understood]]:
+def make_queries(job: Job, run_with_model: RunWithModel) -> tuple[list[UnderstoodTopic]]:
     """The questions, topic and variants of each narrative, and the queries that they make.
 
     `UserError` if two queries have the same id.
     """
-    made = ask(lambda model: understood(job, model))
-    ids = Counter(query.id for query in queries_of(made))
+    made = run_with_model(lambda model: understand_topics(job, model))
+    ids = Counter(query.id for query in list_queries(made))
     repeated, times = ids.most_common(1)[0]
     if times > 1:
         raise UserError(f"{job.config.topics}: topic ids give the query id {repeated!r} twice: rename a topic")
     return (made,)
 
 
-def make_rankings(job: Job, ask: Ask, topics: Sequence[Understood]) -> tuple[Rankings | list[Summary], ...]:
+def make_rankings(
+    job: Job, run_with_model: RunWithModel, topics: Sequence[UnderstoodTopic]
+) -> tuple[Rankings | list[Summary], ...]:
     """The ranking of every query by each system, in one batch and in parallel; then the summaries, if any are asked."""
     made: list[Summary] = []
-    found = search_systems(job, queries_of(topics), texts_of(job, ask, made.append))
+    found = search_systems(job, list_queries(topics), choose_texts(job, run_with_model, made.append))
     return (*found.values(), *([made] if job.config.retrieval.summarise else []))
 
 
-def texts_of(job: Job, ask: Ask, tell: Callable[[Summary], None] = lambda _summary: None) -> Texts:
+def choose_texts(
+    job: Job, run_with_model: RunWithModel, tell: Callable[[Summary], None] = lambda _summary: None
+) -> Texts:
     """The texts that are embedded for candidates: their contents, or summaries of the long ones.
 
     `tell` is given each summary.
@@ -66,7 +70,7 @@ def texts_of(job: Job, ask: Ask, tell: Callable[[Summary], None] = lambda _summa
         return contents
 
     def texts(documents: Sequence[Document]) -> list[str]:
-        summaries, missed = ask(lambda model: summaries_of(job, model, documents))
+        summaries, missed = run_with_model(lambda model: summarise_documents(job, model, documents))
         for doc_id, text in summaries.items():
             tell(Summary(doc_id, text, tuple(one for one in missed if one.topic_id == doc_id)))
         return [summaries.get(document.id, document.contents) for document in documents]
@@ -74,32 +78,32 @@ def texts_of(job: Job, ask: Ask, tell: Callable[[Summary], None] = lambda _summa
     return texts
 
 
-def make_hybrid(job: Job, _topics: Sequence[Understood], *systems: Rankings) -> tuple[Rankings]:
+def make_hybrid(job: Job, _topics: Sequence[UnderstoodTopic], *systems: Rankings) -> tuple[Rankings]:
     """The hybrid ranking of each query."""
     return (fuse_each_query(job, systems),)
 
 
-def make_narrative(job: Job, topics: Sequence[Understood], hybrid: Rankings) -> tuple[Rankings]:
+def make_narrative(job: Job, topics: Sequence[UnderstoodTopic], hybrid: Rankings) -> tuple[Rankings]:
     """The ranking of each narrative."""
-    return (fuse_each_narrative(job, queries_of(topics), hybrid),)
+    return (fuse_each_narrative(job, list_queries(topics), hybrid),)
 
 
 def make_grades(
-    job: Job, ask: Ask, topics: Sequence[Understood], hybrid: Rankings, narrative: Rankings
+    job: Job, run_with_model: RunWithModel, topics: Sequence[UnderstoodTopic], hybrid: Rankings, narrative: Rankings
 ) -> tuple[list[GradeRecord], list[Judgment], Rankings]:
     """UMBRELA grades, the same as judgments, and the ranking in which the documents that they select come first."""
-    queries = queries_of(topics)
+    queries = list_queries(topics)
 
-    async def all_graded(model: Model | None) -> list[Graded]:
-        work = [partial(grade, job, model, Searched(topic, queries, hybrid)) for topic in job.topics]
-        return await together(work, TOPICS_AT_ONCE)
+    async def all_graded(model: Model | None) -> list[GradedTopic]:
+        work = [partial(grade_candidates, job, model, SearchedTopic(topic, queries, hybrid)) for topic in job.topics]
+        return await run_together(work, TOPICS_AT_ONCE)
 
-    graded = ask(all_graded)
+    graded = run_with_model(all_graded)
     assert job.config.model is not None  # the configuration has been checked
-    records = list(grade_records(graded, job.store, job.config.model.name))
+    records = list(make_grade_records(graded, job.store, job.config.model.name))
     is_set = SELECTIONS[job.config.grading.select].is_set
     alone = is_set and job.config.track is not None and job.track.rows is None
-    return records, list(judgments_of(records)), as_written(keystone_rankings(graded, narrative, alone))
+    return records, list(make_judgments(records)), round_scores(make_keystone_rankings(graded, narrative, alone))
 
 
 def make_segments(job: Job, ranking: Rankings) -> tuple[Run]:
@@ -107,7 +111,7 @@ def make_segments(job: Job, ranking: Rankings) -> tuple[Run]:
     track = job.track
     ranking = ranking if track.rows is None else ranking.top(track.rows)
     if track.segments:
-        names = closest_segments(job, ranking)
+        names = find_closest_ids(job, ranking)
     else:
         names = [job.store.ids(ranking.of(i)) for i in range(len(ranking))]
     hits = {
@@ -116,7 +120,7 @@ def make_segments(job: Job, ranking: Rankings) -> tuple[Run]:
     return (make_run(job.config.run_id, hits),)
 
 
-def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
+def find_closest_ids(job: Job, ranking: Rankings) -> list[list[str]]:
     """For each document of each topic, the id of its segment closest to the narrative."""
     vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
     narratives = embed_queries(job.sources.embedding, [topic.narrative for topic in job.topics], job.threads)
@@ -129,29 +133,38 @@ def closest_segments(job: Job, ranking: Rankings) -> list[list[str]]:
 
 
 def make_evidence(
-    job: Job, ask: Ask, topics: Sequence[Understood], hybrid: Rankings, ranking: Rankings, *grades: list[GradeRecord]
+    job: Job,
+    run_with_model: RunWithModel,
+    topics: Sequence[UnderstoodTopic],
+    hybrid: Rankings,
+    ranking: Rankings,
+    *grades: list[GradeRecord],
 ) -> tuple[list[EvidenceSet]]:
     """The evidence for each narrative, gathered from its documents."""
-    queries, selected = queries_of(topics), _selected(job, ranking, *grades)
+    queries, selected = list_queries(topics), _find_selected(job, ranking, *grades)
 
     async def gather(model: Model | None, topic: Topic) -> EvidenceSet:
-        task, hits = await open_task(job, Searched(topic, queries, hybrid), selected[topic.id])
-        return await reader_of(job, model).gather(task, hits)
+        task, hits = await open_task(job, SearchedTopic(topic, queries, hybrid), selected[topic.id])
+        return await open_run_reader(job, model).gather(task, hits)
 
-    return (_of_each_topic(job, ask, "Gathering", [partial(gather, topic=topic) for topic in job.topics]),)
+    return (
+        _work_on_each_topic(job, run_with_model, "Gathering", [partial(gather, topic=topic) for topic in job.topics]),
+    )
 
 
-def make_answers(job: Job, ask: Ask, evidence: Sequence[EvidenceSet], *found: Any) -> tuple[list[Answer]]:
+def make_answers(
+    job: Job, run_with_model: RunWithModel, evidence: Sequence[EvidenceSet], *found: Any
+) -> tuple[list[Answer]]:
     """A cited answer to each narrative from its evidence; `found` are the inputs of `make_evidence`."""
     topics, hybrid, ranking, *grades = found
-    queries, selected = queries_of(topics), _selected(job, ranking, *grades)
+    queries, selected = list_queries(topics), _find_selected(job, ranking, *grades)
 
     async def answer(model: Model | None, topic: Topic, own: EvidenceSet) -> Answer:
-        task, _ = await open_task(job, Searched(topic, queries, hybrid), selected[topic.id])
-        return await reader_of(job, model).answer(task, own)
+        task, _ = await open_task(job, SearchedTopic(topic, queries, hybrid), selected[topic.id])
+        return await open_run_reader(job, model).answer(task, own)
 
     work = [partial(answer, topic=topic, own=own) for topic, own in zip(job.topics, evidence, strict=True)]
-    return (_of_each_topic(job, ask, "Answering", work),)
+    return (_work_on_each_topic(job, run_with_model, "Answering", work),)
 
 
 def make_submission(job: Job, answers: Sequence[Answer]) -> tuple[list[dict[str, Any]]]:
@@ -162,14 +175,16 @@ def make_submission(job: Job, answers: Sequence[Answer]) -> tuple[list[dict[str,
     return ([make_answer_record(topic, own, job.track, job.author) for topic, own in pairs],)
 
 
-def _selected(job: Job, ranking: Rankings, *grades: list[GradeRecord]) -> dict[str, list[int]]:
+def _find_selected(job: Job, ranking: Rankings, *grades: list[GradeRecord]) -> dict[str, list[int]]:
     """The rows of the documents of each topic, best first: those that its grades select, or its ranking."""
     for records in grades:
-        return selected_rows(records, job.store)
+        return find_selected_rows(records, job.store)
     return {topic.id: ranking.of(i).tolist() for i, topic in enumerate(job.topics)}
 
 
-def _of_each_topic(job: Job, ask: Ask, name: str, work: Sequence[Callable[..., Any]]) -> list[Any]:
+def _work_on_each_topic(
+    job: Job, run_with_model: RunWithModel, name: str, work: Sequence[Callable[..., Any]]
+) -> list[Any]:
     """The results of the work for each topic, in order; many topics ask a model at one time."""
     at_once = TOPICS_AT_ONCE if job.config.model else 1
     with job.progress(name, len(work)) as tick:
@@ -179,4 +194,4 @@ def _of_each_topic(job: Job, ask: Ask, name: str, work: Sequence[Callable[..., A
             tick(1)
             return found
 
-        return ask(lambda model: together([partial(one, model, start) for start in work], at_once))
+        return run_with_model(lambda model: run_together([partial(one, model, start) for start in work], at_once))

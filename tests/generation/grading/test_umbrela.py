@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generation.grading.umbrela import (
+    GradeForm,
+    Mode,
+    Pair,
+    compute_expected_grade,
+    grade_pairs,
+    group_pairs,
+    read_grades,
+    request_grades,
+)
 from generation.types import Failure, Reply, Request
-from generation.umbrela import GradeForm, Mode, Pair, expected_grade, grade_pairs, grading, grouped, read_grades
 from indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
 
@@ -59,7 +68,7 @@ def test_a_grid_asks_once_a_document(mode: Mode, calls: int) -> None:
 
 @given(PAIRS, st.sampled_from(MODES))
 def test_requests_about_a_document_stand_together_and_none_is_lost(pairs: list[Pair], mode: Mode) -> None:
-    groups = grouped(pairs, mode)
+    groups = group_pairs(pairs, mode)
     assert sorted((query, document) for document, chosen in groups for query in chosen) == sorted(pairs)
     assert [document for document, _ in groupby(groups, key=lambda group: group[0])] == list(
         dict.fromkeys(document for _, document in pairs)
@@ -68,7 +77,7 @@ def test_requests_about_a_document_stand_together_and_none_is_lost(pairs: list[P
 
 @pytest.mark.parametrize("mode", MODES)
 def test_prompts_of_one_passage_differ_only_after_it(mode: Mode) -> None:
-    one, other = (grading([query], "A passage.", mode).messages for query in QUERIES[:2])
+    one, other = (request_grades([query], "A passage.", mode).messages for query in QUERIES[:2])
     assert one[0] == other[0]
     end = one[1][1].index("</document>")
     assert one[1][1][:end] == other[1][1][:end]
@@ -197,7 +206,7 @@ HALF = math.log(0.5)
 )
 def test_expected_grades_are_means_over_the_four(logprobs: tuple[dict[str, float], ...], expected: float) -> None:
     reply = Reply('{"grade": 2}', logprobs=logprobs)
-    assert expected_grade(reply, "grade", 2) == pytest.approx(expected)
+    assert compute_expected_grade(reply, "grade", 2) == pytest.approx(expected)
     assert read_grades(reply, ["grade"], expected=True) == pytest.approx([expected])
     assert read_grades(reply, ["grade"]) == [2.0]
 
@@ -216,4 +225,4 @@ def test_a_grade_that_stands_there_twice_has_no_expectation() -> None:
 
 
 def test_probabilities_are_asked_for_only_where_they_are_wanted() -> None:
-    assert [grading(QUERIES, "x", "grid", wanted).top_logprobs > 0 for wanted in (False, True)] == [False, True]
+    assert [request_grades(QUERIES, "x", "grid", wanted).top_logprobs > 0 for wanted in (False, True)] == [False, True]

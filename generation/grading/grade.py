@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from fusion.coverage import choose
 from fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, find_top
-from generation.context.passages import best_spans, told
-from generation.context.tokens import clip, tokens
+from generation.context.passages import choose_best_spans, join_spans
+from generation.context.tokens import clip, count_tokens
 from generation.context.topic import TopicContext
+from generation.grading.umbrela import GradeForm, Mode, Pair, grade_pairs
 from generation.llm.model import Model
 from generation.types import Failure, Fallback
-from generation.umbrela import GradeForm, Mode, Pair, grade_pairs
 from retrieval.types import Query
 
 WAVE_CALLS = 32
@@ -38,7 +38,7 @@ class GradeSettings:
     expected: bool = False
     segments: int = 3
     tokens: int = 2000
-    at_once: bool = False
+    in_one_wave: bool = False
     """Whether all pairs are asked in one wave, because replies come in one batch."""
 
 
@@ -55,7 +55,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class GradedTopic:
     """The grades of a topic's candidates, and what they select.
 
     `rows` are the candidates, best first by the fusion over queries; `grades` float64[queries, candidates] has NaN
@@ -69,21 +69,21 @@ class Graded:
     spans: list[list[tuple[int, int]]]
     """Of each candidate the stretches of its text that were graded."""
     grades: NDArray[np.float64]
-    asked: int
+    pairs_asked: int
     selected: list[int]
     scores: list[float]
     fallbacks: list[Fallback]
 
 
-async def grade_topic(model: Model, candidates: Candidates, settings: GradeSettings) -> Graded:
+async def grade_topic(model: Model, candidates: Candidates, settings: GradeSettings) -> GradedTopic:
     """Grade a topic's candidates for its queries and select among them.
 
     A pair that the model gave no grade for adds nothing to any score, and is recorded.
     """
     topic_id, context = candidates.topic_id, candidates.context
     documents = list(context.documents.values())
-    spans = await asyncio.to_thread(graded_spans, context, settings)
-    texts = [clip(told(document, own), settings.tokens) for document, own in zip(documents, spans, strict=True)]
+    spans = await asyncio.to_thread(choose_graded_spans, context, settings)
+    texts = [clip(join_spans(document, own), settings.tokens) for document, own in zip(documents, spans, strict=True)]
     fallbacks: list[Fallback] = []
 
     async def grade(pairs: Sequence[Pair]) -> list[float]:
@@ -97,16 +97,16 @@ async def grade_topic(model: Model, candidates: Candidates, settings: GradeSetti
         return [math.nan if isinstance(value := found[pair], Failure) else min(value, MAX_GRADE) for pair in pairs]
 
     selection = SELECTIONS[settings.select]
-    bounded = settings.bounds and selection.bounded and not settings.at_once
+    bounded = settings.bounds and selection.bounded and not settings.in_one_wave
     wanted = TopSettings(settings.documents, WAVE_CALLS if bounded else None, settings.method == "grid")
     search = find_top(len(context.queries), len(documents), wanted, candidates.scores)
-    top = await _graded(search, grade)
+    top = await _grade_waves(search, grade)
     selected, scores = selection.choose(top, texts, settings)
     rows = list(context.documents)
-    return Graded(topic_id, context.queries, rows, spans, top.grades, top.judged, selected, scores, fallbacks)
+    return GradedTopic(topic_id, context.queries, rows, spans, top.grades, top.judged, selected, scores, fallbacks)
 
 
-async def _graded(
+async def _grade_waves(
     search: Generator[Pairs, Floats, Top], grade: Callable[[Sequence[Pair]], Awaitable[list[float]]]
 ) -> Top:
     """What a search finds when each of its waves is graded."""
@@ -120,23 +120,23 @@ async def _graded(
         return top
 
 
-def graded_spans(context: TopicContext, settings: GradeSettings) -> list[list[tuple[int, int]]]:
+def choose_graded_spans(context: TopicContext, settings: GradeSettings) -> list[list[tuple[int, int]]]:
     """The stretches of each document that are graded: its best segments for the queries.
 
     All queries are shown the same, so that a server computes a document once.
     """
     return [
-        best_spans(document, context.query_vectors @ context.segments[row].T, settings.segments, settings.tokens)
+        choose_best_spans(document, context.query_vectors @ context.segments[row].T, settings.segments, settings.tokens)
         for row, document in context.documents.items()
     ]
 
 
-def _by_parasol(top: Top, _texts: Sequence[str], _settings: GradeSettings) -> tuple[list[int], list[float]]:
+def _select_by_parasol(top: Top, _texts: Sequence[str], _settings: GradeSettings) -> tuple[list[int], list[float]]:
     return top.documents.tolist(), top.scores.tolist()
 
 
-def _by_coverage(top: Top, texts: Sequence[str], settings: GradeSettings) -> tuple[list[int], list[float]]:
-    costs = [1 if settings.budget is None else tokens(text) for text in texts]
+def _select_by_coverage(top: Top, texts: Sequence[str], settings: GradeSettings) -> tuple[list[int], list[float]]:
+    costs = [1 if settings.budget is None else count_tokens(text) for text in texts]
     budget = settings.documents if settings.budget is None else settings.budget
     selected = choose(top.grades, costs, budget, settings.cap)[: settings.documents]
     return selected, [float(len(selected) - place) for place in range(len(selected))]
@@ -154,6 +154,6 @@ class Selection:
 
 
 SELECTIONS: Mapping[Select, Selection] = {
-    "parasol": Selection(_by_parasol, bounded=True, is_set=False),
-    "coverage": Selection(_by_coverage, bounded=False, is_set=True),
+    "parasol": Selection(_select_by_parasol, bounded=True, is_set=False),
+    "coverage": Selection(_select_by_coverage, bounded=False, is_set=True),
 }
