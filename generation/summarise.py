@@ -14,34 +14,34 @@ from indexing.errors import Unusable
 from indexing.types import Document
 
 LONG_DOCUMENT_TOKENS = 8000
-"""Tokens above which a document is summarised; its summary has at most as many."""
+"""A document of more tokens is summarised, to at most this number."""
 
 LEAST_SUMMARY_TOKENS = 256
-"""Tokens that the summary of a part may have, however many parts a document has."""
+"""The tokens that the summary of a part may always have, even if the document has many parts."""
 
 LONGEST_WORD_CHARACTERS = 100
-"""Characters by which a part may end early, so that it ends with a word."""
+"""The most characters by which a part ends early, so that it ends with a whole word."""
 
 
 def is_long(document: Document) -> bool:
-    """Whether a document is too long to be embedded without a summary."""
+    """Return whether a document is too long to be embedded without a summary."""
     return count_tokens(document.contents) > LONG_DOCUMENT_TOKENS
 
 
 async def summarise(model: Model, documents: Iterable[Document], window: int) -> tuple[dict[str, str], list[Fallback]]:
-    """The summaries of the long ones among `documents`, by document id, each of at most 8,000 tokens.
+    """Summarise the long ones among `documents`; returns the summaries by document id, each of at most 8,000 tokens.
 
-    If a document does not fit half of the model's `window` (in tokens), its parts are summarised one by one, and then
-    their joined summaries, until the result is short enough. If a part gets no usable summary, its beginning takes the
-    place, and a `Fallback` with the document's id as `topic_id` says so.
+    If a document does not fit half of the model's `window` (in tokens), its parts are summarised one by one. Their
+    joined summaries are then summarised again, until the result is short enough. If the model gives no usable summary
+    of a part, the part's first tokens replace it. A `Fallback` with the document's id as `topic_id` records that.
     """
     texts = {document.id: document.contents for document in documents if is_long(document)}
     fallbacks: list[Fallback] = []
     waiting = list(texts)
     while waiting:
         work = [(id, part, limit) for id in waiting for part, limit in split_document(texts[id], window)]
-        asked = ((request_summary(id, part, limit), partial(read_summary, limit=limit)) for id, part, limit in work)
-        found = {number: value async for number, value in ask(model, asked)}
+        requests = ((request_summary(id, part, limit), partial(read_summary, limit=limit)) for id, part, limit in work)
+        found = {number: value async for number, value in ask(model, requests)}
         summaries: dict[str, list[str]] = {id: [] for id in waiting}
         for number, (id, part, limit) in enumerate(work):
             value = found[number]
@@ -55,10 +55,10 @@ async def summarise(model: Model, documents: Iterable[Document], window: int) ->
 
 
 def split_document(text: str, window: int) -> list[tuple[str, int]]:
-    """A text cut into even parts of at most about half a window, each with the tokens that its summary may have.
+    """Split a text into even parts of about half a window at most, each with the most tokens of its summary.
 
     A summary has at most a quarter of the window, because the estimate of tokens may be too low. It has at most three
-    quarters of its part, so that summaries of summaries come to an end.
+    quarters of its part's tokens, so that repeated summaries become short enough.
     """
     count = -(-count_tokens(text) // (window // 2))
     limit = min(window // 4, max(LEAST_SUMMARY_TOKENS, LONG_DOCUMENT_TOKENS // count - 1))
@@ -76,7 +76,7 @@ def _cut_at_words(text: str, size: int) -> list[str]:
 
 
 def request_summary(document_id: str, part: str, limit: int) -> Request:
-    """A request for a summary under three quarters of its limit, so that few summaries are too long."""
+    """Make a request for a summary. It asks for three quarters of `limit`, so that few summaries exceed the limit."""
     target = max(1, limit * 3 // 4)
     user = prompt.USER.format(
         document=delimit(document_id, part), target_tokens=target, target_words=max(1, target * 3 // 4)
@@ -85,7 +85,7 @@ def request_summary(document_id: str, part: str, limit: int) -> Request:
 
 
 def read_summary(reply: Reply, limit: int) -> str:
-    """The summary; a summary above the limit loses its end. `Unusable` if it is empty."""
+    """Read a summary, and cut it after `limit` tokens. `Unusable` if it is empty."""
     text = strip_thought(reply.text).strip()
     if not text:
         raise Unusable("it is empty")

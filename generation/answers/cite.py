@@ -1,4 +1,4 @@
-"""Reference assignment (Keystone-Docs RAG, section 3.2.2), and a check of its citations by similarity."""
+"""Reference assignment (Keystone-Docs RAG, section 3.2.2), and a check of citations by similarity."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,21 +15,21 @@ from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.vectors.types import Vectors
 
 LEAST_CITED_COSINE = 0.1
-"""The cosine that a document's closest segment must have with a sentence for the citation to stay.
+"""The least cosine of a sentence and the closest segment of a document that it cites.
 
-With the local embedding, sentences had at least 0.12 (0.5th percentile; median 0.60) with the documents that they
-were taken from, and up to 0.1 with documents about something else altogether.
+Measured with the local embedding: with their own documents, sentences had at least 0.12 (0.5th percentile; median
+0.60). With documents on quite other subjects, they had up to 0.1.
 """
 
 
 def request_citations(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Request:
-    """A request for the passages that support each sentence."""
+    """Make a request for the passages that support each sentence."""
     user = prompt.USER.format(documents=show_passages(passages), sentences=list_sentences(sentences))
     return Request("cite", make_messages(prompt.SYSTEM, user), 1024 + 64 * len(sentences), prompt.SCHEMA)
 
 
 def read_supports(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
-    """For each sentence the ids of the documents that support it; ids and numbers that name no document are dropped."""
+    """Read the ids of the documents that support each sentence. Numbers without a sentence or passage are dropped."""
     found = defaultdict[int, list[str]](list)
     for item in read_objects(reply, "sentences"):
         place = item.get("id")
@@ -41,9 +41,9 @@ def read_supports(reply: Reply, sentences: Sequence[Sentence], passages: Sequenc
 async def assign_citations(
     model: Model, answers: Sequence[Answer | None], passages: Sequence[Sequence[Passage]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The answers, with citations for the sentences that had none; all other sentences stay unchanged.
+    """Assign citations to the sentences that have none. All other sentences stay unchanged.
 
-    If the model names no support for a sentence, the sentence stays without citation, and a fallback says so.
+    If the model names no support for a sentence, the sentence stays without citation, and a `Fallback` records that.
     """
     now, fallbacks = list(answers), list[Fallback]()
     bare = [
@@ -51,17 +51,17 @@ async def assign_citations(
         for place, answer in enumerate(answers)
         if answer and not all(sentence.citations for sentence in answer.sentences)
     ]
-    asked = [
+    requests = [
         (
-            request_citations(open_ones, passages[place]),
-            partial(read_supports, sentences=open_ones, passages=passages[place]),
+            request_citations(uncited_ones, passages[place]),
+            partial(read_supports, sentences=uncited_ones, passages=passages[place]),
         )
-        for place, _, open_ones in bare
+        for place, _, uncited_ones in bare
     ]
-    for (place, answer, open_ones), found in zip(bare, await ask_all(model, asked), strict=True):
+    for (place, answer, uncited_ones), found in zip(bare, await ask_all(model, requests), strict=True):
         if isinstance(found, Failure):
             fallbacks.append(Fallback(answer.topic_id, "cite", found.reason))
-            found = [()] * len(open_ones)
+            found = [()] * len(uncited_ones)
         if left := found.count(()):
             reason = f"{left} of {len(answer.sentences)} sentences are left without citation"
             fallbacks.append(Fallback(answer.topic_id, "cite", reason))
@@ -75,11 +75,13 @@ async def assign_citations(
 def drop_far_citations(
     sentences: Sequence[Sentence], vectors: Vectors, segments: Mapping[str, Vectors], near: float = LEAST_CITED_COSINE
 ) -> tuple[list[Sentence], list[tuple[int, str, float]]]:
-    """The sentences without citations of documents that are about something else, and the dropped citations.
+    """Drop citations of documents whose subject is another than the sentence's.
 
-    `vectors` is float32[sentences, d], `segments` float32[s, d] by document id; a document without segments is not
-    checked. A citation is dropped, as (sentence, document id, cosine), if its closest segment has a cosine below
-    `near`. The check cannot tell whether a document supports a sentence.
+    `vectors` is float32[sentences, d], and `segments` has float32[s, d] by document id. A citation is dropped if the
+    document's closest segment has a cosine below `near`. A document without segments is not checked.
+
+    Returns the sentences, and the dropped citations as (place of the sentence, document id, cosine). The check cannot
+    find out whether a document supports a sentence.
     """
     checked, dropped = list[Sentence](), list[tuple[int, str, float]]()
     for place, sentence in enumerate(sentences):

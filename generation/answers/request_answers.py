@@ -1,4 +1,4 @@
-"""First drafts of many answers at once, from documents or from sub-answers."""
+"""One request for the answer to each topic, from documents or from sub-answers."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,17 +10,17 @@ ReadSentences = Callable[[Reply], tuple[Sentence, ...]]
 
 
 async def request_answers(
-    model: Model, step: str, asked: Sequence[tuple[str, Request | None, ReadSentences]]
+    model: Model, step: str, requests: Sequence[tuple[str, Request | None, ReadSentences]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The model's answer for each (topic id, request, its reader), in order; None if it gave no answer.
+    """Request the answer to each (topic id, request, reader of its reply), in order; None if the model gave none.
 
-    A request of None has no documents: the model would answer from memory and is not asked.
+    A request of None means that a topic has no documents. The model is not asked, because it would answer from memory.
     """
-    open_ones = [(request, read) for _, request, read in asked if request]
-    replies = iter(await ask_all(model, open_ones))
+    sent = [(request, read) for _, request, read in requests if request]
+    replies = iter(await ask_all(model, sent))
     answers: list[Answer | None] = []
     fallbacks = []
-    for topic_id, request, _ in asked:
+    for topic_id, request, _ in requests:
         reply = next(replies) if request else Failure("there is nothing to answer from")
         if isinstance(reply, Failure):
             fallbacks.append(Fallback(topic_id, step, reply.reason))

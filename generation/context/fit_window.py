@@ -9,13 +9,13 @@ from generation.types import Evidence
 from indexing.types import Span
 
 LEAST_DOCUMENT_TOKENS = 64
-"""Tokens that a document is shown with at least."""
+"""The least tokens that a document may have in a prompt."""
 
 
 def show_documents(context: TopicContext, rows: Sequence[int], asked: slice, window: int) -> list[Evidence]:
-    """The stretches that a model is shown of the documents in these rows: the whole text, or the best segments.
+    """Choose the stretches of the documents in these rows that a model is shown: the whole text, or the best segments.
 
-    `asked` selects the queries of `context` that rate segments; `window` counts the model's tokens. All stretches
+    `asked` selects the queries of `context` that rate segments; `window` is the model's window in tokens. All stretches
     together take half of the window. If there are too many documents for `LEAST_DOCUMENT_TOKENS` each, the last ones
     are left out. A segment that is longer than its document's share is cut.
     """
@@ -44,5 +44,5 @@ def show_documents(context: TopicContext, rows: Sequence[int], asked: slice, win
 
 
 def share_window(window: int, documents: int) -> int:
-    """The tokens that each of so many documents may have in half of a window."""
+    """Share half of a window between documents; returns the tokens of each."""
     return window // 2 // max(documents, 1)

@@ -1,4 +1,4 @@
-"""Which stretches of a document are graded: whole documents can be longer than a model's window (specification 6)."""
+"""The stretches of a document that are graded, because whole documents can be longer than a model's window."""
 
 from bisect import bisect_left, bisect_right
 
@@ -9,19 +9,24 @@ from indexing.types import Document
 from indexing.vectors.types import Vectors
 
 SEGMENTS_PER_QUERY = 3
+"""The segments that each query chooses, unless the caller says otherwise."""
 PASSAGE_TOKENS = 2000
+"""The most tokens of a passage, unless the caller says otherwise."""
 GAP_MARK = "\n[...]\n"
+"""The text between two stretches of a document."""
 
 
 def make_passage(
     document: Document, cosines: Vectors, top: int | None = SEGMENTS_PER_QUERY, limit: int | None = PASSAGE_TOKENS
 ) -> str:
-    """The document's best segments in their order, under `limit` tokens, its title before them.
+    """Make a passage of the document's title and its best segments, in their order, within `limit` tokens.
 
-    `cosines` is float[s] for one query or float[q, s] for several: the similarity of every segment of the document.
-    Each query's best segment is taken first, then each one's second best, up to its `top`; ties go to the closer, then
-    to the earlier segment, and one that does not fit any more is left out. Segments that overlap or touch are merged,
-    so no text is repeated; gaps are marked. `top` None is the whole text, `limit` None however long it is.
+    `cosines` is float[s] for one query, or float[q, s] for several: the similarity of each segment of the document.
+    The best segment of each query comes first, then the second best of each, up to `top`. Ties go to the closer
+    segment, then to the earlier one. A segment that does not fit any more is left out. Segments that overlap or touch
+    are merged, so no text is repeated; gaps are marked.
+
+    If `top` is None, the passage is the whole text. If `limit` is None, its length has no limit.
     """
     whole = top is None or not document.segments
     text = join_spans(
@@ -33,7 +38,10 @@ def make_passage(
 def choose_best_spans(
     document: Document, cosines: Vectors, top: int | None, limit: int | None
 ) -> list[tuple[int, int]]:
-    """The stretches of the text that `make_passage` shows, in order."""
+    """Choose the stretches of a document for `make_passage`, as (start, end) in order.
+
+    `ValueError` unless `cosines` has one column for each segment.
+    """
     rows = np.atleast_2d(cosines)
     if rows.shape[1] != len(document.segments):
         raise ValueError(f"{rows.shape[1]} cosines for {len(document.segments)} segments of {document.id}")
@@ -57,7 +65,7 @@ class _ChosenSpans:
         self._weight = weigh_prefixes(f"{document.title}\n")[-1] if document.title else 0
 
     def add(self, start: int, end: int, limit: int | None) -> None:
-        """Add a stretch unless the text then has more tokens than the limit; the first one is always added."""
+        """Add a stretch, unless the text then has more tokens than `limit`. The first stretch is always added."""
         first, last = bisect_left(self.ends, start), bisect_right(self.starts, end)
         touched = slice(first, last)
         gaps = bool(self.starts) - (last - first)
@@ -71,7 +79,7 @@ class _ChosenSpans:
 
 
 def merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Stretches in order, those that overlap or touch made one."""
+    """Sort stretches, and merge those that overlap or touch."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -82,6 +90,6 @@ def merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def join_spans(document: Document, spans: list[tuple[int, int]]) -> str:
-    """The title and the stretches of the text, with gaps marked."""
+    """Join the title and the stretches of the text, with a mark at each gap."""
     text = GAP_MARK.join(document.text[start:end] for start, end in spans)
     return f"{document.title}\n{text}" if document.title else text

@@ -1,4 +1,4 @@
-"""How long a text is for a language model, estimated: no model's own count is known here."""
+"""Estimates of the tokens of a text. They need no model's own tokenizer."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _WIDE = re.compile(f"[{FIRST_WIDE_CHARACTER}-\U0010ffff]")
 
 
 def count_tokens(text: str) -> int:
-    """The estimated number of tokens of a text."""
+    """Estimate the number of tokens of a text."""
     wide = 0 if text.isascii() else len(_WIDE.findall(text))
     return convert_weight(len(text) + (CHARACTERS_PER_TOKEN - 1) * wide)
 
@@ -27,7 +27,7 @@ def convert_weight(weight: int) -> int:
 
 
 def weigh_prefixes(text: str) -> Sequence[int]:
-    """The weight of what stands before each place of a text, and of the whole text at the end."""
+    """Weigh the beginnings of a text: int[characters + 1], from 0 to the weight of the whole text."""
     if text.isascii():
         return range(len(text) + 1)
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -36,7 +36,7 @@ def weigh_prefixes(text: str) -> Sequence[int]:
 
 
 def clip(text: str, limit: int) -> str:
-    """The text's longest beginning of at most `limit` tokens."""
+    """Cut a text to its longest beginning of at most `limit` tokens."""
     start = text[: limit * CHARACTERS_PER_TOKEN]
     if start.isascii():
         return start

@@ -1,4 +1,4 @@
-"""UMBRELA grades for one topic, and the documents that they select: by Parasol with bounds, or a covering set."""
+"""UMBRELA grades for one topic, and the documents that they select: by Parasol with bounds, or as a covering set."""
 
 import asyncio
 import math
@@ -20,14 +20,14 @@ from generation.types import Failure, Fallback
 from retrieval.types import Query
 
 WAVE_CALLS = 32
-"""Calls that one topic makes at a time, beside those of other topics."""
+"""How many calls one topic makes at one time. Other topics make theirs beside them."""
 
 Select = Literal["parasol", "coverage"]
 
 
 @dataclass(frozen=True, slots=True)
 class GradeSettings:
-    """How candidates are graded and selected; `runs.config.run_config.Grading` says what each setting means."""
+    """How candidates are graded and selected. `docs/config.md` explains each setting under `grading`."""
 
     method: Mode = "pointwise"
     select: Select = "parasol"
@@ -39,14 +39,15 @@ class GradeSettings:
     segments: int = 3
     tokens: int = 2000
     in_one_wave: bool = False
-    """Whether all pairs are asked in one wave, because replies come in one batch."""
+    """Whether all pairs are graded in one wave, because replies come in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The documents of a topic that may be graded, best first.
 
-    `scores` are those that retrieval gave them, float64[queries, documents], NaN where a query did not find one.
+    `scores` are the scores of retrieval, float64[queries, documents]. If a query did not find a document, its score is
+    NaN.
     """
 
     topic_id: str
@@ -56,18 +57,18 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class GradedTopic:
-    """The grades of a topic's candidates, and what they select.
+    """The grades of a topic's candidates, and the documents that they select.
 
-    `rows` are the candidates, best first by the fusion over queries; `grades` float64[queries, candidates] has NaN
-    where a pair was not asked for or failed; `selected` are places in `rows`, with `scores` beside them: Parasol's, or
-    in a set how many were chosen from there on.
+    `rows` are the candidates, best first by the fusion over queries. `grades` is float64[queries, candidates]; if a
+    pair was not graded, or its grade failed, the value is NaN. `selected` are places in `rows`, best first, with
+    `scores` beside them. These are Parasol scores, or in a set the numbers from the size of the set down to 1.
     """
 
     topic_id: str
     queries: Sequence[Query]
     rows: list[int]
     spans: list[list[tuple[int, int]]]
-    """Of each candidate the stretches of its text that were graded."""
+    """The graded stretches of each candidate's text, as (start, end)."""
     grades: NDArray[np.float64]
     pairs_asked: int
     selected: list[int]
@@ -76,9 +77,9 @@ class GradedTopic:
 
 
 async def grade_topic(model: Model, candidates: Candidates, settings: GradeSettings) -> GradedTopic:
-    """Grade a topic's candidates for its queries and select among them.
+    """Grade a topic's candidates for its queries, and select among them.
 
-    A pair that the model gave no grade for adds nothing to any score, and is recorded.
+    If the model gives no grade for a pair, the pair adds nothing to any score, and a `Fallback` records it.
     """
     topic_id, context = candidates.topic_id, candidates.context
     documents = list(context.documents.values())
@@ -109,7 +110,7 @@ async def grade_topic(model: Model, candidates: Candidates, settings: GradeSetti
 async def _grade_waves(
     search: Generator[Pairs, Floats, Top], grade: Callable[[Sequence[Pair]], Awaitable[list[float]]]
 ) -> Top:
-    """What a search finds when each of its waves is graded."""
+    """Run a search of `fusion.parasol.find_top`, and grade each wave of pairs that it asks for."""
     try:
         queries, documents = next(search)
         while True:
@@ -121,9 +122,9 @@ async def _grade_waves(
 
 
 def choose_graded_spans(context: TopicContext, settings: GradeSettings) -> list[list[tuple[int, int]]]:
-    """The stretches of each document that are graded: its best segments for the queries.
+    """Choose the stretches of each document that are graded: its best segments for the queries.
 
-    All queries are shown the same, so that a server computes a document once.
+    The stretches are the same for all queries, so that a server computes a document once.
     """
     return [
         choose_best_spans(document, context.query_vectors @ context.segments[row].T, settings.segments, settings.tokens)
@@ -144,13 +145,16 @@ def _select_by_coverage(top: Top, texts: Sequence[str], settings: GradeSettings)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A way to select documents by their grades: places of documents and their scores, best first."""
+    """A way to select documents by their grades.
+
+    `choose` returns the places of documents and their scores, best first.
+    """
 
     choose: Callable[[Top, Sequence[str], GradeSettings], tuple[list[int], list[float]]]
     bounded: bool
-    """Whether the first of the ranking are certain before all pairs are graded."""
+    """Whether the selection can be certain before all pairs are graded."""
     is_set: bool
-    """Whether the documents are chosen as a set, which can stand without the rest of the ranking."""
+    """Whether the documents are a set, which a track may submit without the rest of the ranking."""
 
 
 SELECTIONS: Mapping[Select, Selection] = {

@@ -1,4 +1,7 @@
-"""UMBRELA: a model grades how well passages answer queries, 0 to 3 (paper, section 3.2.1; Upadhyay et al., 2024)."""
+"""UMBRELA: a model grades from 0 to 3 how well passages answer queries.
+
+Source: Keystone-Docs RAG, section 3.2.1, after Upadhyay et al. (2024).
+"""
 
 import math
 import re
@@ -18,12 +21,12 @@ from indexing.errors import Unusable
 Mode = Literal["pointwise", "grid"]
 
 Pair = tuple[int, int]
-"""The numbers of a query and of a document."""
+"""The number of a query and the number of a document."""
 
 
 @dataclass(frozen=True, slots=True)
 class GradeForm:
-    """How grades are asked for: for one pair or a grid, as whole grades or as `expected` ones."""
+    """The form of grades: one pair or a grid of queries in a request, and whole grades or `expected` ones."""
 
     mode: Mode
     expected: bool = False
@@ -40,24 +43,26 @@ async def grade_pairs(
     pairs: Sequence[Pair],
     form: GradeForm,
 ) -> dict[Pair, float | Failure]:
-    """The grade of every pair, from 0 to 3, or its failure.
+    """Grade pairs of a query and a document; returns the grade of each pair, from 0 to 3, or its failure.
 
-    `passages` gives the text of a document to grade for some queries. In the mode `pointwise` it receives one query at
-    a time; if its text is the same for all queries, servers compute the text once. In the mode `grid` it receives all
-    queries that are paired with the document, and one call asks for their grades. Expected grades are means over the
-    probabilities of the four grades: see `compute_expected_grade`. Requests are made as the model draws them.
+    `passages(document, queries)` returns the text of a document that is graded for some queries. In the mode
+    `pointwise` it gets one query at a time. If its text is the same for all queries, servers compute the text once. In
+    the mode `grid` it gets all queries of the document's pairs, and one call grades them all.
+
+    Expected grades are means over the probabilities of the four grades: see `compute_expected_grade`. A request is
+    made when the model draws it.
     """
     mode, expected = form.mode, form.expected
     groups = group_pairs(pairs, mode)
 
-    def asked() -> Iterator[tuple[Request, Callable[[Reply], list[float]]]]:
+    def draw_requests() -> Iterator[tuple[Request, Callable[[Reply], list[float]]]]:
         for document, chosen in groups:
             texts = [queries[query] for query in chosen]
             request = request_grades(texts, passages(document, chosen), mode, expected)
             yield request, partial(read_grades, names=name_grades(len(chosen), mode), expected=expected)
 
     grades: dict[Pair, float | Failure] = {}
-    async for number, found in ask(model, asked()):
+    async for number, found in ask(model, draw_requests()):
         document, chosen = groups[number]
         values: Sequence[float | Failure] = [found] * len(chosen) if isinstance(found, Failure) else found
         grades |= {(query, document): value for query, value in zip(chosen, values, strict=True)}
@@ -65,10 +70,10 @@ async def grade_pairs(
 
 
 def group_pairs(pairs: Iterable[Pair], mode: Mode) -> list[tuple[int, tuple[int, ...]]]:
-    """Each document with the queries of one request, in the order of requests.
+    """Group pairs into requests: each has a document and its queries.
 
-    The pairs of a document stand together, so that servers compute their common beginning once. Documents come in the
-    order of their first pairs, queries in the order of their numbers.
+    The requests of a document stand together, so that servers compute their common beginning once. Documents are in the
+    order of their first pairs, and queries in the order of their numbers.
     """
     queries: dict[int, set[int]] = {}
     for query, document in pairs:
@@ -79,12 +84,12 @@ def group_pairs(pairs: Iterable[Pair], mode: Mode) -> list[tuple[int, tuple[int,
 
 
 def name_grades(queries: int, mode: Mode) -> list[str]:
-    """The keys of a reply: `grade` for one pair, the queries' numbers from 1 in a grid."""
+    """Name the keys of a reply: `grade` for one pair; in a grid, the numbers of the queries from 1."""
     return [str(number) for number in range(1, queries + 1)] if mode == "grid" else ["grade"]
 
 
 def request_grades(queries: Sequence[str], passage: str, mode: Mode, expected: bool = False) -> Request:
-    """A request for the grades of a passage: for one query (`pointwise`), or for several, numbered (`grid`)."""
+    """Make a request for the grades of a passage: for one query (`pointwise`), or for numbered queries (`grid`)."""
     names = name_grades(len(queries), mode)
     data = delimit("passage", passage)
     texts = [neutralise(" ".join(query.split())) for query in queries]
@@ -103,11 +108,11 @@ def request_grades(queries: Sequence[str], passage: str, mode: Mode, expected: b
 
 
 def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> list[float]:
-    """The grade under each name; `Unusable` unless there is exactly one reading.
+    """Read the grade under each name, from 0 to 3. `Unusable` if the reply gives no grades, or different ones.
 
-    A reading is a JSON object that holds all grades. If there is no JSON object, it is one grade in prose: `final
-    score: 2`, or the digit alone. With `expected`, a grade is the mean over the server's probabilities, if the server
-    gave them.
+    The grades stand in a JSON object. If a reply about one pair has no object, its grade may stand in prose: `final
+    score: 2`, or the digit alone. With `expected`, a grade is the mean over the server's probabilities. If the server
+    gave none, it is the grade that the reply names.
     """
     found = find_objects(reply)
     readings = {grades for value in found if (grades := _get_grades(value, names))}
@@ -124,10 +129,10 @@ def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> l
 
 
 def compute_expected_grade(reply: Reply, name: str, grade: int) -> float:
-    """The mean of 0 to 3 under the probabilities of the four digits for this name's token in the reply.
+    """Compute the mean of 0 to 3 under the probabilities of the four digits, at the token of this name's grade.
 
     The four probabilities are divided by their sum; other alternatives of the token do not count. If the reply has no
-    probabilities, or if the token is not unique, the result is the grade itself.
+    probabilities, or several tokens could be the grade's, the result is `grade`.
     """
     said = len(reply.text) - len(strip_thought(reply.text))
     graded = re.compile(rf'"{name}"\s*:\s*"?([0-3])')
@@ -145,7 +150,10 @@ def compute_expected_grade(reply: Reply, name: str, grade: int) -> float:
 
 
 def _find_token(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str] | None:
-    """The token that holds a character of the text: its part before, its alternatives, its part after."""
+    """Find the token that holds the character at `place` of the text.
+
+    Returns the token's part before that character, its alternatives with log-probabilities, and its part after.
+    """
     start = 0
     for alternatives in reply.logprobs:
         fitting = [token for token in alternatives if token and reply.text.startswith(token, start)]

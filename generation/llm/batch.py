@@ -1,13 +1,13 @@
-"""Requests as OpenAI batch files, to be answered by `vllm run-batch`, a batch service, or anyone.
+"""A model whose requests are OpenAI batch files, for `vllm run-batch` or a batch service.
 
 Requests without a reply in the cache are written to `<digest>.requests.jsonl` in a folder, and the run ends with
-`Waits`. The user puts the replies beside it as `<digest>.replies.jsonl`, in any order, and the same command goes on.
+`Waits`. The user puts the replies beside it as `<digest>.replies.jsonl`, in any order, and runs the same command again.
 Replies go to the cache when they are first read.
 
-If a request was refused for its content, it is a `Failure` as long as the file of the refusal lies there. If it failed
-otherwise, or if its reply cannot be used, it is written again. If the refusal names a field that can be written in
-another way, the request is written so. A message counts and names unusable replies and repeated requests, because the
-user pays for them again.
+If a request was refused for its content, it is a `Failure` as long as the file of the refusal is in the folder. If it
+failed otherwise, or if its reply cannot be used, it is written again. If a refusal names a field that has another form,
+the request is written again in that form. A message counts and names unusable replies and repeated requests, because
+the user pays for them again.
 """
 
 import logging
@@ -56,11 +56,11 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
-    """The model of the replies in a folder of batch files; ends with `Waits` if any are missing."""
+    """Open the model of the replies in a folder of batch files. `Waits` at its end if any reply is missing."""
     with closing(Cache(settings.replies_in(folder))) as cache:
         batch = Batch(settings.name, folder / BATCH_FOLDER, cache, settings.extra)
         try:
-            with suppress(Waits):  # which cannot name the file yet
+            with suppress(Waits):  # `flush` raises it again, with the names of the files
                 yield batch
             batch.flush()
         finally:
@@ -68,7 +68,7 @@ async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[O
 
 
 class Batch:
-    """The `Model` whose replies are made elsewhere."""
+    """The `Model` whose replies another program makes. `UserError` if the folder cannot be written."""
 
     def __init__(self, model: str, folder: Path, cache: Cache, extra: Mapping[str, Any]) -> None:
         self.name = make_keyed_name(model, extra)
@@ -77,9 +77,9 @@ class Batch:
         self._model, self._folder, self._cache, self._extra = model, folder, cache, extra
         self._refused: dict[str, Failure] = {}
         self._fates: dict[str, str] = {}
-        """The fate of each request that has a reply already, by its key."""
+        """The reason, by a request's key, why its earlier reply is missing or not used."""
         self._waiting: defaultdict[str, list[Path]] = defaultdict(list)
-        """The files that hold a request and wait for replies, by the request's key."""
+        """The files without replies that hold a request, by its key."""
         self._dialects: defaultdict[str, Dialect] = defaultdict(Dialect)
         self._dialect = Dialect()
         self._without_schema: set[str] = set()
@@ -90,7 +90,7 @@ class Batch:
         self._new = self._read_replies()
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """The known outcomes; then `Waits`, if any reply is missing."""
+        """Yield the known outcomes. `Waits` afterwards if any reply is missing."""
         missing = 0
         for number, request in enumerate(requests):
             key = make_request_key(self.name, request)
@@ -108,7 +108,7 @@ class Batch:
             raise Waits(f"{self.name}: {_count_waiting(missing)} for replies")
 
     def flush(self) -> None:
-        """Write the files of missing requests and raise `Waits`, which names them; do nothing if none is missing."""
+        """Write the files of requests without replies, and raise `Waits` with their names. If none is open, return."""
         if not self._files:
             return
         with _report_write_errors(self._folder):
@@ -116,7 +116,7 @@ class Batch:
         asked = sorted(self._asked)
         self._files, self._asked = [], set()
         message = [
-            f"{self.name}: {_count_waiting(len(asked))} for replies, and the same command goes on when they are there:",
+            f"{self.name}: {_count_waiting(len(asked))} for replies. Run the same command again when they are there:",
             *(f"  {file}\n  replies expected in {locate_replies(file).name} beside it" for file in named),
         ]
         if again := [f"{key} ({self._fates[key]})" for key in asked if key in self._fates]:
@@ -129,7 +129,7 @@ class Batch:
         raise Waits("\n".join(message))
 
     def discard(self) -> None:
-        """Forget the recorded requests."""
+        """Forget the requests that are not yet in a file."""
         for file in self._files:
             file.discard()
         self._files, self._asked = [], set()
@@ -148,7 +148,7 @@ class Batch:
             self._files[-1].write(key, line)
 
     def _read_replies(self) -> set[str]:
-        """Take all replies of the folder into the cache; returns the keys of the new ones."""
+        """Put all replies of the folder into the cache; returns the keys of the new ones."""
         known: dict[str, ReplyBound] = {}
         for file in sorted(self._folder.glob(f"*{REQUESTS_SUFFIX}")):
             replies = locate_replies(file)
@@ -172,12 +172,12 @@ class Batch:
             if account.is_odd or not new.isdisjoint(account.taken):
                 _log.warning("%s", account)
         for key, dialect in self._dialects.items():
-            if self._cache.get(key):  # what was refused for a text that names these fields is refused without them too
+            if self._cache.get(key):  # the change of dialect led to a reply, so the fields were the reason
                 self._dialect = combine_dialects(self._dialect, dialect)
         return new
 
     def _read_file(self, account: "FileAccount", known: Mapping[str, ReplyBound]) -> Iterator[tuple[str, PaidReply]]:
-        """The replies of a file, while its account grows; `known` holds the bound of each request."""
+        """Read the replies of a file, and fill its account. `known` has the bound of each request's reply."""
         for number, record in _read_lines(account.file, account.add_broken, REPLY_LIMIT_BYTES):
             key = record["custom_id"]
             if key not in known:
@@ -198,7 +198,7 @@ class Batch:
                 account.refused[key] = answered.outcome.reason
 
     def _rewrite(self, key: str, record: Mapping[str, Any]) -> bool:
-        """Whether a refusal names a field that can be written in another way; the next file writes it so."""
+        """Change the form of a request if its refusal names a field that has another form; returns whether it does."""
         response = record["response"]
         if response["status_code"] not in CONTENT_REFUSALS - {413}:
             return False
@@ -231,7 +231,7 @@ def _report_write_errors(folder: Path) -> Iterator[None]:
 
 
 def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:
-    """The outcome of a request in one line of a batch's output.
+    """Read the outcome of a request in one line of a batch's output.
 
     `WrongReply` if the request has to be sent again. `ValueError` if the line is no line of a batch.
     """

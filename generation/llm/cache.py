@@ -1,7 +1,7 @@
 """Replies on disk by the content of their requests: one SQLite file that several processes can share.
 
-Each reply is committed when it comes; in write-ahead mode it then outlives the process, however the process ends.
-Failures are not kept: the next run asks again.
+Each reply is committed when it comes. In write-ahead mode it survives any end of the process. Failures are not kept, so
+the next run asks again.
 """
 
 import math
@@ -21,13 +21,13 @@ from indexing.errors import UserError, printable
 APPLICATION_ID = 0x4B535231
 """SQLite's `application_id` of Keystone's files of replies."""
 WRITER_TIMEOUT_S = 60.0
-"""How long one process waits while others write."""
+"""How long a process waits while others write."""
 _PLACE_ERRORS = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_READONLY")
-"""Errors of the disk, the folder or other processes, and not of the file's content."""
+"""Errors of the disk, the folder or other processes. The file's content is not at fault."""
 
 
 class Cache:
-    """The replies in a file, which is made if it is missing. `UserError` if it is damaged or another program's."""
+    """The replies in a file. A missing file is made. `UserError` if it is damaged or another program's."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,14 +46,14 @@ class Cache:
     def _prepare(self) -> None:
         if self._read_application_id() != APPLICATION_ID:
             self._file.execute("BEGIN IMMEDIATE")
-            if self._read_application_id() != APPLICATION_ID:  # another process has not made it in the meantime
+            if self._read_application_id() != APPLICATION_ID:  # no other process made it in the meantime
                 if self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
                     raise UserError(f"{self._path}: another program's database, expected a cache of replies")
                 self._file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
                 self._file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._file.execute("COMMIT")
         deadline = time.monotonic() + WRITER_TIMEOUT_S
-        while True:  # the change of mode does not wait by itself while another process makes it
+        while True:  # while another process changes the mode, SQLite fails at once
             try:
                 self._file.execute("PRAGMA journal_mode = WAL")
                 break
@@ -68,15 +68,15 @@ class Cache:
         return int(form)
 
     def get(self, key: str) -> PaidReply | None:
-        """The reply to a request, with its cost at the time; None if the file has none."""
+        """Get the reply to a request, with its cost at the time; None if the file has none."""
         with self._translate_errors():
             row = self._file.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
         return None if row is None else self._read(key, row[0])
 
     def put(self, replies: Iterable[tuple[str, PaidReply]]) -> set[str]:
-        """Keep replies by one commit, or none if an error comes up; returns the keys of the replies that are new.
+        """Keep replies by one commit; returns the keys of the new ones. After an error, none is kept.
 
-        If a key has a reply already, that reply stays.
+        If a key has a reply already, the old reply stays.
         """
         new = set()
         with self._translate_errors():
@@ -93,7 +93,7 @@ class Cache:
         return new
 
     def items(self) -> Iterator[tuple[str, PaidReply]]:
-        """All replies with their keys, in the order of the keys."""
+        """Yield all replies with their keys, in the order of the keys."""
         with self._translate_errors():
             for key, reply in self._file.execute("SELECT key, reply FROM replies ORDER BY key"):
                 yield key, self._read(key, reply)
@@ -127,7 +127,7 @@ class Cache:
 
 
 def encode_reply(answered: PaidReply) -> bytes:
-    """A reply as the file keeps it: `text`, `finish`, `logprobs`, and `usage` as numbers of tokens."""
+    """Encode a reply as JSON: `text`, `finish`, `logprobs`, and `usage` (prompt, cached and reply tokens)."""
     reply, usage = answered.outcome, answered.usage
     assert isinstance(reply, Reply)
     tokens = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
@@ -137,9 +137,9 @@ def encode_reply(answered: PaidReply) -> bytes:
 
 
 def decode_reply(kept: bytes | Mapping[str, Any]) -> PaidReply:
-    """The inverse of `encode_reply`, from its bytes or from the parsed value; all keys but `text` may be absent.
+    """Decode the bytes or the parsed value of `encode_reply`. All keys but `text` may be absent.
 
-    Log-probabilities that are not finite, which older files hold as null, are left out. `AttributeError`, `KeyError`,
+    Log-probabilities that are not finite are left out; older files hold them as null. `AttributeError`, `KeyError`,
     `TypeError` or `ValueError` if the value has another form.
     """
     found = orjson.loads(kept) if isinstance(kept, bytes) else kept

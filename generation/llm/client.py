@@ -1,4 +1,4 @@
-"""One model for all steps: requests made at one time share the backend, identical requests, and a cache on disk."""
+"""One model for all steps. All requests share one backend and one cache; identical ones are sent once."""
 
 import asyncio
 from collections import defaultdict, deque
@@ -16,12 +16,12 @@ from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 
 MOST_READY_OUTCOMES = 256
-"""Outcomes of one `complete` that may lie ready before more of its requests are drawn."""
+"""If one `complete` has this number of outcomes ready, no more of its requests are drawn."""
 
 
 @asynccontextmanager
 async def open_client(settings: ModelSettings, folder: Path, backend: Callable[[], Backend]) -> AsyncIterator["Client"]:
-    """The model of a backend that answers single requests, with the cache of the settings."""
+    """Open the model of a backend that answers single requests, with the cache of the settings."""
     with closing(Cache(settings.replies_in(folder))) as cache:
         client = Client(make_keyed_name(settings.name, settings.extra), backend(), cache, settings.run_seconds)
         try:
@@ -56,8 +56,8 @@ class _OpenRequest:
 class Client:
     """The `Model` of a backend that answers single requests.
 
-    Free workers draw requests from the oldest `complete` first, so that requests that begin alike stay together. Each
-    reply is in the cache before the caller sees it.
+    Free workers draw requests from the oldest `complete` first, so that requests with the same beginning stay together.
+    Each reply is in the cache before the caller sees it.
     """
 
     def __init__(self, name: str, backend: Backend, cache: Cache, run_seconds: float | None = None) -> None:
@@ -102,10 +102,10 @@ class Client:
             self._deliver()
 
     async def close(self) -> None:
-        """Cancel open requests; replies that have arrived are kept."""
+        """Cancel open requests. Replies that have arrived are kept."""
         if self._timer:
             self._timer.cancel()
-        await asyncio.sleep(0)  # workers take the replies that are there
+        await asyncio.sleep(0)  # workers take the replies that have arrived
         self._deliver()
         for worker in self._workers:
             worker.cancel()
@@ -137,7 +137,7 @@ class Client:
             self._fail(error)
 
     def _deliver(self) -> None:
-        """Keep the replies that have arrived, all by one commit, and hand them out."""
+        """Keep the replies that have arrived by one commit, and give them to the callers."""
         arrived, self._arrived = self._arrived, []
         if not arrived:
             return
@@ -160,7 +160,7 @@ class Client:
             del self._jobs[job.key]
 
     def _draw_request(self) -> _OpenRequest | None:
-        """The next request that the cache cannot answer; those that it can are answered on the way."""
+        """Draw the next request that the cache cannot answer, and answer those before it from the cache."""
         for stream in tuple(self._streams):
             while len(stream.done) < MOST_READY_OUTCOMES:
                 try:
@@ -201,7 +201,7 @@ class Client:
         self._fail(
             UserError(
                 f"{self.name}: the run has reached its limit of {seconds:g} s. "
-                "Everything answered is kept: the same command goes on from there"
+                "All replies are kept: run the same command again to continue"
             )
         )
 

@@ -1,4 +1,4 @@
-"""Recorded replies in place of a model."""
+"""Recorded replies that replace a model."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
@@ -19,14 +19,14 @@ from indexing.io.files import json_lines, written
 
 @asynccontextmanager
 async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
-    """The model of recorded replies, and of those that the cache holds."""
+    """Open the model of recorded replies and of the replies in the cache."""
     cache = settings.replies_in(folder)
     with closing(Cache(cache)) if cache.exists() else nullcontext() as known:
         yield Replay(make_keyed_name(settings.name, settings.extra), settings.replies, known)
 
 
 class Replay:
-    """The `Model` that has the replies of a JSONL file, of a cache, or of both, and makes none."""
+    """The `Model` of the replies in a JSONL file, in a cache, or in both."""
 
     def __init__(self, name: str, recorded: Path | None, cache: Cache | None = None) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class Replay:
         self._cache = cache
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """Each request's recorded reply, in order. `UserError` if a request has none."""
+        """Yield each request's recorded reply, in order. `UserError` if a request has none."""
         for number, request in enumerate(requests):
             key = make_request_key(self.name, request)
             found = self._recorded.get(key) or (self._cache and self._cache.get(key))
@@ -47,7 +47,10 @@ class Replay:
 
 
 def read_recorded(path: Path) -> dict[str, PaidReply]:
-    """The replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`."""
+    """Read the replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`.
+
+    `UserError` with file and line for a line of another form.
+    """
     found = {}
     for number, row in json_lines(path, longest=REPLY_LIMIT_BYTES):
         try:
@@ -58,7 +61,10 @@ def read_recorded(path: Path) -> dict[str, PaidReply]:
 
 
 def record_replies(cache: Path, path: Path) -> int:
-    """Write the replies of a cache into such a file, in the order of the keys; returns their number."""
+    """Write the replies of a cache into a file of recorded replies, in the order of the keys; returns their number.
+
+    `UserError` if there is no such cache.
+    """
     if not cache.exists():
         raise UserError(f"{cache}: no such file, expected a cache of replies")
     number = 0

@@ -1,4 +1,4 @@
-"""The cost of a run's calls, by purpose."""
+"""The cost of a run's calls, by purpose, in tokens, seconds and dollars."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -23,7 +23,7 @@ class Prices(StrictSettings):
 
 
 def add_usage(one: Usage, other: Usage) -> Usage:
-    """The sum of both."""
+    """Add two usages field by field."""
     return Usage(
         one.calls + other.calls,
         one.prompt_tokens + other.prompt_tokens,
@@ -36,7 +36,7 @@ def add_usage(one: Usage, other: Usage) -> Usage:
 
 
 def compute_cost(usage: Usage, prices: Prices) -> float:
-    """The dollars that the tokens cost; `cached_tokens` are part of `prompt_tokens`."""
+    """Compute the price of the tokens in US dollars. `cached_tokens` are a part of `prompt_tokens`."""
     full = usage.prompt_tokens - usage.cached_tokens
     cached = prices.prompt if prices.cached is None else prices.cached
     parts = (full, prices.prompt), (usage.cached_tokens, cached), (usage.completion_tokens, prices.completion)
@@ -44,7 +44,10 @@ def compute_cost(usage: Usage, prices: Prices) -> float:
 
 
 def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> dict[str, dict[str, float]]:
-    """A row for each purpose, in alphabetical order, and the row `total`; with prices, each row has its `cost`."""
+    """Report usage: a row for each purpose, in alphabetical order, then the row `total`.
+
+    With prices, each row has its `cost` in US dollars.
+    """
     total = Usage()
     for usage in usages.values():
         total = add_usage(total, usage)

@@ -1,7 +1,7 @@
-"""vLLM's engine within this process as the backend of a client: no server, no HTTP.
+"""vLLM's engine within this process as the backend of a client, without server and HTTP.
 
-While the engine works, further requests are collected and then go to it together. The first request loads the engine,
-in a thread that does not keep the process from ending.
+While the engine works, further requests are collected, and then go to it together. The first request loads the engine
+in a thread. The process can end without waiting for that thread.
 """
 
 import asyncio
@@ -28,28 +28,30 @@ from indexing.io.error_text import error_text
 T = TypeVar("T")
 
 CHUNK_SHARE = 4
-"""Requests that go to the engine together, as a multiple of those that the settings allow at once: the engine then has
-work while it answers the last of them."""
+"""The requests that go to the engine together, as a multiple of `concurrency` in the settings. The engine then always
+has work, even while it answers the last of them."""
 MOST_CHUNK_REQUESTS = 256
-"""Requests that go to the engine together: their replies are kept when all of them are there."""
+"""The most requests that go to the engine together. Their replies are kept when the last one has come."""
 STRUCTURED_OUTPUTS = {"backend": "guidance", "disable_any_whitespace": True}
-"""How vLLM enforces schemas: its default allows endless blanks, and control characters in strings."""
+"""How vLLM enforces schemas. Its default allows endless blanks, and control characters in strings."""
 SHUTDOWN_TIMEOUT_S = 0.1
-"""How long the engine may take to end by itself: it holds nothing that would be lost."""
+"""How long the engine may take to end by itself. It holds nothing that could be lost."""
 LEAST_LOGPROB = -9999.0
 """The log-probability that servers write for a token that a schema forbids."""
 
 
 def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextManager[OpenModel]:
-    """The model of vLLM's engine: `name` is a model's folder or its name on Hugging Face, `engine` holds arguments
-    of `vllm.LLM`, and `extra` fields of its `SamplingParams`, or `chat_template_kwargs`.
+    """Open the model of vLLM's engine.
+
+    In the settings, `name` is a model's folder or its name on Hugging Face. `engine` holds arguments of `vllm.LLM`.
+    `extra` holds fields of its `SamplingParams`, or `chat_template_kwargs`.
     """
     at_once = min(MOST_CHUNK_REQUESTS, CHUNK_SHARE * settings.concurrency)
     return open_client(settings, folder, lambda: OfflineEngine(settings.name, settings.engine, settings.extra, at_once))
 
 
 class OfflineEngine:
-    """See `generation.llm.chat.Backend`; made within a running event loop."""
+    """A `generation.llm.chat.Backend`, made within a running event loop."""
 
     def __init__(self, model: str, engine: Mapping[str, Any], extra: Mapping[str, Any], at_once: int) -> None:
         self.at_once = at_once
@@ -61,7 +63,7 @@ class OfflineEngine:
         self._work: asyncio.Task[None] | None = None
 
     async def answer(self, request: Request) -> PaidReply:
-        """The reply, when all requests that went to the engine together are answered."""
+        """Return the reply, when all requests that went to the engine together are answered."""
         loop = asyncio.get_running_loop()
         place: asyncio.Future[PaidReply] = loop.create_future()
         self._waiting.append((request, place))
@@ -77,7 +79,7 @@ class OfflineEngine:
             core = self._engine.llm_engine.engine_core
             try:
                 core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
-            except TypeError:  # of vLLM before it could be told how long to wait
+            except TypeError:  # older versions of vLLM take no timeout
                 core.shutdown()
 
     async def _answer_all(self) -> None:
@@ -97,7 +99,7 @@ class OfflineEngine:
                         place.set_exception(answered)
                     else:
                         place.set_result(answered)
-                await asyncio.sleep(0)  # whoever was answered asks again
+                await asyncio.sleep(0)  # callers with a reply may ask again
         finally:
             self._work = None
 
@@ -110,7 +112,7 @@ class OfflineEngine:
         return [replace(each, usage=replace(each.usage, calls=1, seconds=seconds)) for each in answers]
 
     def _ask_engine(self, requests: Sequence[Request]) -> list[PaidReply]:
-        """Ask the engine. If it refuses one request, it refuses all that came with it: then each half goes alone."""
+        """Ask the engine. If it refuses one request, it refuses all of the chunk. Each half is then asked alone."""
         sampling = [self._make_sampling(request) for request in requests]
         try:
             outputs = self._engine.chat(
@@ -147,22 +149,22 @@ class OfflineEngine:
 
 
 def load_engine(model: str, arguments: Mapping[str, Any]) -> Any:
-    """The engine of a model. `MissingPackage` without vLLM, `UserError` if the engine cannot load the model."""
+    """Load the engine of a model. `MissingPackage` without vLLM, `UserError` if the engine cannot load the model."""
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # standard output is for results
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # a copy of a process with threads may hang
+    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # a fork of a process with threads may hang
     try:
         from vllm import LLM
     except ImportError as error:
         raise MissingPackage("vllm is needed for its offline engine: pip install 'keystone-rag[vllm]'") from error
     try:
         return LLM(**{"model": model, "structured_outputs_config": STRUCTURED_OUTPUTS, **arguments})
-    except Exception as error:  # whatever the model's files, the arguments and the machine bring up
+    except Exception as error:  # the model's files, the arguments and the machine can raise any error
         raise UserError(f"{model}: vLLM cannot load it: {error_text(str(error))}") from error
 
 
 def list_refusals() -> tuple[type[Exception], ...]:
-    """The errors of vLLM for requests that it cannot take, such as prompts longer than the model's window."""
+    """List the errors of vLLM for requests that it cannot take, such as prompts longer than the model's window."""
     import vllm
 
     named = getattr(getattr(vllm, "exceptions", None), "VLLMClientError", None)
@@ -170,7 +172,7 @@ def list_refusals() -> tuple[type[Exception], ...]:
 
 
 def read_output(output: Any, request: Request) -> PaidReply:
-    """The reply in a `vllm.RequestOutput`."""
+    """Read the reply in a `vllm.RequestOutput`."""
     said = output.outputs[0]
     usage = Usage(
         prompt_tokens=len(output.prompt_token_ids or ()),
@@ -194,7 +196,7 @@ def read_output(output: Any, request: Request) -> PaidReply:
 
 
 def run_in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
-    """The result of blocking work in a thread of its own, for which the process does not wait at its end."""
+    """Run blocking work in a thread of its own. The process can end without waiting for it."""
     done: Future[T] = Future()
 
     def run() -> None:

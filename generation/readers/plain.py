@@ -1,7 +1,7 @@
 """The plain reader of Keystone-Docs RAG: documents in the order of their ranking, whole or by their best segments.
 
 It answers by rules, from all documents at once (section 3.2.2), or from an answer to each query (section 3.3). If the
-model gives nothing, or nothing within the track's limits, it chooses sentences by rules and records that.
+model gives no answer within the track's limits, the reader chooses sentences by rules and records that.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from generation.types import Answer, Evidence, EvidenceSet, Fallback
 from indexing.vectors.embed import embed_passages
 
 LEAST_WORDS_SHARE = 0.75
-"""The share of an answer's words that it should have at least: 300 of 400 in the paper."""
+"""The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
 
 Draft = tuple[Answer | None, list[Fallback]]
-"""An answer that cites documents, or None; and each step in which the model gave nothing usable."""
+"""An answer that cites documents, or None, and each step in which the model gave no usable reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +61,25 @@ class Plain:
 
 
 def _gather_sentences(tools: Tools, task: Task, _hits: Hits) -> list[Evidence]:
-    """Distinct sentences of the task's documents."""
+    """Gather distinct sentences of the task's documents."""
     return gather_sentences(task.context, find_candidates(task.context, tools.sources))
 
 
 def _choose_answer(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Answer:
-    """The answer by rules: sentences of the evidence, chosen for coverage of the queries."""
+    """Choose sentences of the evidence by rules, for coverage of the queries."""
     candidates = find_candidates(task.context, tools.sources, evidence)
     made = choose_sentences(task.topic.id, task.context, evidence, candidates, task.words)
     return made if made.sentences else quote_closest_segment(task.topic.id, task.context, task.words)
 
 
 def _gather_for_topic(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
-    """The documents of all lists as the model is shown them, for all queries together."""
+    """Gather the parts of all documents that the model is shown, for all queries together."""
     window = tools.settings.window
     return [item for rows in hits for item in show_documents(task.context, rows, slice(None), window)]
 
 
 def _gather_for_queries(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
-    """The documents of each query's list as the model is shown them, for that query."""
+    """Gather the parts of each query's documents that the model is shown, for that query."""
     window = tools.settings.window
     return [
         item
@@ -89,17 +89,17 @@ def _gather_for_queries(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
 
 
 async def _write_from_all(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Draft:
-    """One answer from all documents (paper, section 3.2.2)."""
+    """Write one answer from all documents (paper, section 3.2.2)."""
     passages = _make_passages(task.context, evidence)
-    asked = AnswerTask(task.topic.id, task.topic.narrative, passages, _get_word_range(task))
-    (made,), fallbacks = await write_answers(_require_model(tools), [asked])
+    answer_task = AnswerTask(task.topic.id, task.topic.narrative, passages, _get_word_range(task))
+    (made,), fallbacks = await write_answers(_require_model(tools), [answer_task])
     return made, fallbacks
 
 
 async def _write_from_each(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Draft:
-    """An answer to each query from its own documents, and one from these (paper, section 3.3)."""
+    """Write an answer to each query from its own documents, and one answer from these (paper, section 3.3)."""
     topic, settings = task.topic, tools.settings
-    asked = [
+    sub_tasks = [
         SubTask(
             topic.id,
             topic.narrative,
@@ -108,10 +108,10 @@ async def _write_from_each(tools: Tools, task: Task, evidence: Sequence[Evidence
         )
         for query in task.context.queries
     ]
-    sub_answers, fallbacks = await write_sub_answers(_require_model(tools), asked, settings.prompt_with)
-    queries = tuple(one.query for one in asked)
+    sub_answers, fallbacks = await write_sub_answers(_require_model(tools), sub_tasks, settings.prompt_with)
+    queries = tuple(one.query for one in sub_tasks)
     synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), _get_word_range(task))
-    made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in asked])
+    made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])
     return made, [*fallbacks, *missed]
 
 
@@ -140,7 +140,7 @@ async def _select_edit(
 
 
 def _make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[Passage, ...]:
-    """The documents as the model is shown them, each once."""
+    """Join the evidence of each document into the passage that the model is shown."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for item in evidence:
         spans.setdefault(item.span.doc_id, []).append((item.span.start, item.span.end))
@@ -159,7 +159,7 @@ def _require_model(tools: Tools) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """How evidence is gathered for a method, and how the model writes from it; None: rules choose sentences."""
+    """A method's way to gather evidence, and to write an answer from it. None: rules choose sentences."""
 
     gather: Callable[[Tools, Task, Hits], list[Evidence]]
     write: Callable[[Tools, Task, Sequence[Evidence]], Awaitable[Draft]] | None = None

@@ -1,6 +1,6 @@
-"""Queries from a narrative by rule: decomposition, topic extraction and topic expansion without a model.
+"""Decomposition, topic extraction and topic expansion of a narrative by rules, without a model.
 
-These functions take the inputs of the model's steps (Keystone-Docs RAG, section 2.1) and return the same types.
+They replace the model's steps of Keystone-Docs RAG, section 2.1.
 """
 
 import math
@@ -16,6 +16,7 @@ Frequencies = Callable[[Sequence[str]], Sequence[int]]
 """The number of documents of the corpus that hold each word."""
 
 Facets = Literal["sentences", "clauses"]
+"""The parts of a narrative that become its questions."""
 
 _QUESTION_WORDS = "|".join(INTERROGATIVES)
 _BORDER = re.compile(
@@ -28,18 +29,18 @@ _LEADING = re.compile(r"^(?:and|or|but|also|including|especially|particularly|pl
 _AUXILIARY = re.compile(r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b", re.IGNORECASE)
 
 LEAST_CLAUSE_WORDS = 3
-"""Words of the shortest clause that is a question of its own; one of them must carry content."""
+"""The fewest words of a clause that is a question of its own. One of them must carry content."""
 
 LONG_CLAUSE_WORDS = 16
-"""Words above which a clause counts as an enumeration and is cut at its commas."""
+"""A clause of more words counts as an enumeration, and is cut at its commas."""
 
 
 def decompose(narrative: str, facets: Facets = "clauses") -> tuple[str, ...]:
-    """The facets of a narrative, in its order, distinct in any case; at least one.
+    """Decompose a narrative into its facets, in their order. There is at least one, and none comes twice in any case.
 
     `sentences` are the narrative's own. `clauses` are questions of one facet: sentences are cut at semicolons, question
-    words and coordinations, long clauses at commas. Phrases like "I want to know" are dropped. A scrap of fewer than
-    three words stays with the clause before it.
+    words and coordinations, and long clauses at commas. Phrases like "I want to know" are dropped. A clause of fewer
+    than three words stays with the clause before it.
     """
     found = [narrative[start:end] for start, end in sentences(narrative)]
     if facets == "clauses":
@@ -92,11 +93,11 @@ def _make_question(bare: str) -> str:
 
 
 def extract_topic(narrative: str, frequencies: Frequencies, documents: int) -> str:
-    """The phrase of one to three adjacent content words of the narrative that weighs most.
+    """Extract the phrase of one to three adjacent content words of the narrative that weighs most.
 
     A word weighs its idf among the corpus's `documents` times the square of its count in the narrative. A phrase
-    weighs the sum of its words over the root of their number; the earlier phrase wins a tie. The result is empty if
-    the narrative has no content word.
+    weighs the sum of its words, divided by the square root of their number. Ties go to the earlier phrase. If the
+    narrative has no content word, the phrase is empty.
     """
     counts = Counter(find_content_words(narrative))
     weights = {
@@ -131,11 +132,12 @@ def _find_content_runs(text: str) -> list[list[str]]:
 def expand_topic(
     known_text: str, feedback: Sequence[str], frequencies: Frequencies, documents: int, variants: int
 ) -> tuple[str, ...]:
-    """The `variants` words that best distinguish the feedback documents (texts, best first) from the corpus.
+    """Choose the `variants` words that best distinguish the feedback documents (texts, best first) from the corpus.
 
-    Positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents. The result leaves
-    out words of `known_text` (topic and narrative), stop words, short words, words that share their first six letters
-    with an earlier one, and words of more than a tenth of the corpus, which are its boilerplate.
+    This is positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents.
+
+    Words of `known_text` (topic and narrative), stop words and short words are left out. So are words that share their
+    first six letters with an earlier one, and the corpus's boilerplate: words of more than a tenth of its documents.
     """
     known = {word[:6] for word in find_content_words(known_text)}
     common = max(documents // 10, len(feedback))

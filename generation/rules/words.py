@@ -1,4 +1,4 @@
-"""English words by rule: words without content, words that open a question, and the words of a text."""
+"""English words: those without content, those that open a question, and the words of a text."""
 
 import re
 
@@ -42,10 +42,10 @@ LEAD_IN = re.compile(
 
 
 def find_words(text: str) -> list[str]:
-    """The words of a text in order, as written."""
+    """Find the words of a text in order, as written."""
     return WORD.findall(text)
 
 
 def find_content_words(text: str) -> list[str]:
-    """The lower-cased words of a text that carry content, in order."""
+    """Find the words of a text that carry content, in order and in lower case."""
     return [word for word in map(str.lower, find_words(text)) if word not in STOP_WORDS and len(word) > 1]

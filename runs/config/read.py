@@ -1,4 +1,4 @@
-"""Reading a run's configuration: a preset, a YAML file laid over it, and `key=value` settings over both."""
+"""The reader of configurations: a preset, a YAML file laid over it, and `key=value` settings over both."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -21,21 +21,22 @@ PRESETS = tuple(
         if path.name.endswith(".yaml")
     )
 )
-"""The runs of the paper by their names, and our own best, `keystone`."""
+"""The names of the presets: the runs of the paper, and `keystone`, the best of our own."""
 
 Layer = tuple[str, dict[str, Any]]
-"""An override, empty for what comes before all of them, and the values once it is laid over."""
+"""An override, and the values after it. For the values before all overrides, the override is empty."""
 
 MOST_LEVELS = 50
-"""Levels of lists and mappings in YAML; a configuration has five."""
+"""The most levels of lists and mappings in YAML. A configuration has five."""
 LONGEST_OPTION_CHARACTERS = 200
-"""Characters of an override that a message shows."""
+"""How many characters of an override a message shows."""
 
 
 def read_config(path: Path | None, overrides: list[str] | None = None, preset: str | None = None) -> RunConfig:
-    """The run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
+    """Read the run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
 
-    The file's values are laid over the preset's, and the overrides over both.
+    The file's values are laid over the preset's, and the overrides over both. `UserError` names every key that is
+    unknown or has an impossible value, and the file or the override that holds it.
     """
     values: dict[str, Any] = {}
     if preset is not None:
@@ -58,9 +59,9 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
 
 
 def _blame_overrides(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:
-    """For each error the override that brings it in; empty where the file or the preset has it.
+    """Find the override that causes each error; it is empty if the file or the preset causes the error.
 
-    `found` has an error's key by its message. So that all else can be checked, every layer gets the required values.
+    `found` has an error's key by its message. Every layer gets the required values, so that the others can be checked.
     """
     required = {key for key, field in RunConfig.model_fields.items() if field.is_required()} & whole.keys()
     blamed: dict[str, str] = {}
@@ -106,10 +107,10 @@ def _merge(values: dict[Any, Any], over: dict[Any, Any]) -> None:
 
 
 def parse_value(text: str) -> Any:
-    """The value of plain YAML, which can be shown in a message.
+    """Parse plain YAML to a value that a message can show. `ValueError` for any other text.
 
-    `ValueError` for what is no YAML, for aliases, which can make a value without end, for tags, with which the
-    library's errors are of any kind, for values nested too deep, and for a number that Python does not print.
+    Aliases are refused, because they can make a value without end. Tags are refused, because with them the library
+    raises errors of any kind. Too many levels are refused, and numbers that Python does not print.
     """
     levels = 0
     try:
@@ -128,7 +129,7 @@ def parse_value(text: str) -> Any:
 
 
 def _check_repeated(path: Path, node: yaml.Node | None) -> None:
-    """YAML keeps the last of two equal keys and says nothing; a configuration must not."""
+    """Raise `UserError` for a repeated key. YAML would silently keep the last one."""
     if not isinstance(node, yaml.MappingNode):
         return
     seen: set[str] = set()
@@ -157,7 +158,7 @@ def _lay_over(values: dict[str, Any], override: str) -> None:
 
 
 def shorten_option(text: str) -> str:
-    """An option in a message: as it was given, unless that has no end."""
+    """Shorten an option for a message."""
     return text if len(text) <= LONGEST_OPTION_CHARACTERS else f"{text[:LONGEST_OPTION_CHARACTERS]}..."
 
 

@@ -1,6 +1,6 @@
 """The page docs/config.md, made from the models of the configuration: a section for each model, a row for each key.
 
-`python -m runs.config.reference > docs/config.md` writes it again after a change of a model.
+After a change of a model, `python -m runs.config.reference > docs/config.md` writes the page again.
 """
 
 import ast
@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from runs.config.run_config import RunConfig
 
 EXAMPLE_VALUES = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"}
-"""Values of the keys that have no default, for the YAML at the head of the page."""
+"""Values of the keys without defaults, for the YAML at the beginning of the page."""
 
 PAGE_HEAD = """\
 # The configuration of a run
@@ -50,13 +50,13 @@ TYPE_NAMES = {
 
 
 def make_reference() -> str:
-    """The whole page."""
+    """Make the whole page."""
     shown = yaml.safe_dump(RunConfig.model_validate(EXAMPLE_VALUES).model_dump(mode="json"), sort_keys=False)
     return "\n".join([PAGE_HEAD, "```yaml", f"{shown}```", *_write_section(RunConfig, "")])
 
 
 def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
-    """The lines of a model's section and of the sections below it."""
+    """Write the lines of a model's section and of the sections below it."""
     meanings = _read_meanings(model)
     yield from ("", f"## `{key}`" if key else "## The run", "", _join_lines(inspect.getdoc(model) or ""), "")
     yield from ("| key | values | default | meaning |", "|---|---|---|---|")
@@ -73,7 +73,7 @@ def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
 
 
 def _read_meanings(model: type[BaseModel]) -> dict[str, str]:
-    """The text that stands below each attribute in the source of a model and of those that it extends."""
+    """Read the text below each attribute in the source of a model and of the models that it extends."""
     found = {}
     for parent in reversed([one for one in model.__mro__ if issubclass(one, BaseModel) and one is not BaseModel]):
         (definition,) = ast.parse(dedent(inspect.getsource(parent))).body
@@ -86,7 +86,7 @@ def _read_meanings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _describe_values(field: FieldInfo, key: str) -> str:
-    """The values that a field takes: its type, then its limits."""
+    """Describe the values of a field: its type, then its limits."""
     limits = {name: value for one in field.metadata for name, value in _find_limits(one)}
     named = " or ".join(_describe_type(part, key) for part in _list_alternatives(field.annotation))
     return ", ".join([named, *(f"{name} {value:,}" for name, value in limits.items() if math.isfinite(value))])
@@ -104,7 +104,7 @@ def _list_alternatives(annotation: Any) -> list[Any]:
 
 
 def _describe_type(annotation: Any, key: str) -> str:
-    """A type in words."""
+    """Describe a type in words."""
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
@@ -118,7 +118,7 @@ def _describe_type(annotation: Any, key: str) -> str:
 
 
 def _find_model(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds, optional or not."""
+    """Find the model that a field holds, optional or not."""
     models = (part for part in _list_alternatives(annotation) if isinstance(part, type) and issubclass(part, BaseModel))
     return next(models, None)
 
@@ -131,7 +131,7 @@ def _describe_default(field: FieldInfo) -> str:
 
 
 def _join_lines(text: str) -> str:
-    """A docstring on one line, fit for a cell of a table."""
+    """Join a docstring to one line for a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

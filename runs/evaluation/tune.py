@@ -1,4 +1,4 @@
-"""Which composition of queries and which fusion: settings tried on judged topics and cross-validated over them."""
+"""The search for the best settings of queries and fusion: they are tried and cross-validated on judged topics."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,37 +38,37 @@ Setting = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The configuration as it is, the whole narrative, all other settings, and those chosen for topics not seen."""
+    """The measures of the configuration, of the baseline, of all settings, and of settings chosen on other topics."""
 
     configured: Evaluation
     whole: Evaluation
     trials: dict[Setting, Evaluation]
-    """In the order of the grid, without settings that are those of the configuration."""
+    """In the order of the tries, without settings that equal the configuration."""
     held_out: Evaluation
 
     @property
     def measure(self) -> str:
-        """The measure that chooses."""
+        """The name of the measure that chooses: the first one."""
         return next(iter(self.configured.values))
 
     @property
     def beaten(self) -> bool:
-        """Whether settings chosen on other topics are better than the configuration as it is."""
+        """Whether settings that are chosen on other topics have a better mean than the configuration."""
         return self.held_out.mean(self.measure) > self.configured.mean(self.measure)
 
     @property
     def recommended(self) -> Setting:
-        """The best setting on all topics; none, so the configuration as it is, unless that is beaten."""
+        """The best setting on all topics. If the configuration is not beaten, no setting: `()`."""
         candidates = {(): self.configured, **self.trials} if self.beaten else {(): self.configured}
         return max(candidates, key=lambda setting: candidates[setting].mean(self.measure))
 
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """The settings that are tried, and how they are judged.
+    """The settings to try, and how they are measured.
 
     `tries` are `key=[value, ...]`; None stands for `list_default_tries`. `measures` are computed on the topics of the
-    `qrels` file, the first of them chooses. Cross-validation divides the topics into `folds` parts. With `skip_own`,
+    `qrels` file; the first of them chooses. Cross-validation divides the topics into `folds` parts. With `skip_own`,
     a document that has its topic's id does not count.
     """
 
@@ -82,10 +82,13 @@ class Trials:
 def tune(
     config: Path, overrides: Sequence[str], trials: Trials, threads: int = 1, progress: Progress = silent
 ) -> Tuning:
-    """Try all combinations of settings on the judged topics of a run's configuration.
+    """Try all combinations of settings on the judged topics of a run's configuration. Nothing is written.
 
-    `held_out` is an estimate for topics not seen: each fold is measured with the setting, or the configuration as it
-    is, whose mean of the first measure is best on the other folds. Nothing is written.
+    `held_out` is an estimate for new topics. Each fold is measured with the setting (or the configuration) that has the
+    best mean of the first measure on the other folds.
+
+    `UserError` if no topic is judged, if no judged topic has a relevant document, or if there are fewer topics than
+    folds.
     """
     judged = read_qrels(trials.qrels)
     as_it_is = read_config(config, [*overrides, "track=none"])
@@ -106,9 +109,9 @@ def tune(
 
 
 def list_default_tries(config: RunConfig) -> list[str]:
-    """The settings that are tried if none are named: values of those that the configuration reads.
+    """List the settings that are tried if the user names none, each `key=[value, ...]`.
 
-    `UserError` if the configuration makes one query a topic.
+    They are settings that the configuration reads. `UserError` if the configuration makes one query a topic.
     """
     own = QUERY_METHODS[config.queries.method].tuned
     if own is None:
@@ -125,7 +128,7 @@ def list_default_tries(config: RunConfig) -> list[str]:
 
 
 class _Scorer:
-    """Measures configurations; one that differs from the last only behind the searches does not search again."""
+    """Measures configurations. If a configuration differs from the last only in fusion, it reuses the last searches."""
 
     def __init__(self, qrels: Qrels, trials: Trials, threads: int, progress: Progress) -> None:
         self._qrels, self._trials = qrels, trials
@@ -164,16 +167,16 @@ def _parse_try(attempt: str) -> Iterator[str]:
 
 
 def _draw_folds(topics: int, folds: int) -> NDArray[np.int64]:
-    """The fold of each topic, drawn by chance, always the same: int64[topics]."""
+    """Draw the fold of each topic by a fixed seed: int64[topics]. `UserError` if there are more folds than topics."""
     if topics < folds:
         raise UserError(f"--folds {folds}: more than the {topics} judged topics")
     return np.random.default_rng(0).permutation(topics) % folds
 
 
 def _cross_validate(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
-    """For each topic the values of the trial that is best, by the first measure, on the topics of other folds.
+    """Take for each topic the values of the trial that is best, by the first measure, on the other folds.
 
-    Of equally good trials the earlier one is taken.
+    `fold` is int64[topics]. Ties go to the earlier trial.
     """
     first, folds = trials[0], int(fold.max()) + 1
     chosen = np.empty(len(fold), dtype=np.int64)

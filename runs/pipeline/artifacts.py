@@ -40,7 +40,7 @@ CONFIG = "config.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The text that is embedded in place of a long document, and where the model gave nothing for it."""
+    """The summary that is embedded in place of a long document, and the model's failures to write it."""
 
     doc_id: str
     summary: str
@@ -49,7 +49,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """All artifacts that a run may have; lists of evidence and answers stand beside the topics of the job."""
+    """All artifacts that a run may have. Lists of evidence and answers are in the order of the job's topics."""
 
     config: Artifact[RunConfig]
     queries: Artifact[list[UnderstoodTopic]]
@@ -69,37 +69,37 @@ class Artifacts:
 
 
 def list_artifacts(job: Job, values: Values) -> Artifacts:
-    """The artifacts of a job; files that name queries by id alone are read by the queries in `values`."""
+    """List the artifacts of a job. Files that hold only the ids of queries are read with the queries in `values`."""
     method = job.config.queries.method
     queries = _make_records_artifact(
         QUERIES, _decode_understood, lambda one: {"method": method, **_encode_understood(one)}
     )
     topic_ids = [topic.id for topic in job.topics]
 
-    def known() -> list[Query]:
+    def get_queries() -> list[Query]:
         topics = values.get(queries)
         return list_queries(topics)
 
-    def of_queries(name: str) -> Artifact[Rankings]:
-        return _make_rankings_artifact(job, name, lambda: [query.id for query in known()])
+    def make_query_artifact(name: str) -> Artifact[Rankings]:
+        return _make_rankings_artifact(job, name, lambda: [query.id for query in get_queries()])
 
-    def of_topics(name: str) -> Artifact[Rankings]:
+    def make_topic_artifact(name: str) -> Artifact[Rankings]:
         return _make_rankings_artifact(job, name, lambda: topic_ids)
 
     return Artifacts(
         config=Artifact(CONFIG, read_config, _write_config),
         queries=queries,
-        systems=tuple(of_queries(f"{system}.trec") for system in job.config.retrieval.systems),
+        systems=tuple(make_query_artifact(f"{system}.trec") for system in job.config.retrieval.systems),
         summaries=_make_records_artifact(
             SUMMARIES, lambda r: Summary(r["doc_id"], r["summary"], _decode_fallbacks(r)), asdict
         ),
-        hybrid=of_queries(HYBRID),
-        narrative=of_topics(NARRATIVE),
+        hybrid=make_query_artifact(HYBRID),
+        narrative=make_topic_artifact(NARRATIVE),
         grades=_make_records_artifact(GRADES, _decode_grades, asdict),
         qrels=Artifact(QRELS, read_judgments, write_judgments),
-        keystone=of_topics(KEYSTONE),
+        keystone=make_topic_artifact(KEYSTONE),
         retrieval=Artifact(job.track.retrieval_file, read_run, write_run),
-        evidence=Artifact(EVIDENCE, lambda path: _read_evidence(path, topic_ids, known()), _write_evidence),
+        evidence=Artifact(EVIDENCE, lambda path: _read_evidence(path, topic_ids, get_queries()), _write_evidence),
         answers=_make_records_artifact(ANSWERS, _decode_answer, asdict),
         submission=_make_records_artifact(job.track.answer_file, dict, dict),
     )
@@ -108,7 +108,7 @@ def list_artifacts(job: Job, values: Values) -> Artifacts:
 def _make_records_artifact(
     name: str, decode: Callable[[dict[str, Any]], T], encode: Callable[[T], dict[str, Any]]
 ) -> Artifact[list[T]]:
-    """A file of one JSON object a line."""
+    """Make the artifact of a file with one JSON object a line."""
     return Artifact(
         name,
         lambda path: [decode(record) for _, record in json_lines(path)],
@@ -117,14 +117,14 @@ def _make_records_artifact(
 
 
 def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write one JSON object a line, all or nothing."""
+    """Write one JSON object a line. The file appears when it is whole."""
     with written(path) as out:
         for record in records:
             out.write(orjson.dumps(record) + b"\n")
 
 
 def _make_rankings_artifact(job: Job, name: str, ids: Callable[[], Sequence[str]]) -> Artifact[Rankings]:
-    """A run file of the rankings of documents for these queries or topics."""
+    """Make the artifact of a run file: the rankings of documents for these queries or topics."""
     return Artifact(
         name,
         lambda path: read_rankings(path, job.store, ids()),
@@ -133,7 +133,7 @@ def _make_rankings_artifact(job: Job, name: str, ids: Callable[[], Sequence[str]
 
 
 def convert_to_run(store: Store, rankings: Rankings, tag: str) -> Run:
-    """Rankings of documents as a run, with their ids, and with scores that give their order to every reader."""
+    """Convert rankings of documents to a run. Its scores decrease strictly, so every reader finds the same order."""
     rows, row_of = np.unique(rankings.docs, return_inverse=True)
     docs = encode_ids(store.ids(rows))[row_of]
     scores = decrease_strictly(rankings.scores, rankings.offsets)
@@ -141,7 +141,7 @@ def convert_to_run(store: Store, rankings: Rankings, tag: str) -> Run:
 
 
 def read_rankings(path: Path, store: Store, ids: Sequence[str]) -> Rankings:
-    """The rankings of these queries in a run file."""
+    """Read the rankings of these queries from a run file. `UserError` for a file that is no run file."""
     run = read_run(path).select(ids)
     doc_ids, code_of = run.docs.find_distinct()
     rows = store.rows(doc_ids)[code_of]
@@ -184,7 +184,7 @@ def _write_evidence(path: Path, found: Sequence[EvidenceSet]) -> None:
 
 
 def _read_evidence(path: Path, topics: Sequence[str], queries: Sequence[Query]) -> list[EvidenceSet]:
-    """The evidence of each topic, to which an item belongs by its query."""
+    """Read the evidence of each topic. The query of an item names its topic."""
     topic_of = {query.id: query.topic_id for query in queries}
     items: dict[str, list[Evidence]] = {topic: [] for topic in topics}
     for _, record in json_lines(path):

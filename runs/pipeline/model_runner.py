@@ -1,4 +1,4 @@
-"""The language model that a configuration names: opened when first asked, closed when the run ends."""
+"""The language model of a run. It is opened at its first use, and closed when the run ends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -20,36 +20,38 @@ from runs.config.run_config import RunConfig
 T = TypeVar("T")
 
 USAGE_FILE = "usage.json"
+"""The file of the run directory that holds the cost of the calls."""
 CLOSE_TIMEOUT_S = 1.0
-"""Seconds that closing a model may take after an error or an interrupt."""
+"""How long closing a model may take after an error or an interrupt."""
 
 
 class RunWithModel(Protocol):
-    """Runs what asks the model to its end; it is given None where the configuration has no model."""
+    """Runs work that uses the model to its end. If the configuration has no model, the work gets None."""
 
     def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
-        """The result of `work`."""
+        """Run the work; returns its result."""
         ...
 
 
 @contextmanager
 def open_model_runner(config: RunConfig, folder: Path | None) -> Iterator[RunWithModel]:
-    """The model of a run; what its calls have cost is added to `usage.json` in the run's folder, if one is named.
+    """Open a runner of work that uses the model of a run.
 
-    Each reply is on disk before anybody sees it, and so is what has arrived when the run is interrupted.
+    At the end, the cost of its calls is added to `usage.json` in `folder`, unless that is None. Each reply is on disk
+    before a step uses it. If the run is interrupted, the replies that have arrived are kept.
     """
     model: OpenModel | None = None
     stack = AsyncExitStack()
 
     def run_with_model(work: Callable[[Model | None], Awaitable[T]]) -> T:
-        async def asked() -> T:
+        async def work_with_model() -> T:
             nonlocal model
             if model is None and config.model is not None:
                 model = await stack.enter_async_context(open_model(config.model, config.out))
             thinking = config.model.thinking if config.model else 0
             return await work(ThinkingModel(model.name, model, thinking) if model and thinking else model)
 
-        return run(asked())
+        return run(work_with_model())
 
     with open_event_loop() as run:
         try:
@@ -67,24 +69,24 @@ class RunCoroutine(Protocol):
     """Runs a coroutine to its end."""
 
     def __call__(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`."""
+        """Run the coroutine; returns its result."""
         ...
 
 
 @contextmanager
 def open_event_loop() -> Iterator[RunCoroutine]:
-    """An event loop in a thread of its own, since a loop may run in the caller's already, as in a notebook.
+    """Open an event loop in a thread of its own. The caller's thread may have a loop already, as in a notebook.
 
-    An interrupt of the caller ends the coroutine before it goes on.
+    If the caller is interrupted, the coroutine ends before the interrupt is raised again.
     """
     runner, tasks = asyncio.Runner(), list[asyncio.Task[Any]]()
 
-    async def noted(work: Coroutine[Any, Any, T]) -> T:
+    async def note_task(work: Coroutine[Any, Any, T]) -> T:
         tasks[:] = filter(None, [asyncio.current_task()])
         return await work
 
     def run(work: Coroutine[Any, Any, T]) -> T:
-        done = thread.submit(lambda: runner.run(noted(work)))
+        done = thread.submit(lambda: runner.run(note_task(work)))
         try:
             return done.result()
         except BaseException:
@@ -103,7 +105,7 @@ def open_event_loop() -> Iterator[RunCoroutine]:
 
 @dataclass(slots=True)
 class ThinkingModel:
-    """A model that thinks before it says anything, and is allowed so many tokens more for that."""
+    """A model that thinks before it replies. Each request allows it `tokens` more for that."""
 
     name: str
     model: Model
@@ -115,7 +117,7 @@ class ThinkingModel:
 
 
 def _add_to_usage_file(model: OpenModel | None, folder: Path | None, config: RunConfig) -> None:
-    """Add what the calls have cost to the run's account, which begins anew with another model."""
+    """Add the cost of the calls to `usage.json`. If the file belongs to another model, start it anew."""
     if folder is None or model is None or not model.usage:
         return
     known: dict[str, Usage] = {}

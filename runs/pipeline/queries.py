@@ -1,4 +1,4 @@
-"""From topics to queries: by rules, by the model, or the whole narrative alone (paper, section 2.1)."""
+"""From topics to queries: by rules, by the model, or with the whole narrative alone (paper, section 2.1)."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from runs.pipeline.job import Job
 
 @dataclass(frozen=True, slots=True)
 class UnderstoodTopic:
-    """What is understood of a topic, the queries that this makes, and where the model gave nothing."""
+    """A topic's understanding, its queries, and each step in which the model gave no usable reply."""
 
     understanding: Understanding
     queries: tuple[Query, ...]
@@ -23,12 +23,12 @@ class UnderstoodTopic:
 
 
 def list_queries(topics: Iterable[UnderstoodTopic]) -> list[Query]:
-    """The queries of all topics, in order."""
+    """List the queries of all topics, in order."""
     return [query for one in topics for query in one.queries]
 
 
 async def understand_topics(job: Job, model: Model | None) -> list[UnderstoodTopic]:
-    """For each topic what is understood of it, and its queries."""
+    """Find the understanding and the queries of each topic, by the configuration's method."""
     return await QUERY_METHODS[job.config.queries.method].understand(job, model)
 
 
@@ -48,7 +48,7 @@ async def _understand_by_model(job: Job, model: Model | None) -> list[Understood
 
 
 def _compose_topics(job: Job, found: Sequence[Understanding], fallbacks: Sequence[Fallback]) -> list[UnderstoodTopic]:
-    """The queries that understandings make, after the narrative itself if it has a weight."""
+    """Compose the queries of each topic. If the narrative has a weight, it is the first query."""
     settings = job.config.queries
     return [
         UnderstoodTopic(
@@ -69,9 +69,9 @@ class QueryMethod:
 
     understand: Callable[[Job, Model | None], Awaitable[list[UnderstoodTopic]]]
     searches: bool = False
-    """Whether it searches the index, which one thread at a time may do."""
+    """Whether the method searches the index. Only one thread at a time may do that."""
     tuned: tuple[str, ...] | None = ()
-    """The settings of its own that `tune` tries, each `key=[value, ...]`; None: there is nothing to tune."""
+    """The method's settings that `tune` tries, each `key=[value, ...]`. None: there is nothing to tune."""
 
 
 QUERY_METHODS: Mapping[Literal["rules", "model", "narrative"], QueryMethod] = {

@@ -1,7 +1,7 @@
-"""From queries to rankings, one way for `run`, `answer` and `tune`: search, fuse each query, fuse each narrative.
+"""From queries to rankings, for `run`, `answer` and `tune` alike: search, fuse each query, fuse each narrative.
 
-After each step the scores are rounded as a run file holds them, so that a ranking is the same whether the next step
-takes it from memory or from a file.
+After each step the scores are rounded as in a run file. So the next step gets the same ranking from memory and from a
+file.
 """
 
 from collections.abc import Sequence
@@ -25,15 +25,12 @@ from runs.trec.render import decrease_strictly
 
 
 def round_scores(rankings: Rankings) -> Rankings:
-    """The rankings as they are read from a run file to which they were written: scores decrease in float32.
-
-    `ValueError` for a score that float32 cannot hold.
-    """
+    """Round scores as a run file does: to float32, strictly decreasing. `ValueError` if float32 cannot hold a score."""
     return replace(rankings, scores=decrease_strictly(rankings.scores, rankings.offsets))
 
 
 def search_systems(job: Job, queries: Sequence[Query], texts_of: Texts = contents) -> dict[str, Rankings]:
-    """The rankings of the queries by each system; `texts_of` says which text of a candidate is embedded."""
+    """Search the queries by each system. `texts_of` returns the texts that are embedded for candidates."""
     settings = job.config.retrieval
     search = SearchSettings(
         tuple(settings.systems), settings.depth, settings.feedback, settings.faiss, settings.statistics, job.threads
@@ -43,17 +40,20 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: Texts = content
 
 
 def fuse_each_query(job: Job, systems: Sequence[Rankings]) -> Rankings:
-    """The hybrid ranking of each query: RRF over its systems (paper, section 2.4)."""
+    """Fuse the systems of each query by RRF into its hybrid ranking (paper, section 2.4)."""
     return round_scores(fuse_systems(list(systems), job.config.fusion.k, job.config.retrieval.depth))
 
 
 def fuse_each_narrative(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Rankings:
-    """One ranking a topic from the hybrid rankings of its queries, `fusion.depth` deep."""
+    """Fuse the hybrid rankings of each topic's queries into one ranking of `fusion.depth` documents."""
     return round_scores(_fuse_topics(job, [topic.id for topic in job.topics], queries, hybrid, job.config.fusion.depth))
 
 
 def choose_pool(job: Job, topic_id: str, queries: Sequence[Query], hybrid: Rankings) -> list[int]:
-    """The candidates for grades: the first of each query (R_i; paper, section 3.1), in the order of their fusion."""
+    """Choose the candidates for grades: the first documents of each query (R_i; paper, section 3.1).
+
+    They are in the order of their fusion.
+    """
     places = find_places(topic_id, queries)
     first = select_rankings(hybrid, places).top(job.config.grading.pool)
     if not len(first.docs):
@@ -73,14 +73,14 @@ def _fuse_topics(job: Job, topics: Sequence[str], queries: Sequence[Query], hybr
 async def summarise_documents(
     job: Job, model: Model | None, documents: Sequence[Document]
 ) -> tuple[dict[str, str], list[Fallback]]:
-    """The summaries of the documents that are too long to be embedded (paper, section 2.2)."""
+    """Summarise the documents that are too long to be embedded (paper, section 2.2)."""
     assert model is not None  # the configuration has been checked
     assert job.config.model is not None
     return await summarise(model, documents, job.config.model.window)
 
 
 def select_rankings(rankings: Rankings, places: Sequence[int]) -> Rankings:
-    """The rankings of some of the queries."""
+    """Select the rankings of the queries at these places."""
     return Rankings(
         tuple(rankings.query_ids[place] for place in places),
         offsets_of([len(rankings.of(place)) for place in places]),
@@ -90,6 +90,6 @@ def select_rankings(rankings: Rankings, places: Sequence[int]) -> Rankings:
 
 
 def get_hybrid_scores(hybrid: Rankings, places: Sequence[int], rows: Sequence[int]) -> Floats:
-    """The hybrid score of each row for each query, float64[queries, rows]; NaN where a query did not find it."""
+    """Get the hybrid score of each row for each query: float64[queries, rows]. NaN if a query did not find the row."""
     known = [dict(zip(hybrid.of(n).tolist(), hybrid.scores_of(n).tolist(), strict=True)) for n in places]
     return np.array([[scores.get(row, np.nan) for row in rows] for scores in known])

@@ -1,4 +1,4 @@
-"""The work of each stage of a run: a function from the values of the artifacts it reads to those it makes."""
+"""The work of each stage: a function from the values of the artifacts that it reads to those that it makes."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -34,14 +34,11 @@ from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from runs.trec.types import Run, make_run
 
 TOPICS_AT_ONCE = 64
-"""Topics that ask the model at one time."""
+"""How many topics use the model at one time."""
 
 
 def make_queries(job: Job, run_with_model: RunWithModel) -> tuple[list[UnderstoodTopic]]:
-    """The questions, topic and variants of each narrative, and the queries that they make.
-
-    `UserError` if two queries have the same id.
-    """
+    """Make the understanding and the queries of each narrative. `UserError` if two queries have the same id."""
     made = run_with_model(lambda model: understand_topics(job, model))
     ids = Counter(query.id for query in list_queries(made))
     repeated, times = ids.most_common(1)[0]
@@ -53,52 +50,52 @@ def make_queries(job: Job, run_with_model: RunWithModel) -> tuple[list[Understoo
 def make_rankings(
     job: Job, run_with_model: RunWithModel, topics: Sequence[UnderstoodTopic]
 ) -> tuple[Rankings | list[Summary], ...]:
-    """The ranking of every query by each system, in one batch and in parallel; then the summaries, if any are asked."""
+    """Make the ranking of every query by each system, in one batch, and the summaries, if the run has any."""
     made: list[Summary] = []
     found = search_systems(job, list_queries(topics), choose_texts(job, run_with_model, made.append))
     return (*found.values(), *([made] if job.config.retrieval.summarise else []))
 
 
 def choose_texts(
-    job: Job, run_with_model: RunWithModel, tell: Callable[[Summary], None] = lambda _summary: None
+    job: Job, run_with_model: RunWithModel, keep: Callable[[Summary], None] = lambda _summary: None
 ) -> Texts:
-    """The texts that are embedded for candidates: their contents, or summaries of the long ones.
+    """Choose the texts that are embedded for candidates: their contents, or summaries of the long ones.
 
-    `tell` is given each summary.
+    `keep` receives each summary.
     """
     if not job.config.retrieval.summarise:
         return contents
 
-    def texts(documents: Sequence[Document]) -> list[str]:
+    def summarise_long(documents: Sequence[Document]) -> list[str]:
         summaries, missed = run_with_model(lambda model: summarise_documents(job, model, documents))
         for doc_id, text in summaries.items():
-            tell(Summary(doc_id, text, tuple(one for one in missed if one.topic_id == doc_id)))
+            keep(Summary(doc_id, text, tuple(one for one in missed if one.topic_id == doc_id)))
         return [summaries.get(document.id, document.contents) for document in documents]
 
-    return texts
+    return summarise_long
 
 
 def make_hybrid(job: Job, _topics: Sequence[UnderstoodTopic], *systems: Rankings) -> tuple[Rankings]:
-    """The hybrid ranking of each query."""
+    """Make the hybrid ranking of each query."""
     return (fuse_each_query(job, systems),)
 
 
 def make_narrative(job: Job, topics: Sequence[UnderstoodTopic], hybrid: Rankings) -> tuple[Rankings]:
-    """The ranking of each narrative."""
+    """Make the ranking of each narrative."""
     return (fuse_each_narrative(job, list_queries(topics), hybrid),)
 
 
 def make_grades(
     job: Job, run_with_model: RunWithModel, topics: Sequence[UnderstoodTopic], hybrid: Rankings, narrative: Rankings
 ) -> tuple[list[GradeRecord], list[Judgment], Rankings]:
-    """UMBRELA grades, the same as judgments, and the ranking in which the documents that they select come first."""
+    """Make UMBRELA grades, the same as judgments, and the ranking with the selected documents first."""
     queries = list_queries(topics)
 
-    async def all_graded(model: Model | None) -> list[GradedTopic]:
+    async def grade_all(model: Model | None) -> list[GradedTopic]:
         work = [partial(grade_candidates, job, model, SearchedTopic(topic, queries, hybrid)) for topic in job.topics]
         return await run_together(work, TOPICS_AT_ONCE)
 
-    graded = run_with_model(all_graded)
+    graded = run_with_model(grade_all)
     assert job.config.model is not None  # the configuration has been checked
     records = list(make_grade_records(graded, job.store, job.config.model.name))
     is_set = SELECTIONS[job.config.grading.select].is_set
@@ -107,7 +104,7 @@ def make_grades(
 
 
 def make_segments(job: Job, ranking: Rankings) -> tuple[Run]:
-    """The ranking that is submitted, of documents or of their segments, as the track has it."""
+    """Make the ranking that is submitted, of documents or of their segments, as the track demands."""
     track = job.track
     ranking = ranking if track.rows is None else ranking.top(track.rows)
     if track.segments:
@@ -121,7 +118,7 @@ def make_segments(job: Job, ranking: Rankings) -> tuple[Run]:
 
 
 def find_closest_ids(job: Job, ranking: Rankings) -> list[list[str]]:
-    """For each document of each topic, the id of its segment closest to the narrative."""
+    """Find, for each document of each topic, the id of its segment closest to the narrative (paper, section 2.4)."""
     vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
     narratives = embed_queries(job.sources.embedding, [topic.narrative for topic in job.topics], job.threads)
     found = []
@@ -140,7 +137,7 @@ def make_evidence(
     ranking: Rankings,
     *grades: list[GradeRecord],
 ) -> tuple[list[EvidenceSet]]:
-    """The evidence for each narrative, gathered from its documents."""
+    """Gather the evidence for each narrative from its documents."""
     queries, selected = list_queries(topics), _find_selected(job, ranking, *grades)
 
     async def gather(model: Model | None, topic: Topic) -> EvidenceSet:
@@ -155,7 +152,7 @@ def make_evidence(
 def make_answers(
     job: Job, run_with_model: RunWithModel, evidence: Sequence[EvidenceSet], *found: Any
 ) -> tuple[list[Answer]]:
-    """A cited answer to each narrative from its evidence; `found` are the inputs of `make_evidence`."""
+    """Make a cited answer to each narrative from its evidence. `found` are the inputs of `make_evidence`."""
     topics, hybrid, ranking, *grades = found
     queries, selected = list_queries(topics), _find_selected(job, ranking, *grades)
 
@@ -168,7 +165,7 @@ def make_answers(
 
 
 def make_submission(job: Job, answers: Sequence[Answer]) -> tuple[list[dict[str, Any]]]:
-    """The objects of the track's answer file, one for each topic."""
+    """Make the objects of the track's answer file, one for each topic."""
     made = {answer.topic_id: cite_by_track_ids(answer, job.track) for answer in answers}
     empty = (made.get(topic.id, Answer(topic.id, ())) for topic in job.topics)
     pairs = zip(job.topics, empty, strict=True)
@@ -176,7 +173,7 @@ def make_submission(job: Job, answers: Sequence[Answer]) -> tuple[list[dict[str,
 
 
 def _find_selected(job: Job, ranking: Rankings, *grades: list[GradeRecord]) -> dict[str, list[int]]:
-    """The rows of the documents of each topic, best first: those that its grades select, or its ranking."""
+    """Find the rows of each topic's documents, best first: those that its grades select, or its ranking."""
     for records in grades:
         return find_selected_rows(records, job.store)
     return {topic.id: ranking.of(i).tolist() for i, topic in enumerate(job.topics)}
@@ -185,13 +182,15 @@ def _find_selected(job: Job, ranking: Rankings, *grades: list[GradeRecord]) -> d
 def _work_on_each_topic(
     job: Job, run_with_model: RunWithModel, name: str, work: Sequence[Callable[..., Any]]
 ) -> list[Any]:
-    """The results of the work for each topic, in order; many topics ask a model at one time."""
+    """Do the work for each topic; returns the results in order. Many topics use a model at one time."""
     at_once = TOPICS_AT_ONCE if job.config.model else 1
     with job.progress(name, len(work)) as tick:
 
-        async def one(model: Model | None, start: Callable[..., Any]) -> Any:
+        async def work_on_one(model: Model | None, start: Callable[..., Any]) -> Any:
             found = await start(model)
             tick(1)
             return found
 
-        return run_with_model(lambda model: run_together([partial(one, model, start) for start in work], at_once))
+        return run_with_model(
+            lambda model: run_together([partial(work_on_one, model, start) for start in work], at_once)
+        )

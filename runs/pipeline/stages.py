@@ -1,7 +1,7 @@
 """The stages of a run as a table: each makes its artifacts from those before it and its part of the configuration.
 
-Each is a function from values to values; `runs.pipeline.directory` reads and writes the files around it, so that a run
-that was interrupted and one that was not see the same values.
+Each is a function from values to values; `runs.pipeline.directory` reads and writes the files around it. A run that was
+interrupted so gets the same values as one that was not.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,10 @@ def run(
     progress: Progress = silent,
     announce: Callable[[Stage, bool], None] = lambda _stage, _reused: None,
 ) -> Path:
-    """Make a run, or finish one that was interrupted; returns its directory."""
+    """Make a run, or finish one that was interrupted; returns its directory.
+
+    `UserError` if the configuration names a missing file, or if another process makes the same run.
+    """
     job = open_job(config, threads, progress)
     values = Values(job.directory)
     found = list_artifacts(job, values)
@@ -50,7 +53,7 @@ def run(
 
 
 def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> list[Stage]:
-    """The stages that a configuration asks for, in order."""
+    """List the stages that a configuration needs, in order."""
     config, index, plain = job.config, job.index.key, job.config.model_dump(mode="json")
     asks = config.list_model_steps()
     named = {"run_id": config.run_id, "index": index}

@@ -1,4 +1,4 @@
-"""One topic of a job: its candidates graded, its evidence gathered, its answer made."""
+"""The steps for one topic of a job: grade its candidates, and open the task from which a reader answers it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ READER = "plain"
 
 @dataclass(frozen=True, slots=True)
 class SearchedTopic:
-    """What was searched for a topic and found: all queries of the batch, and the hybrid ranking of each."""
+    """A topic after the search, with all queries of its batch and the hybrid ranking of each."""
 
     topic: Topic
     queries: Sequence[Query]
@@ -50,12 +50,12 @@ async def grade_candidates(job: Job, model: Model | None, searched: SearchedTopi
 
 
 def open_run_reader(job: Job, model: Model | None) -> Reader:
-    """The reader of a job."""
+    """Open the reader of a job."""
     return open_reader(READER, Tools(job.sources, model, job.answer_settings))
 
 
 async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:
-    """The task to answer a topic, and the documents to answer it from.
+    """Open the task to answer a topic, and choose its documents.
 
     These are the `selected` ones (rows of the store, best first), or those of each query.
     """

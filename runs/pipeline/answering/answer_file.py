@@ -1,4 +1,4 @@
-"""The file that answers are appended to, and the note beside it that says from what they were made."""
+"""The file that answers are appended to, and the note beside it about their origin."""
 
 import fcntl
 import sys
@@ -18,28 +18,28 @@ from runs.pipeline.manifest import describe_model
 from runs.tracks.answer_files import get_metadata
 
 FIRST_LINE_STARTS = (b'{"metadata"', b'{"run_id"')
-"""How the first line of an answer file of ours begins."""
+"""The first line of an answer file begins with one of these."""
 REMEDY = "name another file with --out, or remove this one to make all its answers anew"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFile:
-    """Answers that are appended one by one, each on disk before the next; or standard output.
+    """A file to which answers are appended, each on disk before the next, or standard output.
 
-    Beside a file `NAME` stands `.NAME.made`: the settings in its first line, then each topic with the digest of its
-    narrative, which stands there before its answer does.
+    Beside a file `NAME` there is the note `.NAME.made`. Its first line holds the settings. Each further line holds a
+    topic and the digest of its narrative, and is written before the topic's answer.
     """
 
     name: Path | None
     content: IO[bytes]
     note: IO[bytes] | None = None
     done: dict[str, int] = field(default_factory=dict)
-    """The line of each topic that was answered before."""
+    """The number of the line of each topic that was answered before."""
     narratives: dict[str, str] = field(default_factory=dict)
-    """The digests of the narratives of these, as far as they are known."""
+    """The digests of these topics' narratives, as far as they are known."""
 
     def has_answer(self, topic: Topic) -> bool:
-        """Whether the file answers the topic. `UserError` if it answers another narrative of the same id."""
+        """Return whether the file answers the topic. `UserError` if it answers another narrative of the same id."""
         if topic.id not in self.done:
             return False
         if self.narratives.get(topic.id, digest(topic.narrative)) != digest(topic.narrative):
@@ -61,10 +61,10 @@ class AnswerFile:
 
 @contextmanager
 def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
-    """The answers of a job, in a file that no other process appends to, or on standard output.
+    """Open the file of a job's answers, or standard output if `out` is None.
 
-    Nothing of the file is changed before it is held alone, and known to hold answers of this run, its settings and its
-    index; then a last line that was cut off is removed. `UserError` with file and line otherwise.
+    The file is locked first, so that no other process appends to it. If it holds answers of another run, other settings
+    or another index, `UserError` names the file and the line. Only then is a last line removed that was cut off.
     """
     if out is None:
         yield AnswerFile(None, sys.stdout.buffer)
@@ -72,7 +72,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
     if out.suffix in (".gz", ".zst"):
         raise UserError(f"{out}: answers are written as they come: expected a name without {out.suffix}")
     if out.exists() and not out.is_file():
-        raise UserError(f"{out}: is no file, expected the name of one to write or to go on with")
+        raise UserError(f"{out}: is no file, expected the name of a file to write or to continue")
     with _open(out) as content:
         try:
             fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -103,7 +103,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
 
 
 def describe_origin(job: Job) -> dict[str, Any]:
-    """By name, what answers depend on besides their narratives, as JSON has it."""
+    """Describe everything that answers depend on besides their narratives, by name, as values of JSON."""
     config = job.config
     sections = config.model_dump(mode="json", include={"queries", "retrieval", "fusion", "grading", "answer"})
     settings = {f"{section}.{key}": value for section, own in sections.items() for key, value in own.items()}
@@ -117,13 +117,13 @@ def describe_origin(job: Job) -> dict[str, Any]:
 
 
 def _compare_note(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -> dict[str, str]:
-    """The digests of narratives that a note holds. `UserError` where it names other settings."""
+    """Read the digests of narratives from a note. `UserError` if the note has other settings."""
     try:
         before: dict[str, Any] = orjson.loads(noted[0])
         other = sorted(name for name in before.keys() & made if before[name] != made[name])
         narratives = dict(map(orjson.loads, noted[1:]))
     except (ValueError, TypeError, AttributeError):
-        raise UserError(f"{note}: damaged: remove it, and {out} is gone on with as it is") from None
+        raise UserError(f"{note}: damaged: remove it to continue {out} as it is") from None
     if other:
         changes = "; ".join(_describe_change(name, before[name], made[name]) for name in other)
         raise UserError(f"{out}: its answers were made with {changes}: {REMEDY}")
@@ -135,7 +135,10 @@ def _describe_change(name: str, before: Any, now: Any) -> str:
 
 
 def _read_answered_topic(path: Path, number: int, line: bytes, job: Job) -> tuple[str, str | None]:
-    """The topic of a line of an answer file of this run, and the digest of its narrative where it tells that."""
+    """Read the topic of a line of an answer file, and the digest of its narrative if the line holds that.
+
+    `UserError` if the line is no answer of this run.
+    """
     track, author = job.track, job.author
     try:
         metadata = get_metadata(orjson.loads(line), track)
@@ -162,6 +165,6 @@ def _append(file: IO[bytes], record: Any) -> None:
 
 
 def _split_lines(content: bytes) -> tuple[list[bytes], bytes]:
-    """The lines of a file that are whole, and what follows them."""
+    """Split a file into its whole lines and the rest after them."""
     end = content.rfind(b"\n") + 1
     return content[:end].splitlines(), content[end:]

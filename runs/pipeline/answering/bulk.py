@@ -1,4 +1,4 @@
-"""Batch answering: any number of narratives over an index, each answer written as soon as it is made."""
+"""Answers to any number of narratives over an index. Each is written as soon as it is made."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,13 +38,13 @@ from runs.tracks.rules import set_topic_limits
 from runs.trec.topics import read_topics, stream_topics
 
 DEFAULT_RUN_ID = "keystone"
-"""The run id of answers where nothing else is said."""
-AT_ONCE = 64
-"""Topics under way at one time where a model is asked, which can answer many."""
+"""The run id, if neither a configuration nor a preset names one."""
+TOPICS_AT_ONCE = 64
+"""If the run has a model, this number of topics is under way at one time."""
 
 
 def make_config(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
-    """The configuration of a run that answers these topics over this index; `-` is standard input."""
+    """Make the configuration of a run that answers these topics over this index. `-` is standard input."""
     topics = STDIN if topics == Path("-") else topics
     fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
     return read_config(
@@ -55,10 +55,10 @@ def make_config(config: Path | None, overrides: list[str], preset: str | None, t
 def answer_to_file(
     config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent
 ) -> list[Fallback]:
-    """Answer the configuration's topics to a file, from where an earlier try left it, or to standard output.
+    """Answer the configuration's topics to a file or to standard output. Answers that the file has already are kept.
 
-    Topics that come through a pipe are answered as they come; those of a file are all read first. Returns where the
-    model gave nothing.
+    Topics of a pipe are answered as they come; topics of a file are all read first. Returns the fallbacks. `UserError`
+    if the configuration asks for no answers.
     """
     if config.track is None or config.answer.method is None:
         raise UserError("found track: none or answer.method: none, expected answers to be asked for")
@@ -91,23 +91,23 @@ def answer_topics(
     run_with_model: RunWithModel,
     write: Callable[[Topic, dict[str, Any], list[Fallback]], None],
 ) -> None:
-    """Answer topics as they come, in any order; `number` is how many there are, where that is known.
+    """Answer topics as they come, in any order. `number` is their number, or None if it is unknown.
 
-    `write` is given each one with its record of the track's answer file when it is done, and where the model gave
-    nothing. An error of `topics` is raised when those before it have been answered.
+    `write` receives each topic, its record for the track's answer file, and its fallbacks. If reading `topics` fails,
+    the topics before the error are answered first.
     """
-    at_once = AT_ONCE if job.config.model else job.threads
+    at_once = TOPICS_AT_ONCE if job.config.model else job.threads
 
     async def work(model: Model | None) -> None:
         searches, arrived = Searches(job, model), ArrivingTopics(topics, at_once)
         with job.progress("Answering", number) as tick:
 
-            async def some() -> None:
+            async def answer_some() -> None:
                 waits = None
                 while topic := await arrived.take():
                     try:
                         record, fallbacks = await answer_one(job, model, searches, topic)
-                    except Waits as error:  # what is asked for the others is to be in the same file
+                    except Waits as error:  # the requests of the other topics belong in the same file
                         waits = error
                     else:
                         write(topic, record, fallbacks)
@@ -115,14 +115,14 @@ def answer_topics(
                 if waits:
                     raise waits
 
-            await run_together([some] * at_once, at_once)
+            await run_together([answer_some] * at_once, at_once)
             arrived.raise_error()
 
     run_with_model(work)
 
 
 class ArrivingTopics:
-    """Topics read in a thread, which waits where so many are read ahead; it holds up no end of the process."""
+    """Topics that a thread reads, at most `ahead` of them in advance. The process can end while the thread reads."""
 
     def __init__(self, topics: Iterable[Topic], ahead: int) -> None:
         self._topics: asyncio.Queue[Topic | None] = asyncio.Queue()
@@ -131,7 +131,7 @@ class ArrivingTopics:
         loop = asyncio.get_running_loop()
 
         def read() -> None:
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits for topics
+            with suppress(RuntimeError):  # the loop has ended, and no caller waits for topics
                 try:
                     for topic in topics:
                         self._room.acquire()
@@ -143,7 +143,7 @@ class ArrivingTopics:
         Thread(target=read, daemon=True).start()
 
     async def take(self) -> Topic | None:
-        """The next topic; None when there is none any more."""
+        """Take the next topic; None if there is none left."""
         topic = await self._topics.get()
         self._room.release()
         if topic is None:
@@ -151,7 +151,7 @@ class ArrivingTopics:
         return topic
 
     def raise_error(self) -> None:
-        """Raise what ended the reading before its time."""
+        """Raise the error that ended the reading, if there was one."""
         if self._error:
             raise self._error
 
@@ -159,9 +159,9 @@ class ArrivingTopics:
 async def answer_one(
     job: Job, model: Model | None, searches: "Searches", topic: Topic
 ) -> tuple[dict[str, Any], list[Fallback]]:
-    """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
+    """Answer one topic; returns its record for the track's answer file, and its fallbacks."""
     one = replace(job, topics=[topic], track=set_topic_limits(job.track, [topic]))
-    if job.index.pooled:  # a store of its own, which frees the rows of a REST search with the topic
+    if job.index.pooled:  # with a store of its own, the rows of a REST search are freed with the topic
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
     async with searches.java if QUERY_METHODS[job.config.queries.method].searches else nullcontext():
         (found,) = await understand_topics(one, model)
@@ -181,22 +181,22 @@ async def answer_one(
 
 
 class Searches:
-    """Searches of topics that come one by one: all that wait are searched as one batch.
+    """Searches for topics that come one by one. All topics that wait are searched as one batch.
 
-    In a candidate pool each topic is searched by itself, with its own store, so that its answer does not depend on its
-    company.
+    In a candidate pool, each topic is searched alone and with its own store. So its answer does not depend on other
+    topics.
     """
 
     def __init__(self, job: Job, model: Model | None) -> None:
         self.java = asyncio.Lock()
-        """Held by who calls Java, which one thread at a time may do."""
+        """Held by the caller of Java. Only one thread at a time may call it."""
         self._job, self._model = job, model
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[Job, Sequence[Query], asyncio.Future[Rankings]]] = []
         self._running: asyncio.Task[None] | None = None
 
     async def hybrid(self, job: Job, queries: Sequence[Query]) -> Rankings:
-        """The hybrid ranking of each query of a topic's job."""
+        """Make the hybrid ranking of each query of a topic's job."""
         found: asyncio.Future[Rankings] = self._loop.create_future()
         self._waiting.append((job, queries, found))
         if self._running is None or self._running.done():

@@ -1,1 +1,1 @@
-"""Tests of `generation/queries/`."""
+"""Tests of `generation/grading/`."""
