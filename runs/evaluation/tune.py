@@ -102,7 +102,8 @@ def tune(
     configured = score(as_it_is)
     if np.isnan(configured.mean(str(trials.measures[0]))):
         raise UserError(
-            f"{trials.qrels}: no judged topic has a relevant document for {trials.measures[0]}, which is to choose"
+            f"{trials.qrels}: no judged topic has a relevant document for {trials.measures[0]}, "
+            "the measure that chooses"
         )
     tried = {setting: score(other) for setting, other in settings.items() if other != as_it_is}
     return Tuning(configured, whole, tried, _cross_validate([configured, *tried.values()], fold))
@@ -116,7 +117,7 @@ def list_default_tries(config: RunConfig) -> list[str]:
     own = QUERY_METHODS[config.queries.method].tuned
     if own is None:
         raise UserError(
-            f"queries.method: found {config.queries.method!r}, one query a topic, for which nothing is to be tuned; "
+            f"queries.method: found {config.queries.method!r}, which makes one query a topic and has nothing to tune; "
             "expected rules or model, or settings named with --try"
         )
     fusion = METHODS[config.fusion.method]

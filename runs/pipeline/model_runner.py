@@ -122,14 +122,14 @@ def _add_to_usage_file(model: OpenModel | None, folder: Path | None, config: Run
         return
     known: dict[str, Usage] = {}
     with suppress(OSError, ValueError, TypeError, KeyError):
-        told = orjson.loads((folder / USAGE_FILE).read_bytes())
-        rows = told["purposes"] if told["model"] == model.name else {}
+        account = orjson.loads((folder / USAGE_FILE).read_bytes())
+        rows = account["purposes"] if account["model"] == model.name else {}
         rows.pop("total", None)
         known = {name: Usage(**{field.name: row[field.name] for field in fields(Usage)}) for name, row in rows.items()}
     for purpose, usage in model.usage.items():
         known[purpose] = add_usage(known.get(purpose, Usage()), usage)
     prices = config.model.prices if config.model else None
-    told = {"model": model.name, "purposes": report_usage(known, prices), "notes": model.notes}
+    account = {"model": model.name, "purposes": report_usage(known, prices), "notes": model.notes}
     folder.mkdir(parents=True, exist_ok=True)
     with written(folder / USAGE_FILE) as out:
-        out.write(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        out.write(orjson.dumps(account, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

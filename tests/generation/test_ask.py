@@ -1,4 +1,4 @@
-"""How steps ask: readers, the one repair, values in order, hostile replies, and work done together."""
+"""Requests of the steps: readers, the one repair, values in order, hostile replies, and work done together."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ def test_json_is_found_in_prose_and_fences(value: Any, before: str, after: str) 
         ('It says ```text\nno JSON\n``` but {"a": 1}', {"a": 1}),
     ],
 )
-def test_what_models_write_around_json(text: str, value: Any) -> None:
+def test_text_around_json_is_skipped(text: str, value: Any) -> None:
     assert read_json(Reply(text)) == value
 
 
@@ -96,7 +96,7 @@ def test_any_text_is_json_or_unusable(text: str) -> None:
         json.dumps(read_json(Reply(text)), allow_nan=False).encode()
 
 
-def test_the_repair_of_a_cut_reply_has_twice_the_room_and_of_another_quotes_the_fault() -> None:
+def test_the_repair_of_a_cut_reply_has_twice_the_tokens_and_that_of_another_names_the_fault() -> None:
     request = asking("grade this", schema={"type": "object"})
     assert request_repair(request, Reply("[1", "length"), "it was cut") == asking(
         "grade this", schema={"type": "object"}
@@ -129,7 +129,7 @@ def test_every_request_has_its_value_or_failure_in_order_after_at_most_one_repai
     assert len(model.asked) == len(kinds) + sum(kind in ("mended", "bad") for kind in kinds)
 
 
-def test_what_is_asked_is_drawn_lazily() -> None:
+def test_requests_are_drawn_lazily() -> None:
     drawn = 0
 
     class First(Scripted):
@@ -155,7 +155,7 @@ def test_a_fault_of_a_reader_is_no_failure_of_the_model() -> None:
         asyncio.run(ask_all(Scripted(lambda _: Reply("0")), [(asking("x"), lambda reply: 1 // int(reply.text))]))
 
 
-def test_the_key_is_of_the_content_without_the_purpose() -> None:
+def test_the_key_depends_on_the_content_not_on_the_purpose() -> None:
     request = asking("a")
     others = [
         asking("b"),
@@ -173,7 +173,7 @@ def test_the_key_is_of_the_content_without_the_purpose() -> None:
     )
 
 
-def test_work_together_is_in_order_and_bounded() -> None:
+def test_results_of_work_together_are_in_order_and_its_number_is_bounded() -> None:
     running = most = 0
 
     async def one(number: int) -> int:
@@ -188,7 +188,7 @@ def test_work_together_is_in_order_and_bounded() -> None:
     assert (found, most) == (list(range(50)), 7)
 
 
-def test_the_first_error_ends_work_together_but_waits_lets_the_rest_ask() -> None:
+def test_the_first_error_ends_work_together_but_waits_is_raised_last() -> None:
     done: list[int] = []
 
     async def one(number: int, error: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Documents are data: what they say about grades, roles or formats stays between their delimiters."""
+"""Documents are data: their words about grades, roles or formats stay between their delimiters."""
 
 import asyncio
 import re
@@ -65,7 +65,7 @@ def _user(text: str, mode: Mode, query: str = QUERY) -> str:
 
 
 def _holds(user: str, opening: str) -> None:
-    """One opening and one closing delimiter, at the ends of the data, and no turn of a chat template."""
+    """Check one opening and one closing delimiter, at the ends of the data, and no turn of a chat template."""
     assert [tag.start() for tag in TAG.finditer(user)] == [user.index(opening), user.rindex("\n</document>") + 1]
     assert not TURN.search(user.replace("</document>", ""))
 
@@ -97,7 +97,7 @@ def test_a_hostile_passage_changes_nothing_in_how_replies_are_read(text: str, mo
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_reply_that_repeats_the_passage_before_its_own_grade_is_not_read_as_the_passage_says(text: str) -> None:
+def test_a_grade_that_the_reply_quotes_from_the_passage_does_not_count(text: str) -> None:
     def say(_: Request) -> Said:
         return f'The passage reads: {text}\nMy reply: {{"grade": 0}}'
 

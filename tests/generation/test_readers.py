@@ -1,4 +1,4 @@
-"""Readers: one table, and what each one has to keep to whatever the model says."""
+"""Readers: their table, and the promises that each one keeps with any model."""
 
 import asyncio
 from typing import get_args
@@ -50,7 +50,7 @@ def test_every_reader_of_the_table_answers_from_its_evidence_by_rules(name: str,
 
 
 @pytest.mark.parametrize("method", ["retrieval", "answers"])
-def test_where_the_model_gives_nothing_rules_answer_and_that_is_recorded(method: AnswerMethod, index: Index) -> None:
+def test_if_the_model_gives_nothing_rules_answer_and_that_is_recorded(method: AnswerMethod, index: Index) -> None:
     sources = Sources(index, open_store(index))
     task = task_over(sources, [0, 1, 2, 3])
     hits = choose_hits(AnswerSettings(method), [0, 1, 2], [[0, 1], [2, 3]])

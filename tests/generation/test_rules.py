@@ -1,4 +1,4 @@
-"""Queries and answers by rule: contracts of the paper's steps, without a model."""
+"""Queries and answers by rules: the promises of the paper's steps, without a model."""
 
 import numpy as np
 import pytest
@@ -108,7 +108,7 @@ def test_a_topic_uses_only_words_of_the_narrative(narrative: str) -> None:
 @pytest.mark.parametrize(
     ("narrative", "topic"),
     [
-        pytest.param(COMMUNITY.replace("communities", "community"), "community", id="what is named most often"),
+        pytest.param(COMMUNITY.replace("communities", "community"), "community", id="the most frequent word"),
         pytest.param("I want to know.", "", id="no content, no topic"),
         pytest.param("The Pokémon café of Kurt Gödel", "Pokémon café", id="letters with accents"),
     ],
@@ -144,7 +144,7 @@ def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
 
 
 @pytest.mark.parametrize(("topic_by", "topic"), [("lead", "Ice melts."), ("phrase", "Ice melts"), (None, "")])
-def test_what_stands_for_the_topic(topic_by: TopicBy | None, topic: str, index: Index) -> None:
+def test_the_rules_for_the_topic(topic_by: TopicBy | None, topic: str, index: Index) -> None:
     rules = UnderstandingRules("sentences", topic_by, variants=0)
     (found,) = understand_by_rules([Topic("7", "Well. Ice melts. Why?")], Sources(index, open_store(index)), rules)
     assert (found.questions, found.topic, found.variants) == (("Ice melts.",), topic, ())
@@ -185,7 +185,7 @@ def test_sentences_that_say_the_same_are_merged_once(seed: int, count: int) -> N
     assert np.all(np.triu(heads @ heads.T, 1) < SAME_COSINE)
 
 
-def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it() -> None:
+def test_an_answer_covers_the_questions_within_its_words_and_cites_its_sources() -> None:
     model = embedder(MINILM)
     documents = [segmented(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
     segments = [model.embed([d.segment_text(s) for s in d.segments]) for d in documents]
@@ -210,7 +210,7 @@ def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it(
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 6, 100])
-def test_the_likeliest_sentences_are_each_querys_best_in_turn(most: int) -> None:
+def test_the_likely_sentences_are_the_best_of_each_query_in_turn(most: int) -> None:
     documents = [segmented(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
     segments = [np.zeros((len(document.segments), 2), np.float32) for document in documents]
     asked = ("sugar in the kitchen", "the ash of an eruption")
@@ -236,7 +236,7 @@ def test_no_evidence_gives_an_empty_answer() -> None:
     assert choose_sentences("1", context, [], nothing, 40).sentences == ()
 
 
-def test_where_nothing_reads_as_a_sentence_the_closest_passage_is_the_answer() -> None:
+def test_without_sentences_the_closest_segment_is_the_answer() -> None:
     text = "a | b | c " * 20
     cut = tuple(Segment(f"d#{n}", Span("d", 50 * n, 50 * n + 50)) for n in range(4))
     document = Document("d", text=text, segments=cut)

@@ -82,14 +82,16 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
         whole, cut = _split_lines(content.read())
         answered = [_read_answered_topic(out, number, line, job) for number, line in enumerate(whole, start=1)]
         if cut and (not cut.startswith(b"{") or (not whole and not cut.startswith(FIRST_LINE_STARTS))):
-            raise UserError(f"{out}:{len(whole) + 1}: found no answer of a run of ours, expected a new or an own file")
+            raise UserError(
+                f"{out}:{len(whole) + 1}: found no answer of a run of ours, expected a new file or one of this run"
+            )
         beside = out.with_name(f".{out.name}.made")
-        told = {topic: narrative for topic, narrative in answered if narrative is not None}
+        digests = {topic: narrative for topic, narrative in answered if narrative is not None}
         with _open(beside) as note:
             note.seek(0)
             noted, half = _split_lines(note.read())
             if whole and noted:
-                told |= _compare_note(out, beside, noted, describe_origin(job))
+                digests |= _compare_note(out, beside, noted, describe_origin(job))
                 note.truncate(note.tell() - len(half))
             else:
                 note.truncate(0)
@@ -99,7 +101,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
                     raise NotWritten(beside, reason_of(error)) from error
             content.truncate(content.tell() - len(cut))
             done = {topic: number for number, (topic, _) in enumerate(answered, start=1)}
-            yield AnswerFile(out, content, note, done, told)
+            yield AnswerFile(out, content, note, done, digests)
 
 
 def describe_origin(job: Job) -> dict[str, Any]:
@@ -142,13 +144,14 @@ def _read_answered_topic(path: Path, number: int, line: bytes, job: Job) -> tupl
     track, author = job.track, job.author
     try:
         metadata = get_metadata(orjson.loads(line), track)
-        told = {key.holds: metadata[key.name] for key in track.keys}
-        if (told["run"], told.get("team", author.team_id)) != (author.run_id, author.team_id):
+        values = {key.holds: metadata[key.name] for key in track.keys}
+        if (values["run"], values.get("team", author.team_id)) != (author.run_id, author.team_id):
             raise ValueError
-        return str(told["topic"]), digest(told["narrative"]) if "narrative" in told else None
+        return str(values["topic"]), digest(values["narrative"]) if "narrative" in values else None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
-            f"{path}:{number}: found no answer of run {author.run_id!r} for {track.name}, expected a new or an own file"
+            f"{path}:{number}: found no answer of run {author.run_id!r} for {track.name}, "
+            "expected a new file or one of this run"
         ) from None
 
 

@@ -61,7 +61,7 @@ def answer_to_file(
     if the configuration asks for no answers.
     """
     if config.track is None or config.answer.method is None:
-        raise UserError("found track: none or answer.method: none, expected answers to be asked for")
+        raise UserError("found track: none or answer.method: none, expected a track and a method of answers")
     piped = config.topics.exists() and not (config.topics.is_file() or config.topics.is_dir())
     topics = None if piped else read_topics(config.topics)
     job = open_job(config, threads, progress, topics or [])

@@ -1,4 +1,4 @@
-"""Cited answers and sub-answers: what is read from replies, how long they may be, and what a model cannot break."""
+"""Cited answers and sub-answers: their replies, their lengths, and promises that no model can break."""
 
 import asyncio
 import json
@@ -44,7 +44,9 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
         pytest.param(told(("Bees dance.", [0, 1])), [("Bees dance.", ("bees", "ants"))], id="numbers become ids"),
         pytest.param(told(("A.", [1, 1, 0, 1])), [("A.", ("ants", "bees"))], id="a document is cited once"),
         pytest.param(told(("A.", [2, -1, 0, 10**18])), [("A.", ("bees",))], id="numbers of no document are dropped"),
-        pytest.param(told(("A.", [True, 1.0, "0", None])), [("A.", ())], id="what is no whole number is dropped"),
+        pytest.param(
+            told(("A.", [True, 1.0, "0", None])), [("A.", ())], id="values that are no whole numbers are dropped"
+        ),
         pytest.param(told(("A.", None), ("B.", "0")), [("A.", ()), ("B.", ())], id="no list cites nothing"),
         pytest.param('[{"text": "A."}]', [("A.", ())], id="the list alone, without citations"),
         pytest.param(f"Sure!\n```json\n{told(('A.', [0]))}\n```", [("A.", ("bees",))], id="prose around a fence"),
@@ -122,7 +124,7 @@ def test_the_model_is_shown_numbered_documents_between_two_narratives() -> None:
             {"answer": told(("Bees dance.", [0]), ("Ants walk.", [1]))},
             [("Bees dance.", ("bees",)), ("Ants walk.", ("ants",))],
             [],
-            id="as asked: one call",
+            id="a good answer: one call",
         ),
         pytest.param(
             {"answer": told(("Bees dance.", [9])), "cite": '{"sentences": [{"id": 0, "citations": [1]}]}'},

@@ -1,4 +1,4 @@
-"""Reference assignment: which documents a model names for a sentence, and which of them are about something else."""
+"""Reference assignment: the documents that a model names for a sentence, and the check of their subjects."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ def test_an_assignment_is_read_or_refused(reply: str, found: list[tuple[str, ...
         assert read_supports(Reply(reply), BARE, PASSAGES) == found
 
 
-def test_only_sentences_without_citation_are_asked_for() -> None:
+def test_references_are_requested_only_for_uncited_sentences() -> None:
     model = Scripted(lambda _: given_to((0, [1])))
     answers = [
         Answer("1", (Sentence("Bees dance.", ("bees",)), Sentence("Ants walk.", ()))),
@@ -81,7 +81,7 @@ def test_a_failure_leaves_the_sentence_uncited() -> None:
 
 
 @given(REPLY, st.lists(st.sampled_from([(), ("bees",), ("other",)]), min_size=1, max_size=4))
-def test_no_reply_changes_what_is_cited_already(reply: Said, citations: list[tuple[str, ...]]) -> None:
+def test_no_reply_changes_earlier_citations(reply: Said, citations: list[tuple[str, ...]]) -> None:
     answer = Answer("1", tuple(Sentence(f"S{n}.", cited) for n, cited in enumerate(citations)))
     (found,), _ = asyncio.run(assign_citations(Scripted(lambda _: reply), [answer], [PASSAGES]))
     assert found
@@ -95,7 +95,7 @@ def unit(*cosines: float) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.array([[cosine, np.sqrt(1 - cosine**2)] for cosine in cosines], dtype=np.float32)
 
 
-def test_a_citation_goes_where_nothing_of_the_document_is_near() -> None:
+def test_a_citation_is_dropped_if_no_segment_of_the_document_is_near() -> None:
     sentence = Sentence("S.", ("far", "one-near", "unknown", "empty"))
     segments = {
         "far": unit(-0.5, LEAST_CITED_COSINE - 0.01),
@@ -128,7 +128,7 @@ def test_a_check_drops_and_adds_nothing_else(
     assert drop_far_citations(checked, unit(*[1.0] * len(sentences)).reshape(-1, 2), segments, near) == (checked, [])
 
 
-def test_the_threshold_parts_sentences_in_other_words_from_documents_about_something_else() -> None:
+def test_the_threshold_separates_paraphrases_from_other_subjects() -> None:
     said = {
         "bees": "Workers of the hive show one another the way to blossoms by a dance.",
         "volcano": "Molten rock and fumes come out of openings in the ground.",

@@ -1,4 +1,4 @@
-"""One answer from many sub-answers: no edit moves a citation, the limit is met, and what `edit` cannot do."""
+"""One answer from many sub-answers: no edit moves a citation, the limit is met, and `edit` has its limits."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ def vectors(task: SynthesisTask) -> tuple[Vectors, Vectors]:
 
 
 def editor(rewrite: Callable[[str], str]) -> Callable[[Request], str]:
-    """A model that rewrites each listed sentence, and does all else that is asked of it."""
+    """Make a model that rewrites each listed sentence, and answers all other requests."""
 
     def reply(request: Request) -> str:
         rows = [json.loads(row) for row in LISTED.findall(request.messages[1][1])]
@@ -64,7 +64,7 @@ def six_words(text: str) -> str:
 
 
 def test_edit_cannot_meet_its_limit_on_seven_sub_answers() -> None:
-    """Six words are the least that states a fact: 126 such sentences have 756 words, and 400 are allowed."""
+    """A sentence that states a fact has at least six words. 126 such sentences have 756 words, and 400 are allowed."""
     assert (len(join_sub_answers(SEVEN)), count_words(join_sub_answers(SEVEN))) == (126, 2646)
     (answer,), fallbacks = asyncio.run(edit(Scripted(editor(six_words)), [SEVEN]))
     assert fallbacks == [
@@ -85,7 +85,7 @@ def test_select_edit_answers_all_seven_queries_within_the_limit() -> None:
     assert fallbacks == []
 
 
-def test_the_same_sentence_is_told_once_with_the_citations_of_all() -> None:
+def test_a_repeated_sentence_appears_once_with_all_citations() -> None:
     same = [Answer("1", (Sentence(f"Text {n}.", cited),)) for n, cited in enumerate([("a", "b"), ("c",), ("b", "d")])]
     task = synthesis([same[0], None, same[1], same[2]])
     toward = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
@@ -93,7 +93,7 @@ def test_the_same_sentence_is_told_once_with_the_citations_of_all() -> None:
     assert chosen == (Sentence("Text 0.", ("a", "b", "d")), Sentence("Text 1.", ("c",)))
 
 
-def test_a_sentence_near_no_query_still_serves_the_one_it_was_written_for() -> None:
+def test_a_sentence_near_no_query_still_serves_its_own_query() -> None:
     task = synthesis([sub_answer(0, 1, 5), sub_answer(1, 1, 5)])
     queries, _ = vectors(task)
     assert select_sentences(task, queries, np.eye(4, dtype=np.float32)[2:]) == join_sub_answers(task)
@@ -118,7 +118,7 @@ def test_an_edit_that_fails_leaves_the_chosen_sentences(reply: str | Failure, re
     assert fallbacks == [Fallback("1", "edit", f"sentences left unedited: {reason}")]
 
 
-def test_without_sub_answers_nothing_is_asked() -> None:
+def test_without_sub_answers_the_model_is_not_asked() -> None:
     task, model = synthesis([None, None]), Scripted(lambda _: told())
     queries, sentences = np.eye(2, dtype=np.float32), np.empty((0, 2), dtype=np.float32)
     results = [
@@ -177,7 +177,7 @@ def of(lengths: list[list[int] | None], high: int) -> SynthesisTask:
 def test_no_edit_changes_a_citation_or_exceeds_the_limit(
     lengths: list[list[int] | None], high: int, reply: Said
 ) -> None:
-    """Citations name their sentence here, so that each list of them says which sentence it belongs to."""
+    """Here each citation names its sentence, so that a moved citation can be seen."""
     task = of(lengths, high)
     queries, sentences = vectors(task)
     every = [sentence.citations for sentence in join_sub_answers(task)]
@@ -206,7 +206,7 @@ def test_no_reply_breaks_a_resynthesis(lengths: list[list[int] | None], high: in
 
 
 @given(LENGTHS, st.integers(1, 40), st.lists(st.integers(0, 2), min_size=16, max_size=16))
-def test_merging_unites_all_citations_of_the_same_sentence(
+def test_merging_joins_all_citations_of_the_same_sentence(
     lengths: list[list[int] | None], high: int, kinds: list[int]
 ) -> None:
     task = of(lengths, high)

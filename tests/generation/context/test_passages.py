@@ -1,4 +1,4 @@
-"""What of a document is graded: its best segments, in order, without repetition, under the limit."""
+"""The graded part of a document: its best segments, in order, without repetition, within the limit."""
 
 from itertools import pairwise
 from time import process_time
@@ -34,7 +34,7 @@ SLIDING = _document((0, 20), (10, 30), (20, 40), (30, 50), (40, 60))
         pytest.param(APART, [0.1, 0.1, 0.1, 0.1], 2, 2000, [(0, 10), (20, 30)], id="ties go to the earlier"),
         pytest.param(SLIDING, [0.1, 0.9, 0.8, 0.1, 0.1], 2, 2000, [(10, 40)], id="overlapping ones are merged"),
         pytest.param(SLIDING, [0.9, 0.1, 0.8, 0.1, 0.1], 2, 2000, [(0, 40)], id="touching ones are merged"),
-        pytest.param(SLIDING, [0.9, 0.5, 0.1, 0.1, 0.8], 3, 9, [(0, 30)], id="what does not fit is left out"),
+        pytest.param(SLIDING, [0.9, 0.5, 0.1, 0.1, 0.8], 3, 9, [(0, 30)], id="a segment that does not fit is left out"),
         pytest.param(APART, [0.1, 0.9, 0.5, 0.8], 3, 2, [(20, 28)], id="the best is cut if it alone is too long"),
         pytest.param(
             APART, [[0.9, 0, 0, 0.1], [0, 0, 0.8, 0.1]], 1, 2000, [(0, 10), (40, 50)], id="best of each query"
@@ -46,7 +46,7 @@ SLIDING = _document((0, 20), (10, 30), (20, 40), (30, 50), (40, 60))
         pytest.param(_document(), [], 3, 2000, [(0, 80)], id="a document without segments"),
     ],
 )
-def test_the_best_segments_are_told(
+def test_a_passage_holds_the_best_segments(
     document: Document, cosines: object, top: int | None, limit: int | None, expected: list[tuple[int, int]]
 ) -> None:
     text = make_passage(document, np.array(cosines, np.float32), top, limit)
@@ -98,7 +98,7 @@ def test_stretches_are_those_that_fit_one_after_the_other(
     assert choose_best_spans(document, -np.arange(len(spans), dtype=np.float32), None, limit) == expected
 
 
-def test_thousands_of_overlapping_segments_take_no_time_that_grows_with_their_square() -> None:
+def test_the_time_for_overlapping_segments_does_not_grow_with_their_square() -> None:
     text = "A sentence of some words stands here. " * 20_000
     count = 20_000
     cut = tuple(

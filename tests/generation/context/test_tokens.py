@@ -1,4 +1,4 @@
-"""The estimate of tokens: what fits a limit is the longest beginning that does."""
+"""The estimate of tokens, and the longest beginning of a text within a limit."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ TEXTS = st.text(st.sampled_from("ab \u00e9\u4e2d\u6587\U0001f41d"), max_size=40)
         pytest.param("\u00e9t\u00e9", 1, id="accents count as letters"),
     ],
 )
-def test_an_estimate(text: str, estimate: int) -> None:
+def test_the_estimate_of_tokens(text: str, estimate: int) -> None:
     assert count_tokens(text) == estimate
 
 

@@ -1,4 +1,4 @@
-"""Requests as files, replies from anyone; and replies that are recorded."""
+"""Requests as files, replies that another program makes, and recorded replies."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def settings(folder: Path, **changes: Any) -> ModelSettings:
 def ask_steps(
     chosen: ModelSettings, *steps: Iterable[Request], read: Callable[[Reply], Any] = lambda reply: reply.text
 ) -> Any:
-    """What steps that run together find, the usage, and the notes."""
+    """Run steps together; returns their outcomes, the usage, and the notes."""
 
     async def run() -> Any:
         async with opened(chosen) as model:
@@ -65,7 +65,7 @@ def write(file: Path, replies: list[dict[str, Any]]) -> None:
     file.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
 
 
-def test_what_is_missing_is_written_once_and_the_same_run_goes_on_when_replies_are_there(tmp_path: Path) -> None:
+def test_missing_requests_are_written_once_and_the_same_run_continues_with_their_replies(tmp_path: Path) -> None:
     steps = [asking("a"), asking("b", schema=SCHEMA), asking("a")], [asking("c"), asking("b", schema=SCHEMA)]
     with pytest.raises(Waits) as error:
         ask_steps(settings(tmp_path), *steps)
@@ -100,7 +100,7 @@ def test_what_is_missing_is_written_once_and_the_same_run_goes_on_when_replies_a
     )
 
 
-def test_what_further_steps_and_repairs_ask_waits_in_files_of_its_own(tmp_path: Path) -> None:
+def test_requests_of_later_steps_and_repairs_wait_in_their_own_files(tmp_path: Path) -> None:
     def read(reply: Reply) -> str:
         if reply.text == "bad":
             raise Unusable("bad")
@@ -127,7 +127,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
-def test_a_refused_request_is_a_failure_as_long_as_the_file_says_so(refusal: dict[str, Any], tmp_path: Path) -> None:
+def test_a_refused_request_is_a_failure_while_the_file_exists(refusal: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(Waits):
         ask_steps(settings(tmp_path), [asking("a"), asking("b")])
     (file,) = waiting(tmp_path)
@@ -147,7 +147,7 @@ def refused(request: dict[str, Any], said: str) -> dict[str, Any]:
     return {"custom_id": request["custom_id"], "response": {"status_code": 400, "body": {"error": {"message": said}}}}
 
 
-def test_what_can_be_written_in_another_way_is_written_again_and_remembered_when_it_was_answered(
+def test_a_request_is_rewritten_without_a_refused_field_which_is_remembered_after_a_reply(
     tmp_path: Path,
 ) -> None:
     steps = [asking("a"), asking("b", schema=SCHEMA), asking("c")]
@@ -225,7 +225,7 @@ def test_a_request_that_failed_otherwise_is_written_again_under_another_name(
     assert notes == [], "of what has been answered since"
 
 
-def test_replies_to_what_nobody_asked_are_left_out_with_a_note(tmp_path: Path) -> None:
+def test_replies_to_unknown_requests_are_left_out_with_a_note(tmp_path: Path) -> None:
     with pytest.raises(Waits):
         ask_steps(settings(tmp_path), [asking("a")])
     (file,) = waiting(tmp_path)
@@ -258,7 +258,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("line", "words"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_line_is_named_costs_no_other_reply_and_is_told_before_it_is_paid_twice(
+def test_a_broken_line_is_named_before_it_is_paid_again_and_costs_no_other_reply(
     line: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Waits):
@@ -279,7 +279,7 @@ def test_a_broken_line_is_named_costs_no_other_reply_and_is_told_before_it_is_pa
     assert ask_steps(settings(tmp_path), [asking("a"), asking("b")])[0] == [["a", "b"]]
 
 
-def test_what_is_asked_and_not_answered_is_told_from_what_waits_in_another_file(
+def test_requests_without_a_reply_differ_from_requests_that_wait_in_another_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = [asking(str(i)) for i in range(9)]
@@ -304,12 +304,12 @@ def test_what_is_asked_and_not_answered_is_told_from_what_waits_in_another_file(
 
 
 @pytest.mark.parametrize("tokens", [10, None, "10", 2**63, -1])
-def test_whatever_a_request_says_of_tokens_its_reply_is_read(tokens: Any) -> None:
+def test_a_reply_is_read_for_any_token_limit_in_its_request(tokens: Any) -> None:
     asked = read_bound({"max_tokens": tokens, "logprobs": True, "top_logprobs": None})
     assert read_reply({"choices": [{"message": {"content": "a"}}]}, asked).outcome == Reply("a")
 
 
-def test_files_are_as_large_as_services_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_keep_the_limits_of_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_files, "MOST_REQUESTS", 4)
     asked = [asking(str(i)) for i in range(10)]
     with pytest.raises(Waits) as error:
@@ -340,7 +340,7 @@ def test_a_run_that_ends_with_another_error_leaves_no_file(tmp_path: Path) -> No
     assert list((tmp_path / "batch").iterdir()) == []
 
 
-def test_recorded_replies_answer_and_a_miss_is_named(tmp_path: Path) -> None:
+def test_recorded_replies_are_used_and_a_missing_one_is_named(tmp_path: Path) -> None:
     asked = [asking("a"), asking("b", top_logprobs=1)]
     with pytest.raises(Waits):
         ask_steps(settings(tmp_path), asked)
@@ -369,7 +369,7 @@ def test_recorded_replies_answer_and_a_miss_is_named(tmp_path: Path) -> None:
         record_replies(tmp_path / "none", recorded)
 
 
-def test_a_batch_asks_nothing_that_the_cache_holds(tmp_path: Path) -> None:
+def test_a_batch_holds_no_request_with_a_cached_reply(tmp_path: Path) -> None:
     from generation.llm.chat import PaidReply
 
     with closing(Cache(tmp_path / "replies.sqlite")) as cache:

@@ -1,4 +1,4 @@
-"""Narratives understood by a model: what is asked, how replies are read, and what is recorded when they are no use."""
+"""Narratives understood by a model: its requests, the readers of replies, and the records of failures."""
 
 import asyncio
 import json
@@ -84,7 +84,7 @@ def test_many_narratives_keep_their_order_whatever_the_order_of_replies() -> Non
         pytest.param("expand", [Failure("gone")], (None, "community", 0), id="no reply to the expansion"),
     ],
 )
-def test_what_the_model_does_not_give_is_recorded(
+def test_replies_that_are_missing_are_recorded(
     step: str, replies: list[object], expected: tuple[tuple[str, ...] | None, str, int]
 ) -> None:
     (understood,), fallbacks, _ = _understood(**{step: replies})
@@ -94,7 +94,7 @@ def test_what_the_model_does_not_give_is_recorded(
 
 
 @pytest.mark.parametrize("step", ["decompose", "topic", "expand"])
-def test_one_repair_is_enough_and_nothing_is_recorded(step: str) -> None:
+def test_a_successful_repair_is_not_recorded(step: str) -> None:
     good = {"decompose": QUESTIONS, "topic": {"topic": "community"}, "expand": VARIANTS}[step]
     understood, fallbacks, model = _understood(**{step: [JUNK, good]})
     assert understood == _understood()[0]
@@ -109,13 +109,13 @@ def test_a_repair_adds_to_the_variants_that_were_right() -> None:
     assert not fallbacks
 
 
-def test_variants_beyond_those_wanted_are_left_out() -> None:
+def test_surplus_variants_are_left_out() -> None:
     (understood,), fallbacks, _ = _understood(expand=[{"variants": [*VARIANTS["variants"], "one more"]}])
     assert understood.variants == tuple(VARIANTS["variants"])
     assert not fallbacks
 
 
-def test_without_a_topic_or_wanted_variants_nothing_is_asked() -> None:
+def test_without_a_topic_or_variants_to_make_the_model_is_not_asked() -> None:
     model = Scripted(by_purpose(expand=[VARIANTS]))
     topics = [Topic("1", NARRATIVE)]
     assert asyncio.run(expand_topics(model, topics, [""], 10)) == ([()], [])
@@ -163,13 +163,13 @@ def test_topics_have_only_words_of_the_narrative(said: str, expected: tuple[str,
 
 
 @pytest.mark.parametrize("said", ['{"topic": 3}', '["community"]', '{"topic": ""}', '{"topic": "of the"}', "community"])
-def test_what_is_no_topic_is_refused(said: str) -> None:
+def test_a_reply_without_a_topic_is_refused(said: str) -> None:
     with pytest.raises(Unusable):
         read_topic(Reply(said), NARRATIVE)
 
 
 @given(TEXT | st.lists(st.sampled_from([*NARRATIVE.split(), "tribe", "of"]), max_size=6).map(" ".join))
-def test_no_reply_gives_a_topic_with_other_words(said: str) -> None:
+def test_no_reply_makes_a_topic_of_other_words(said: str) -> None:
     try:
         topic, _ = read_topic(Reply(json.dumps({"topic": said})), NARRATIVE)
     except Unusable:
@@ -205,7 +205,7 @@ def test_names_given_as_examples_are_found(narrative: str, names: tuple[str, ...
     assert find_example_names(narrative) == names
 
 
-def test_example_names_are_told_to_the_model_and_kept_out() -> None:
+def test_the_prompt_names_the_example_names_and_variants_lack_them() -> None:
     assert find_names_to_avoid(NARRATIVE, "Silicon Valley") == ("Amish",)
     assert "Amish; Silicon Valley" in request_variants("community", ["Amish", "Silicon Valley"], 10).messages[-1][1]
     assert select_variants(
@@ -250,7 +250,7 @@ def test_only_long_documents_are_summarised(window: int, calls: int) -> None:
 
 
 @given(st.sampled_from([600, 2000, 20_000]), st.sampled_from(["word " * 20_000, "", "fine"]), st.booleans())
-def test_summaries_end_under_the_limit_whatever_the_model_says(window: int, said: str, cut: bool) -> None:
+def test_summaries_of_any_model_end_under_the_limit(window: int, said: str, cut: bool) -> None:
     model = Scripted(lambda _: Reply(said, "length" if cut else "stop"))
     documents = [Document("a", "word " * 12_000), Document("b", "x" * 33_000)]
     summaries, fallbacks = asyncio.run(summarise(model, documents, window))

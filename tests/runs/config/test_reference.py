@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[3] / "docs/config.md").read_text()
 
 
 def keys(values: dict[str, Any], above: str = "") -> set[str]:
-    """All keys of nested values, dotted, without those that hold others."""
+    """List all keys of nested values, dotted, without the keys of parts."""
     return {
         key
         for name, value in values.items()
@@ -77,7 +77,7 @@ class Outer(BaseModel):
         "| `size` | whole number or `null`, at least 2 | `null` | How many \\| how much. |",
     ],
 )
-def test_a_row_says_type_limits_default_and_meaning(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_has_type_limits_default_and_meaning(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "RunConfig", Outer)
     monkeypatch.setattr(reference, "EXAMPLE_VALUES", {})
     assert row in reference.make_reference().splitlines()

@@ -1,4 +1,4 @@
-"""Tuning: every setting is measured as a run of it would be, and the choice never sees the topics it is judged on."""
+"""Tuning: each setting is measured as its run would be, and no setting is chosen on the topics that judge it."""
 
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def test_other_topics_are_searched_for_anew(config: Path, topics: Path, tmp_path
 
 
 @given(st.integers(1, 5), st.integers(2, 12), st.integers(2, 6), st.integers(0, 2**32 - 1))
-def test_a_fold_is_measured_with_what_is_best_on_the_others(trials: int, topics: int, folds: int, seed: int) -> None:
+def test_a_fold_is_measured_with_the_best_trial_of_the_others(trials: int, topics: int, folds: int, seed: int) -> None:
     table = np.random.default_rng(seed).random((trials, topics))
     names = tuple(map(str, range(topics)))
     evaluations = [Evaluation(str(i), names, {"m": row, "n": -row}) for i, row in enumerate(table)]
@@ -89,14 +89,14 @@ def test_the_configuration_is_recommended_unless_it_is_beaten_out_of_fold(trials
         assert found.recommended == ()
 
 
-def test_a_setting_that_is_the_configuration_s_is_no_second_candidate(config: Path, tmp_path: Path) -> None:
+def test_a_setting_that_equals_the_configuration_is_no_second_candidate(config: Path, tmp_path: Path) -> None:
     found = tune(config, [], Trials(tmp_path / "qrels.txt", MEASURES, ["queries.narrative_weight=[2]"], folds=2))
     assert (found.trials, found.recommended) == ({}, ())
     assert found.held_out.values["R@5"].tolist() == found.configured.values["R@5"].tolist()
 
 
-def test_the_command_shows_the_configuration_and_keeps_it_where_chance_alone_won(config: Path, tmp_path: Path) -> None:
-    """Each topic is best with settings of its own, so that what is chosen on the one loses on the other."""
+def test_the_command_keeps_the_configuration_if_only_chance_beats_it(config: Path, tmp_path: Path) -> None:
+    """Each topic has its own best settings, so that the best ones of one topic lose on the others."""
     done = keystone("tune", config, "--qrels", tmp_path / "qrels.txt", "--folds", "2", "--quiet")
     rows = [line.split("  ")[0] for line in done.stdout.splitlines()]
     assert rows.count("as configured") == 2
@@ -119,7 +119,7 @@ def test_the_command_shows_the_configuration_and_keeps_it_where_chance_alone_won
         ),
     ],
 )
-def test_the_grid_tries_what_the_configuration_reads(settings: dict[str, Any], keys: str) -> None:
+def test_the_grid_holds_settings_that_the_configuration_reads(settings: dict[str, Any], keys: str) -> None:
     model = {"name": "m", "backend": "replay", "replies": "replies.jsonl"}
     config = RunConfig.model_validate(
         {"run_id": "r", "index": Path("i"), "topics": Path("t"), "out": Path("o"), "track": "none", "model": model}
@@ -158,7 +158,7 @@ def test_the_measure_that_chooses_must_be_measured(config: Path, tmp_path: Path)
         ("fusion.deep=[1]", "fusion.deep: unknown key"),
     ],
 )
-def test_an_impossible_attempt_is_named(attempt: str, message: str, config: Path, tmp_path: Path) -> None:
+def test_an_impossible_try_is_named(attempt: str, message: str, config: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         tune(config, [], Trials(tmp_path / "qrels.txt", MEASURES, [attempt]))
 

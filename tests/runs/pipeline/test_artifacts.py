@@ -1,4 +1,4 @@
-"""Artifacts as values: a value in memory is the one that its file gives, for every artifact of a run."""
+"""Artifacts as values: for every artifact of a run, the value in memory equals the value in its file."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support.servers.chat import serving
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values hold the same, arrays and lists of them too."""
+    """Return whether two values are equal, arrays and lists of arrays included."""
     if isinstance(one, Rankings):
         return all(np.array_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
     return bool(one == other)

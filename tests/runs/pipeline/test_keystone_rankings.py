@@ -1,4 +1,4 @@
-"""The keystone ranking: the order of the selection stays, whatever its scores and rows are."""
+"""The keystone ranking: it keeps the order of the selection for any scores and rows."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""One way to rank for `run`, `answer` and `tune`, with the scores that a run file holds."""
+"""`run`, `answer` and `tune` make the same rankings, with the scores that a run file holds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ SCORES = st.floats(-1e30, 1e30, width=64) | st.sampled_from([0.0, -0.0, 1 / 3, 1
 
 
 @given(st.lists(st.dictionaries(st.integers(0, DOCUMENTS - 1), SCORES, max_size=DOCUMENTS), min_size=1, max_size=4))
-def test_rankings_as_written_are_those_that_are_read_from_the_file(given_hits: list[dict[int, float]]) -> None:
+def test_rounded_rankings_are_those_that_are_read_from_the_file(given_hits: list[dict[int, float]]) -> None:
     ids = [f"q{number}" for number in range(len(given_hits))]
     docs = [np.array(list(own), dtype=np.int32) for own in given_hits]
     found = ranked(ids, docs, [np.array(list(own.values()), dtype=np.float64) for own in given_hits], DOCUMENTS)
@@ -59,8 +59,8 @@ def test_rankings_as_written_are_those_that_are_read_from_the_file(given_hits: l
     assert np.array_equal(round_scores(made).scores, made.scores), "rounding what is rounded changes nothing"
 
 
-def test_rounding_decides_what_a_method_that_adds_scores_ranks_first() -> None:
-    """The case that makes one rounding needed: two sums that differ in float64 and not as files hold them."""
+def test_rounding_decides_the_first_rank_of_a_method_that_adds_scores() -> None:
+    """Two sums differ in float64, but not in a file. So all commands must round alike."""
     docs, scores = np.array([0, 1, 0, 1], dtype=np.int32), np.array([1 + 1e-12, 1.0, 0.5 - 1e-12, 0.5])
     order = np.array([0, 1, 3, 2])
     found = Rankings(("a", "b"), offsets_of([2, 2]), docs[order], scores[order])
@@ -70,7 +70,7 @@ def test_rounding_decides_what_a_method_that_adds_scores_ranks_first() -> None:
 
 
 def hits(found: Run) -> dict[str, list[tuple[str, float]]]:
-    """The documents and scores of each topic, in float32, in which runs are compared."""
+    """List the documents and scores of each topic, in float32, for comparison."""
     listed = found.list_hits()
     return {topic: [(doc_id, float(np.float32(score))) for doc_id, score in own] for topic, own in listed.items()}
 
