@@ -1,4 +1,4 @@
-"""Summaries that stand in for long documents when they are embedded, never as text to cite (paper, section 2.2)."""
+"""Summaries of long documents. They are embedded in place of the text, and never cited (paper, section 2.2)."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -49,7 +49,7 @@ async def summarise(model: Model, documents: Iterable[Document], window: int) ->
                 fallbacks.append(Fallback(id, "summarise", f"{value.reason}: its first {limit} tokens are used"))
                 value = clip(part, limit)
             summaries[id].append(value)
-        texts |= {id: "\n".join(said) for id, said in summaries.items()}
+        texts |= {id: "\n".join(own) for id, own in summaries.items()}
         waiting = [id for id in waiting if count_tokens(texts[id]) > LONG_DOCUMENT_TOKENS]
     return texts, fallbacks
 

@@ -92,7 +92,7 @@ def drop_far_citations(
                 cosine = float(find_closest_segments(vectors[place : place + 1], own)[1][0])
                 if cosine < near:
                     far.append((place, doc_id, cosine))
-        gone = {doc_id for _, doc_id, _ in far}
-        checked.append(replace(sentence, citations=tuple(c for c in sentence.citations if c not in gone)))
+        dropped_ids = {doc_id for _, doc_id, _ in far}
+        checked.append(replace(sentence, citations=tuple(c for c in sentence.citations if c not in dropped_ids)))
         dropped += far
     return checked, dropped

@@ -7,6 +7,7 @@ from generation.llm.model import Model
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 
 ReadSentences = Callable[[Reply], tuple[Sentence, ...]]
+"""A reader of a reply: the sentences of an answer. `Unusable` if the reply holds none."""
 
 
 async def request_answers(

@@ -12,10 +12,10 @@ LEAST_DOCUMENT_TOKENS = 64
 """The least tokens that a document may have in a prompt."""
 
 
-def show_documents(context: TopicContext, rows: Sequence[int], asked: slice, window: int) -> list[Evidence]:
+def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, window: int) -> list[Evidence]:
     """Choose the stretches of the documents in these rows that a model is shown: the whole text, or the best segments.
 
-    `asked` selects the queries of `context` that rate segments; `window` is the model's window in tokens. All stretches
+    `queries` selects those of `context` that rate segments; `window` is the model's window in tokens. All stretches
     together take half of the window. If there are too many documents for `LEAST_DOCUMENT_TOKENS` each, the last ones
     are left out. A segment that is longer than its document's share is cut.
     """
@@ -23,7 +23,7 @@ def show_documents(context: TopicContext, rows: Sequence[int], asked: slice, win
     limit = share_window(window, len(rows))
     shown: list[Evidence] = []
     for row in rows:
-        document, cosines = context.documents[row], context.query_vectors[asked] @ context.segments[row].T
+        document, cosines = context.documents[row], context.query_vectors[queries] @ context.segments[row].T
         spans = [(0, len(document.text))]
         if count_tokens(join_spans(document, spans)) > limit:
             spans = choose_best_spans(document, cosines, None, limit)
@@ -35,7 +35,7 @@ def show_documents(context: TopicContext, rows: Sequence[int], asked: slice, win
                         start + len(clip(document.text[start:end], max(0, limit - count_tokens(document.title) - 1))),
                     )
                 ]
-        query = context.queries[asked][int(cosines.max(axis=1).argmax())]
+        query = context.queries[queries][int(cosines.max(axis=1).argmax())]
         shown += [
             Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
             for start, end in spans

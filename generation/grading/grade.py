@@ -23,6 +23,7 @@ WAVE_CALLS = 32
 """How many calls one topic makes at one time. Other topics make theirs beside them."""
 
 Select = Literal["parasol", "coverage"]
+"""The ways to select documents by their grades, see `SELECTIONS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,8 @@ async def grade_topic(model: Model, candidates: Candidates, settings: GradeSetti
         found = await grade_pairs(model, questions, lambda place, _: texts[place], pairs, form)
         for (query, place), value in found.items():
             if isinstance(value, Failure):
-                named = f"{context.queries[query].id} and {documents[place].id}"
-                fallbacks.append(Fallback(topic_id, "umbrela", f"no grade for {named}: {value.reason}"))
+                pair_ids = f"{context.queries[query].id} and {documents[place].id}"
+                fallbacks.append(Fallback(topic_id, "umbrela", f"no grade for {pair_ids}: {value.reason}"))
         return [math.nan if isinstance(value := found[pair], Failure) else min(value, MAX_GRADE) for pair in pairs]
 
     selection = SELECTIONS[settings.select]
@@ -161,3 +162,4 @@ SELECTIONS: Mapping[Select, Selection] = {
     "parasol": Selection(_select_by_parasol, bounded=True, is_set=False),
     "coverage": Selection(_select_by_coverage, bounded=False, is_set=True),
 }
+"""The ways to select documents by their names in a configuration."""

@@ -19,6 +19,7 @@ from generation.types import Failure, Reply, Request
 from indexing.errors import Unusable
 
 Mode = Literal["pointwise", "grid"]
+"""One query and one document in a request (`pointwise`), or one document and several queries (`grid`)."""
 
 Pair = tuple[int, int]
 """The number of a query and the number of a document."""
@@ -110,7 +111,7 @@ def request_grades(queries: Sequence[str], passage: str, mode: Mode, expected: b
 def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> list[float]:
     """Read the grade under each name, from 0 to 3. `Unusable` if the reply gives no grades, or different ones.
 
-    The grades stand in a JSON object. If a reply about one pair has no object, its grade may stand in prose: `final
+    The grades are in a JSON object. If a reply about one pair has no object, its grade may be in prose: `final
     score: 2`, or the digit alone. With `expected`, a grade is the mean over the server's probabilities. If the server
     gave none, it is the grade that the reply names.
     """
@@ -134,9 +135,9 @@ def compute_expected_grade(reply: Reply, name: str, grade: int) -> float:
     The four probabilities are divided by their sum; other alternatives of the token do not count. If the reply has no
     probabilities, or several tokens could be the grade's, the result is `grade`.
     """
-    said = len(reply.text) - len(strip_thought(reply.text))
+    start = len(reply.text) - len(strip_thought(reply.text))
     graded = re.compile(rf'"{name}"\s*:\s*"?([0-3])')
-    places = [match.start(1) for match in graded.finditer(reply.text, said)]
+    places = [match.start(1) for match in graded.finditer(reply.text, start)]
     found = _find_token(reply, places[0]) if len(places) == 1 else None
     if found is None:
         return float(grade)
@@ -167,6 +168,6 @@ def _find_token(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str
 
 
 def _get_grades(value: Mapping[str, Any], names: Sequence[str]) -> tuple[int, ...] | None:
-    said = [value.get(name) for name in names]
-    grades = tuple(_GRADES[str(grade)] for grade in said if isinstance(grade, int | str) and str(grade) in _GRADES)
+    values = [value.get(name) for name in names]
+    grades = tuple(_GRADES[str(grade)] for grade in values if isinstance(grade, int | str) and str(grade) in _GRADES)
     return grades if len(grades) == len(names) else None

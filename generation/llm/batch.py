@@ -112,18 +112,18 @@ class Batch:
         if not self._files:
             return
         with _report_write_errors(self._folder):
-            named = [file.finish() for file in self._files]
-        asked = sorted(self._asked)
+            written = [file.finish() for file in self._files]
+        keys = sorted(self._asked)
         self._files, self._asked = [], set()
         message = [
-            f"{self.name}: {_count_waiting(len(asked))} for replies. Run the same command again when they are there:",
-            *(f"  {file}\n  replies expected in {locate_replies(file).name} beside it" for file in named),
+            f"{self.name}: {_count_waiting(len(keys))} for replies. Run the same command again when they are there:",
+            *(f"  {file}\n  replies expected in {locate_replies(file).name} beside it" for file in written),
         ]
-        if again := [f"{key} ({self._fates[key]})" for key in asked if key in self._fates]:
-            message.append(f"{len(again):,} of these {len(asked):,} had been asked before: {join_names(again)}")
-        if twice := [f"{key} ({file.name})" for key in asked for file in self._waiting[key][:1] if file not in named]:
+        if again := [f"{key} ({self._fates[key]})" for key in keys if key in self._fates]:
+            message.append(f"{len(again):,} of these {len(keys):,} had been asked before: {join_names(again)}")
+        if twice := [f"{key} ({file.name})" for key in keys for file in self._waiting[key][:1] if file not in written]:
             message.append(
-                f"{len(twice):,} of these {len(asked):,} stand in other files too, which wait for replies. If those "
+                f"{len(twice):,} of these {len(keys):,} stand in other files too, which wait for replies. If those "
                 f"are being answered, wait for them, so that nothing is paid twice: {join_names(twice)}"
             )
         raise Waits("\n".join(message))
@@ -202,11 +202,11 @@ class Batch:
         response = record["response"]
         if response["status_code"] not in CONTENT_REFUSALS - {413}:
             return False
-        said = orjson.dumps(response.get("body") or record.get("error")).decode()
-        if refuses_schema(said) and key not in self._without_schema:
+        refusal = orjson.dumps(response.get("body") or record.get("error")).decode()
+        if refuses_schema(refusal) and key not in self._without_schema:
             self._without_schema.add(key)
             note = "refuses a schema: its replies are asked for without"
-        elif other := find_other_dialect(self._dialects[key], said):
+        elif other := find_other_dialect(self._dialects[key], refusal):
             self._dialects[key], note = other
         else:
             return False

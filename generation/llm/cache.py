@@ -117,11 +117,11 @@ class Cache:
             yield
         except sqlite3.Error as error:
             cause = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
-            named = f"{self._path}: not a usable cache of replies: {error}"
+            message = f"{self._path}: not a usable cache of replies: {error}"
             if cause.startswith(_PLACE_ERRORS):
-                raise UserError(named) from error
+                raise UserError(message) from error
             raise UserError(
-                f"{named}. Nothing in it was changed: put back a copy, or save its replies with `sqlite3 FILE "
+                f"{message}. Nothing in it was changed: put back a copy, or save its replies with `sqlite3 FILE "
                 ".recover`, or name another file as model.cache, for which all replies are asked again"
             ) from error
 

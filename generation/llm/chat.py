@@ -109,30 +109,30 @@ def read_bound(body: Mapping[str, Any]) -> ReplyBound:
     return ReplyBound(tokens if isinstance(tokens, int) else None, alternatives if isinstance(alternatives, int) else 0)
 
 
-def find_other_dialect(dialect: Dialect, said: str) -> tuple[Dialect, str] | None:
+def find_other_dialect(dialect: Dialect, message: str) -> tuple[Dialect, str] | None:
     """Find the dialect to use after an endpoint refused a request in these words, and a note; None if there is none.
 
     If an endpoint finds max_tokens too large, it refuses the request, not the field. The same holds if it takes
     schemas but not this one: see `refuses_schema`.
     """
-    if refuses_schema(said):
+    if refuses_schema(message):
         return None
-    said = said.lower()
-    if dialect.schemas and "response_format" in said:
+    message = message.lower()
+    if dialect.schemas and "response_format" in message:
         return replace(dialect, schemas=False), "takes no JSON schemas: replies are asked for without"
-    if dialect.limit == "max_tokens" and "max_completion_tokens" in said and "too large" not in said:
+    if dialect.limit == "max_tokens" and "max_completion_tokens" in message and "too large" not in message:
         return replace(dialect, limit="max_completion_tokens"), "takes max_completion_tokens in place of max_tokens"
-    if dialect.temperature and "temperature" in said and "support" in said:
+    if dialect.temperature and "temperature" in message and "support" in message:
         return replace(dialect, temperature=False), "takes no temperature: its default is used"
-    if dialect.logprobs and "logprobs" in said:
+    if dialect.logprobs and "logprobs" in message:
         return replace(dialect, logprobs=False), "gives no log-probabilities: replies are asked for without"
     return None
 
 
-def refuses_schema(said: str) -> bool:
+def refuses_schema(message: str) -> bool:
     """Return whether an endpoint that takes schemas refuses, in these words, the schema of one request."""
-    said = said.lower()
-    return "invalid schema" in said and "response_format" in said
+    message = message.lower()
+    return "invalid schema" in message and "response_format" in message
 
 
 def read_reply(body: Any, bound: ReplyBound) -> PaidReply:

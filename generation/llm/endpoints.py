@@ -183,22 +183,22 @@ class Endpoints:
             status, headers, body = await self._post(endpoint, request, dialect)
             if status == 200:
                 break
-            said = refusal_text(status, headers, body)
+            reason = refusal_text(status, headers, body)
             if is_overload(status) and b'"insufficient_quota"' not in body:
-                raise _Busy(said, retry_after(headers.get("Retry-After")))
+                raise _Busy(reason, retry_after(headers.get("Retry-After")))
             if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
-                raise UserError(f"{endpoint.url}: {self._model}: refused with status {said}")
+                raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
             if is_retryable(status) and endpoint.rests_until > self._loop.time():
-                raise _Busy(said, reached=False)
+                raise _Busy(reason, reached=False)
             if is_retryable(status) or status < 300:
-                raise WrongReply(said)
+                raise WrongReply(reason)
             refusal = body.decode(errors="replace")
             if request.schema is not None and dialect.schemas and refuses_schema(refusal):
                 notes.append(f"{endpoint.url}: {self._model} refuses the schema of {request.purpose}: asked without")
                 request = replace(request, schema=None)
                 continue
             if (other := find_other_dialect(dialect, refusal)) is None:
-                return PaidReply(Failure(f"{endpoint.url}: refused with status {said}"))
+                return PaidReply(Failure(f"{endpoint.url}: refused with status {reason}"))
             dialect = other[0]
             notes.append(f"{endpoint.url}: {self._model} {other[1]}")
         try:

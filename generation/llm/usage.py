@@ -9,6 +9,7 @@ from generation.types import Usage
 from indexing.io.strict_settings import StrictSettings
 
 MOST_DOLLARS = 1_000_000
+"""The highest price of a million tokens that a configuration may name."""
 
 
 class Prices(StrictSettings):

@@ -84,7 +84,7 @@ class OfflineEngine:
 
     async def _answer_all(self) -> None:
         try:
-            await asyncio.sleep(0)  # others ask at the same time
+            await asyncio.sleep(0)  # callers that ask at the same time join the chunk
             while self._waiting:
                 chunk, self._waiting = self._waiting, []
                 answers: Sequence[PaidReply | Exception]
@@ -116,7 +116,7 @@ class OfflineEngine:
         sampling = [self._make_sampling(request) for request in requests]
         try:
             outputs = self._engine.chat(
-                [[{"role": role, "content": said} for role, said in request.messages] for request in requests],
+                [[{"role": role, "content": text} for role, text in request.messages] for request in requests],
                 sampling,
                 use_tqdm=False,
                 chat_template_kwargs=self._template,
@@ -167,26 +167,26 @@ def list_refusals() -> tuple[type[Exception], ...]:
     """List the errors of vLLM for requests that it cannot take, such as prompts longer than the model's window."""
     import vllm
 
-    named = getattr(getattr(vllm, "exceptions", None), "VLLMClientError", None)
-    return (ValueError, named) if named else (ValueError,)
+    client_error = getattr(getattr(vllm, "exceptions", None), "VLLMClientError", None)
+    return (ValueError, client_error) if client_error else (ValueError,)
 
 
 def read_output(output: Any, request: Request) -> PaidReply:
     """Read the reply in a `vllm.RequestOutput`."""
-    said = output.outputs[0]
+    completion = output.outputs[0]
     usage = Usage(
         prompt_tokens=len(output.prompt_token_ids or ()),
         cached_tokens=output.num_cached_tokens or 0,
-        completion_tokens=len(said.token_ids),
+        completion_tokens=len(completion.token_ids),
     )
     tokens = [
         [
             {"token": token.decoded_token, "logprob": max(token.logprob, LEAST_LOGPROB)}
             for token in islice(alternatives.values(), request.top_logprobs)
         ]
-        for alternatives in said.logprobs or ()
+        for alternatives in completion.logprobs or ()
     ]
-    choice: dict[str, Any] = {"message": {"content": said.text}, "finish_reason": said.finish_reason}
+    choice: dict[str, Any] = {"message": {"content": completion.text}, "finish_reason": completion.finish_reason}
     if tokens:
         choice["logprobs"] = {"content": [{"top_logprobs": alternatives} for alternatives in tokens]}
     try:

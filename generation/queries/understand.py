@@ -96,14 +96,14 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
     If the model's topic has other words, the longest run of words that the narrative shares replaces it, in the
     narrative's spelling. `Unusable` if they share no word of content, or if the topic has more than eight words.
     """
-    said = tidy(read_string(reply, "topic"))
-    if len(_split_words(said)) > MOST_COMPARED_WORDS:
+    proposed = tidy(read_string(reply, "topic"))
+    if len(_split_words(proposed)) > MOST_COMPARED_WORDS:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
-    if set(_fold_words(said)) <= set(_fold_words(narrative)):
-        phrase, cut = said.strip(" \"'.?!"), ""
+    if set(_fold_words(proposed)) <= set(_fold_words(narrative)):
+        phrase, cut = proposed.strip(" \"'.?!"), ""
     else:
-        run = SequenceMatcher(None, _fold_words(narrative), _fold_words(said), autojunk=False).find_longest_match()
-        phrase, cut = " ".join(_split_words(narrative)[run.a : run.a + run.size]), said
+        run = SequenceMatcher(None, _fold_words(narrative), _fold_words(proposed), autojunk=False).find_longest_match()
+        phrase, cut = " ".join(_split_words(narrative)[run.a : run.a + run.size]), proposed
     if not find_content_words(phrase):
         raise Unusable("its topic is not made of words that occur in the description")
     if len(_split_words(phrase)) > topic.LONGEST:
@@ -124,8 +124,8 @@ async def expand_topics(
         names = find_names_to_avoid(one.narrative, phrase)
 
         def read(reply: Reply, number: int = number, phrase: str = phrase, names: Sequence[str] = names) -> Any:
-            said = (*kept[number], *_read_tidy(reply, "variants"))
-            kept[number] = select_variants(said, phrase, names)[:variants]
+            proposed = (*kept[number], *_read_tidy(reply, "variants"))
+            kept[number] = select_variants(proposed, phrase, names)[:variants]
             if len(kept[number]) < variants:
                 raise Unusable(
                     f"it holds {len(kept[number])} usable variants, not {variants}: they must be distinct, differ from "

@@ -170,6 +170,8 @@ ANSWER_METHODS: Mapping[AnswerMethod, _Method] = {
     "retrieval": _Method(_gather_for_topic, _write_from_all),
     "answers": _Method(_gather_for_queries, _write_from_each),
 }
+"""The methods of answers by name."""
 SYNTHESES: Mapping[
     Synthesis, Callable[[Tools, Task, SynthesisTask, Sequence[tuple[Passage, ...]]], Awaitable[Draft]]
 ] = {"edit": _edit, "resynthesise": _resynthesise, "select_edit": _select_edit}
+"""The ways from answers to queries to one answer, by name."""

@@ -60,7 +60,10 @@ class Task:
 
 
 class Reader(Protocol):
-    """A reader gathers evidence for a task, and answers the task from it, perhaps in another process."""
+    """A reader gathers evidence for a task, and answers the task from it.
+
+    The two steps may run in different processes.
+    """
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
         """Gather the evidence for the task from the documents of `hits`."""
@@ -87,6 +90,7 @@ HITS_BY_METHOD: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence
     "retrieval": lambda selected, _of_queries: [selected],
     "answers": lambda _selected, of_queries: of_queries,
 }
+"""For each method the choice between the documents selected for a topic, and those of each query."""
 
 
 def choose_hits(settings: AnswerSettings, selected: Sequence[int], of_queries: Sequence[Sequence[int]]) -> Hits:

@@ -49,7 +49,7 @@ def choose_likely(context: TopicContext, spans: Sequence[Span], most: int = MOST
     The queries choose in turn, each its best sentence that is left. The value of a sentence has two parts: the mean
     cosine of the segments that hold it, and the words that it shares with the query (the cosine of their rare words).
 
-    Measured on the demo's judged topics: of the sentences chosen from 64 likely ones, 72 % stand in relevant documents.
+    Measured on the demo's judged topics: of the sentences chosen from 64 likely ones, 72 % are from relevant documents.
     Of the sentences chosen from all, 69 % do.
     """
     if len(spans) <= most:

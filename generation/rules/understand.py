@@ -14,6 +14,7 @@ FEEDBACK_DOCUMENTS = 10
 """The number of documents whose words may become variants of a topic."""
 
 TopicBy = Literal["lead", "phrase"]
+"""The rules that choose a topic."""
 
 TOPIC_RULES: Mapping[TopicBy | None, Callable[[str, Frequencies, int], str]] = {
     "phrase": extract_topic,

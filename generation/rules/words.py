@@ -3,6 +3,7 @@
 import re
 
 WORD = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019-][^\W_]+)*")
+"""A word begins with a letter, and may hold digits, apostrophes and hyphens."""
 
 STOP_WORDS = frozenset(
     """a about above after again against all almost along already also although always am among an and another any
@@ -21,8 +22,10 @@ STOP_WORDS = frozenset(
     what whatever when where whether which while who whole whom whose why will with within without wonder wondering
     would yes yet you your""".split()
 )
+"""Words without content, in lower case."""
 
 INTERROGATIVES = ("how", "what", "what's", "when", "where", "whether", "which", "who", "whom", "whose", "why")
+"""Words that open a question."""
 
 LEAD_IN = re.compile(
     r"""^(?:
@@ -39,6 +42,7 @@ LEAD_IN = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+"""Phrases before the content of a sentence, such as "I want to know"."""
 
 
 def find_words(text: str) -> list[str]:

@@ -21,10 +21,10 @@ class NoneNamed:
 
     def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         """Make the schema of the setting for pydantic."""
-        named = core_schema.literal_schema(list(self._names)) if self._names else core_schema.str_schema(strict=True)
+        schema = core_schema.literal_schema(list(self._names)) if self._names else core_schema.str_schema(strict=True)
         return core_schema.no_info_wrap_validator_function(
             lambda value, validate: None if value is None or (found := validate(value)) == NONE else found,
-            named,
+            schema,
             serialization=core_schema.plain_serializer_function_ser_schema(
                 lambda value: NONE if value is None else value
             ),

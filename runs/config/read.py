@@ -53,9 +53,9 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
         return RunConfig.model_validate(values)
     except ValidationError as error:
         found = {_explain(item): _format_location(item) for item in error.errors()}
-        named = str(path or (preset and f"--preset {preset}") or "no YAML file")
+        source = str(path or (preset and f"--preset {preset}") or "no YAML file")
         blamed = _blame_overrides(found, layers, values)
-        raise UserError("\n".join(_format_error(*one, blamed[one[0]], named) for one in found.items())) from error
+        raise UserError("\n".join(_format_error(*one, blamed[one[0]], source) for one in found.items())) from error
 
 
 def _blame_overrides(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:
@@ -76,10 +76,10 @@ def _blame_overrides(found: Mapping[str, str], layers: Sequence[Layer], whole: d
     return {message: by_key.get(key) or blamed.get(message, "") for message, key in found.items()}
 
 
-def _format_error(message: str, key: str, override: str, named: str) -> str:
+def _format_error(message: str, key: str, override: str, source: str) -> str:
     if override.startswith(f"{key}="):
         return f"--set {message}"
-    return f"--set {shorten_option(override)}: {message}" if override else f"{named}: {message}"
+    return f"--set {shorten_option(override)}: {message}" if override else f"{source}: {message}"
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -39,6 +39,7 @@ lost ([measurements](defaults.md)). `rules` always stands for "no language model
 These are all keys with their defaults. Keystone generates this page from the code, so do not edit it here: change
 `runs/config/run_config.py` and run `python -m runs.config.reference > docs/config.md`.
 """
+"""The text before the table of keys."""
 TYPE_NAMES = {
     str: "text",
     Path: "path",
@@ -47,6 +48,7 @@ TYPE_NAMES = {
     float: "number",
     NoneType: "`null`",
 }
+"""The names of types in the tables."""
 
 
 def make_reference() -> str:
@@ -88,8 +90,8 @@ def _read_meanings(model: type[BaseModel]) -> dict[str, str]:
 def _describe_values(field: FieldInfo, key: str) -> str:
     """Describe the values of a field: its type, then its limits."""
     limits = {name: value for one in field.metadata for name, value in _find_limits(one)}
-    named = " or ".join(_describe_type(part, key) for part in _list_alternatives(field.annotation))
-    return ", ".join([named, *(f"{name} {value:,}" for name, value in limits.items() if math.isfinite(value))])
+    types = " or ".join(_describe_type(part, key) for part in _list_alternatives(field.annotation))
+    return ", ".join([types, *(f"{name} {value:,}" for name, value in limits.items() if math.isfinite(value))])
 
 
 def _find_limits(constraint: object) -> Iterator[tuple[str, float]]:

@@ -138,8 +138,8 @@ class _Scorer:
 
     def __call__(self, config: RunConfig) -> Evaluation:
         job = self._open(config)
-        asked = {topic.id for topic in job.topics}
-        if not asked & set(self._qrels.query_ids):
+        topic_ids = {topic.id for topic in job.topics}
+        if not topic_ids & set(self._qrels.query_ids):
             raise UserError(f"{config.topics}: none of its topics is judged")
         behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight"}}
         key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])

@@ -193,5 +193,5 @@ def _read_evidence(path: Path, topics: Sequence[str], queries: Sequence[Query]) 
 
 
 def _decode_answer(record: Mapping[str, Any]) -> Answer:
-    said = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
-    return Answer(record["topic_id"], said, _decode_fallbacks(record))
+    sentences = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
+    return Answer(record["topic_id"], sentences, _decode_fallbacks(record))

@@ -24,6 +24,7 @@ from indexing.types import Progress, silent
 T = TypeVar("T")
 
 MANIFEST = "manifest.json"
+"""The file that describes a run and its artifacts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,10 +75,10 @@ def make_judgments(records: Iterable[GradeRecord]) -> Iterator[Judgment]:
     for record in records:
         by = "_".join(record.graded_by.split())
         grades = np.array(record.grades, dtype=np.float64)
-        named = [*zip(record.queries, grades, strict=True)]
+        rows = [*zip(record.queries, grades, strict=True)]
         if record.topic_id not in record.queries and len(grades):
-            named.append((record.topic_id, np.fmax.reduce(grades, axis=0)))
-        for query_id, row in named:
+            rows.append((record.topic_id, np.fmax.reduce(grades, axis=0)))
+        for query_id, row in rows:
             for doc_id, grade in zip(record.documents, row.tolist(), strict=True):
                 if not math.isnan(grade):
                     yield Judgment(query_id, by, doc_id, round(grade))

@@ -81,3 +81,4 @@ QUERY_METHODS: Mapping[Literal["rules", "model", "narrative"], QueryMethod] = {
     "model": QueryMethod(_understand_by_model),
     "narrative": QueryMethod(_take_narratives, tuned=None),
 }
+"""The ways from narratives to queries by their names in a configuration."""

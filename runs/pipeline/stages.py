@@ -56,7 +56,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     """List the stages that a configuration needs, in order."""
     config, index, plain = job.config, job.index.key, job.config.model_dump(mode="json")
     asks = config.list_model_steps()
-    named = {"run_id": config.run_id, "index": index}
+    identity = {"run_id": config.run_id, "index": index}
     topics, track = [[topic.id, topic.narrative] for topic in job.topics], asdict(job.track)
     has_grades, has_files = config.grading.method is not None, config.track is not None
     has_answers = has_files and config.answer.method is not None
@@ -76,28 +76,28 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "search",
             (*files.systems, *((files.summaries,) if config.retrieval.summarise else ())),
             (files.queries,),
-            [named, plain["retrieval"], describe_model(config, config.retrieval.summarise)],
+            [identity, plain["retrieval"], describe_model(config, config.retrieval.summarise)],
             partial(make_rankings, job, run_with_model),
         ),
         Stage(
             "hybrid",
             (files.hybrid,),
             (files.queries, *files.systems),
-            [named, config.fusion.k],
+            [identity, config.fusion.k],
             partial(make_hybrid, job),
         ),
         Stage(
             "narrative",
             (files.narrative,),
             (files.queries, files.hybrid),
-            [named, plain["fusion"], plain["queries"]],
+            [identity, plain["fusion"], plain["queries"]],
             partial(make_narrative, job),
         ),
         Stage(
             "grades",
             (files.grades, files.qrels, files.keystone),
             (files.queries, files.hybrid, files.narrative),
-            [named, plain["grading"], describe_model(config), plain["track"]],
+            [identity, plain["grading"], describe_model(config), plain["track"]],
             partial(make_grades, job, run_with_model),
             has_grades,
         ),
@@ -105,7 +105,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "segments",
             (files.retrieval,),
             (ranking,),
-            [named, topics, track],
+            [identity, topics, track],
             partial(make_segments, job),
             has_files,
         ),
@@ -129,7 +129,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "submission",
             (files.submission,),
             (files.answers,),
-            [named, topics, track, asdict(job.author)],
+            [identity, topics, track, asdict(job.author)],
             partial(make_submission, job),
             has_answers,
         ),

@@ -20,6 +20,7 @@ from runs.tracks.answer_files import get_metadata
 FIRST_LINE_STARTS = (b'{"metadata"', b'{"run_id"')
 """The first line of an answer file begins with one of these."""
 REMEDY = "name another file with --out, or remove this one to make all its answers anew"
+"""The end of messages about a file that holds other answers."""
 
 
 @dataclass(frozen=True, slots=True)
