@@ -1,4 +1,4 @@
-"""(f) Calls of a model at a busy server of fixed latency and capacity, beside the plain `openai` client."""
+"""(f) Calls of a model: a server of fixed latency and capacity, kept busy, beside the plain `openai` client."""
 
 import asyncio
 import resource
@@ -19,7 +19,7 @@ import orjson
 from benchmarks.peak import read_peak_memory
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import read_passages
-from generation.ask import every, together
+from generation.ask import ask_all, run_together
 from generation.llm.open import open_model
 from generation.llm.settings import ModelSettings
 from generation.types import Reply, Request
@@ -44,7 +44,7 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:
 
 
 def rows() -> list[Row]:
-    """Time beside the least that the server needs, processor time of a call, and memory while pairs are pending."""
+    """The time that the server needs at least, the processor time of a call, and memory while pairs are pending."""
     with _start_server(LATENCY_S, CAPACITY_CALLS) as url:
         turns = [(_run("ours", url, CALLS), _run("openai", url, PEER_CALLS)) for _ in range(REPEATS)]
     ours, peer = ({key: median(turn[i][key] for turn in turns) for key in turns[0][i]} for i in (0, 1))
@@ -70,21 +70,15 @@ def rows() -> list[Row]:
             "the plain client's processor time",
             "ms",
         ),
-        compare_costs(
-            f"{PENDING_CALLS:,} pending pairs: peak memory against 500 MB",
-            pending["peak"] / 1e6,
-            500.0,
-            1.0,
-            f"prompts of {pending['characters']:.0f} characters that the steps have written",
-            "MB",
-        ),
-    ]
+        compare_costs(f"{PENDING_CALLS:,} pending pairs: peak memory against 500 MB", pending["peak"] / 1e6, 500.0, 1.0,
+               f"prompts of {pending['characters']:.0f} characters that the steps have written", "MB"),
+    ]  # fmt: skip
 
 
 class _FixedLatency(asyncio.Protocol):
-    """Answers each request after the latency, at most `capacity` at once; the others wait. No pipelining.
+    """Answers each request after the latency, at most so many at once; others wait. No pipelining.
 
-    A waiting request begins at the time when an earlier answer was due. So delays of the server itself do not count.
+    A request that waits begins when one before it was due, so the server being late with its own work costs nobody.
     """
 
     waiting: ClassVar[deque[tuple["_FixedLatency", float]]] = deque()
@@ -143,9 +137,9 @@ def _start_server(latency: float, capacity: int) -> Iterator[str]:
             process.terminate()
 
 
-def _run(role: str, url: str, calls: int) -> dict[str, float]:
+def _run(what: str, url: str, calls: int) -> dict[str, float]:
     """Run one of the clients in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.calls", role, url, str(calls)]
+    command = [sys.executable, "-m", "benchmarks.calls", what, url, str(calls)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     found: dict[str, float] = orjson.loads(done.stdout)
     return found
@@ -190,25 +184,25 @@ async def _call_openai(url: str, calls: int) -> None:
 
 
 async def _hold_pending(url: str, calls: int) -> None:
-    """Ask for the pairs of all topics at once; the server answers none until the run's time is over."""
+    """Every topic's pairs asked for at once; none is answered until the run's time is over."""
     with tempfile.TemporaryDirectory() as folder, suppress(UserError):
         settings = ModelSettings(name="m", urls=[url], run_seconds=20)
         async with open_model(settings, Path(folder)) as model:
             pairs = _make_requests(calls)
 
             async def topic() -> object:
-                return await every(model, [(next(pairs), str) for _ in range(calls // TOPICS)])
+                return await ask_all(model, [(next(pairs), str) for _ in range(calls // TOPICS)])
 
-            await together([topic] * TOPICS, at_once=TOPICS)
+            await run_together([topic] * TOPICS, at_once=TOPICS)
 
 
-def main(role: str, first: str, second: str) -> None:
-    """Run the server, or one of the clients."""
-    if role == "serve":
+def main(what: str, first: str, second: str) -> None:
+    """Be the server, or one of the clients."""
+    if what == "serve":
         asyncio.run(_serve(float(first), int(second)))
         return
-    client = {"ours": _call_keystone, "openai": _call_openai, "pending": _hold_pending}[role]
-    if role != "pending":
+    client = {"ours": _call_keystone, "openai": _call_openai, "pending": _hold_pending}[what]
+    if what != "pending":
         asyncio.run(client(first, 1))  # imports
     characters = sum(len(request.messages[1][1]) for request in _make_requests(1_000)) / 1_000
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)

@@ -1,1 +1,1 @@
-"""Queries from narratives and cited answers from documents."""
+"""Every step that asks a language model, from narratives to cited answers, and the same steps by rules."""

@@ -1,4 +1,4 @@
-"""Questions to a model, asked together, each with the reader of its reply and one repair."""
+"""Requests that are sent to a model together. Each comes with a reader of its reply, and has one repair."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -14,33 +14,33 @@ S = TypeVar("S")
 
 
 async def ask(
-    model: Model, asked: Iterable[tuple[Request, Callable[[Reply], T]]]
+    model: Model, requests: Iterable[tuple[Request, Callable[[Reply], T]]]
 ) -> AsyncIterator[tuple[int, T | Failure]]:
-    """Each request's number with the value that its reader makes of the reply, or with a failure, in any order.
+    """Send requests to a model, and yield the number of each with its reader's value or a `Failure`, in any order.
 
-    If a reader refuses a reply with `Unusable`, the model is asked once more: see `repair`. A second refusal is a
-    `Failure`.
+    If a reader refuses a reply with `Unusable`, the model is asked once more: see `request_repair`. A second refusal
+    is a `Failure`. `Waits` is raised last, so that the repairs are written to the same file.
     """
     waiting: dict[int, tuple[Request, Callable[[Reply], T]]] = {}
     repairs: list[tuple[int, Request, Callable[[Reply], T]]] = []
 
-    def requests() -> Iterable[Request]:
-        for number, (request, read) in enumerate(asked):
+    def draw_requests() -> Iterable[Request]:
+        for number, (request, read) in enumerate(requests):
             waiting[number] = request, read
             yield request
 
     waits = None
     try:
-        async for number, reply in model.complete(requests()):
+        async for number, reply in model.complete(draw_requests()):
             request, read = waiting.pop(number)
             try:
                 found = reply if isinstance(reply, Failure) else read(reply)
             except Unusable as refusal:
                 assert isinstance(reply, Reply)
-                repairs.append((number, repair(request, reply, str(refusal)), read))
+                repairs.append((number, request_repair(request, reply, str(refusal)), read))
             else:
                 yield number, found
-    except Waits as error:  # repairs can wait in the same file
+    except Waits as error:  # raised below, when the repairs are in the file too
         waits = error
     async for place, reply in model.complete([request for _, request, _ in repairs]):
         number, _, read = repairs[place]
@@ -53,11 +53,11 @@ async def ask(
         raise waits
 
 
-def repair(request: Request, reply: Reply, why: str) -> Request:
-    """The one further request after a refused reply.
+def request_repair(request: Request, reply: Reply, why: str) -> Request:
+    """Make the one further request after a reader refused a reply.
 
-    If the reply was cut at `max_tokens`, the request allows twice as many. Otherwise the model sees its reply and the
-    reason why the reply cannot be read.
+    If the reply was cut at `max_tokens`, the new request allows twice as many tokens. Otherwise the new request shows
+    the model its reply, and says why the reader refused it.
     """
     if reply.finish == "length":
         return replace(request, max_tokens=2 * request.max_tokens)
@@ -65,22 +65,22 @@ def repair(request: Request, reply: Reply, why: str) -> Request:
     return replace(request, messages=(*request.messages, ("assistant", reply.text), ("user", wanted)))
 
 
-async def every(model: Model, asked: Sequence[tuple[Request, Callable[[Reply], T]]]) -> list[T | Failure]:
-    """The values or failures of `ask`, in the order of the requests."""
-    found: dict[int, T | Failure] = {number: value async for number, value in ask(model, asked)}
-    return [found[number] for number in range(len(asked))]
+async def ask_all(model: Model, requests: Sequence[tuple[Request, Callable[[Reply], T]]]) -> list[T | Failure]:
+    """Send requests as `ask` does; returns the values or failures in the order of the requests."""
+    found: dict[int, T | Failure] = {number: value async for number, value in ask(model, requests)}
+    return [found[number] for number in range(len(requests))]
 
 
-async def together(work: Iterable[Callable[[], Awaitable[S]]], at_once: int = 64) -> list[S]:
-    """The results of coroutines, at most `at_once` of them running together, in the order given.
+async def run_together(work: Iterable[Callable[[], Awaitable[S]]], at_once: int = 64) -> list[S]:
+    """Run coroutines, at most `at_once` at one time; returns their results in the order of `work`.
 
-    The first error ends all of them, except `Waits`: the requests of the others belong into the same file, so `Waits`
-    is raised when all are done.
+    The first error ends all of them. `Waits` does not: it is raised when all are done, so that the requests of all are
+    in one file.
     """
     room = asyncio.Semaphore(at_once)
     waits: list[Waits] = []
 
-    async def one(start: Callable[[], Awaitable[S]]) -> S | None:
+    async def run_one(start: Callable[[], Awaitable[S]]) -> S | None:
         async with room:
             try:
                 return await start()
@@ -90,7 +90,7 @@ async def together(work: Iterable[Callable[[], Awaitable[S]]], at_once: int = 64
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(start)) for start in work]
+            tasks = [group.create_task(run_one(start)) for start in work]
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     if waits:

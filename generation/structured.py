@@ -1,4 +1,4 @@
-"""The one way to read JSON out of a model's reply: bounded in time and nesting, checked for the expected shape."""
+"""JSON out of a model's reply. Time and nesting have limits, and the shape of the value is checked."""
 
 import json
 import re
@@ -12,40 +12,41 @@ from generation.types import Reply
 from indexing.errors import Unusable
 
 MOST_OPENINGS = 1_000
-"""Brackets in a reply's prose that may turn out to begin no JSON."""
+"""How many brackets in a reply's prose may begin no JSON before the reply is refused."""
 MOST_PASSES = 20
-"""How many times the length of a reply the search for JSON may read."""
+"""How many characters the search for JSON may read, as a multiple of the reply's length."""
 
 _FENCED = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
 _OPENING = re.compile(r"\[(?=\s*+[\[{\"\]\-\dtfn])|\{(?=\s*+[\"}])")
 _THOUGHT = re.compile(r"\A\s*<think>.*?(</think>|\Z)", re.DOTALL)
 
 
-def _no_number(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(members)) < len(members):
         raise ValueError("a key is repeated")
     return dict(members)
 
 
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_no_number, object_pairs_hook=_once)
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, object_pairs_hook=_refuse_repeated_keys)
 
 
 def read_json(reply: Reply) -> Any:
-    """The JSON value of a reply; `Unusable` if there is none, or if it was cut.
+    """Read the JSON value of a reply. `Unusable` if the reply has none, or was cut.
 
-    The value is the whole reply, else the content of its code fence, else the first value within its prose. Thoughts
-    before the reply are skipped, and control characters within strings are allowed. The value can be written as JSON
-    again: it is not nested too deeply, repeats no key, and holds no NaN, no half of a surrogate pair and no number
-    beyond 64 bits.
+    The value is the whole reply, or the content of its code fence, or the first value within its prose. Thoughts before
+    the reply are skipped. Control characters within strings are allowed.
+
+    orjson can write the value again. A value that repeats a key or nests too deeply is refused. So is a value with NaN,
+    with half of a surrogate pair, or with a number beyond 64 bits.
     """
     if reply.finish == "length":
         raise Unusable("it was cut before its end")
     try:
-        value = _first_json(without_thought(reply.text))
+        value = _find_first_value(strip_thought(reply.text))
         orjson.dumps(value)
     except orjson.JSONEncodeError as error:
         raise Unusable(f"its JSON holds what cannot be kept: {error}") from None
@@ -53,7 +54,7 @@ def read_json(reply: Reply) -> Any:
 
 
 def read_list(reply: Reply, key: str, wanted: str | None = None) -> list[Any]:
-    """The list under `key`, or the reply if it is a list; else `Unusable`, which says `wanted`."""
+    """Read the list under `key`, or the reply itself if it is a list. `Unusable` says `wanted` for any other shape."""
     value = read_json(reply)
     found = value.get(key) if isinstance(value, dict) else value
     if not isinstance(found, list):
@@ -62,7 +63,7 @@ def read_list(reply: Reply, key: str, wanted: str | None = None) -> list[Any]:
 
 
 def read_objects(reply: Reply, key: str) -> list[dict[str, Any]]:
-    """The objects in the list under `key`, or in the reply if it is a list; `Unusable` for any other shape."""
+    """Read the objects in the list under `key`, or in the reply if it is a list. `Unusable` for any other shape."""
     found = read_list(reply, key)
     if not all(isinstance(item, dict) for item in found):
         raise Unusable(f'the items of "{key}" are not all objects')
@@ -70,7 +71,7 @@ def read_objects(reply: Reply, key: str) -> list[dict[str, Any]]:
 
 
 def read_strings(reply: Reply, key: str) -> list[str]:
-    """The strings in the list under `key`, or in the reply if it is a list; `Unusable` for any other shape."""
+    """Read the strings in the list under `key`, or in the reply if it is a list. `Unusable` for any other shape."""
     wanted = f'it is no JSON object with a list of strings under "{key}"'
     found = read_list(reply, key, wanted)
     if not all(isinstance(text, str) for text in found):
@@ -79,40 +80,43 @@ def read_strings(reply: Reply, key: str) -> list[str]:
 
 
 def read_string(reply: Reply, key: str) -> str:
-    """The string under `key` of the reply's object; empty if the reply has another shape."""
+    """Read the string under `key` of the reply's object. If the reply's JSON has another shape, the string is empty."""
     value = read_json(reply)
     found = value.get(key) if isinstance(value, dict) else None
     return found if isinstance(found, str) else ""
 
 
-def objects_in(reply: Reply) -> list[dict[str, Any]]:
-    """All JSON objects of a reply, also those in its lists; `Unusable` if it was cut and is not whole JSON."""
-    text = without_thought(reply.text)
+def find_objects(reply: Reply) -> list[dict[str, Any]]:
+    """Find all JSON objects of a reply, those in its lists included.
+
+    `Unusable` if the reply was cut, unless the part that came is whole JSON.
+    """
+    text = strip_thought(reply.text)
     if reply.finish == "length" and not _is_json(text):
         raise Unusable("it was cut before its end")
-    values = [each for value in values_in(text) for each in (value if isinstance(value, list) else [value])]
+    values = [each for value in find_values(text) for each in (value if isinstance(value, list) else [value])]
     return [value for value in values if isinstance(value, dict)]
 
 
-def without_thought(text: str) -> str:
-    """A reply's text without the thoughts before it, which some servers leave in the reply."""
+def strip_thought(text: str) -> str:
+    """Remove the thoughts that some servers leave before the text of a reply."""
     return _THOUGHT.sub("", text)
 
 
-def _first_json(text: str) -> Any:
+def _find_first_value(text: str) -> Any:
     for whole in (text, *_FENCED.findall(text)):
         with suppress(ValueError, RecursionError):
             return _DECODER.decode(whole.lstrip("\ufeff"))
-    for value in values_in(text):
+    for value in find_values(text):
         return value
     raise Unusable("it holds no JSON")
 
 
-def values_in(text: str) -> Iterator[Any]:
-    """The JSON objects and lists within a text, one after another, perhaps none.
+def find_values(text: str) -> Iterator[Any]:
+    """Find the JSON objects and lists within a text, one after another.
 
-    `Unusable` if an object begins that is broken, repeats a key or is nested too deeply, or if there are too many
-    broken lists: the work grows as the length of the text.
+    `Unusable` if an object is broken, repeats a key or is nested too deeply, or if too many lists are broken. The work
+    grows with the length of the text, not with its square.
     """
     at = tries = read = 0
     while opening := _OPENING.search(text, at):

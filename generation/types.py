@@ -1,4 +1,4 @@
-"""What is asked of a language model and what it answers, what is understood of a narrative, and the cited answer."""
+"""The types that flow between the steps: requests and replies, understandings, evidence and cited answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,28 +7,28 @@ from typing import Any, Literal
 from indexing.types import Span
 
 Message = tuple[str, str]
-"""A role (`system`, `user` or `assistant`) and what it says."""
+"""A role (`system`, `user` or `assistant`) and its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One chat request. `purpose` names the step that asks, under which its usage is accounted."""
+    """One chat request. `purpose` names the step that sends it; usage is counted by purpose."""
 
     purpose: str
     messages: tuple[Message, ...]
     max_tokens: int
     schema: Mapping[str, Any] | None = None
-    """The JSON schema that the reply must follow; None: prose."""
+    """The JSON schema of the reply. None: the reply is prose."""
     temperature: float = 0.0
     top_logprobs: int = 0
-    """How many alternatives to ask for each token of the reply."""
+    """For how many alternatives of each token the reply gives log-probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What calls have cost: numbers of calls and of tries after failures, tokens, and seconds waited for replies.
+    """The cost of calls: their number, the number of retries, tokens, and the seconds spent waiting for replies.
 
-    A reply that was known already is a hit of the cache, not a call.
+    `prompt_tokens` include `cached_tokens`. A reply from the cache is not a call; `cache_hits` counts it.
     """
 
     calls: int = 0
@@ -42,24 +42,24 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered. `finish` is `stop`, or `length` where it was cut at `max_tokens`."""
+    """A model's reply. `finish` is `length` if the reply was cut at `max_tokens`, else `stop`."""
 
     text: str
     finish: str = "stop"
     logprobs: tuple[Mapping[str, float], ...] = ()
-    """For each token the log-probabilities of its alternatives, where they were asked for."""
+    """The log-probabilities of each token's alternatives, if the request asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a request has no usable reply after every try. What was asked for stays absent: no value stands in."""
+    """The reason why a request has no usable reply after all tries. No value replaces the missing one."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """A step that went on without what it had asked a model for."""
+    """A record that a step went on without the model's reply, with the reason."""
 
     topic_id: str
     step: str
@@ -78,7 +78,7 @@ class Understanding:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A stretch of a document that may be used in an answer, with its worth for the query that asked for it."""
+    """A stretch of a document that an answer may use, with its score for the query `query_id`."""
 
     span: Span
     text: str
@@ -88,7 +88,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A text that a reader wrote while it gathered evidence, with the stretches of documents that it was drawn from.
+    """A text that a reader wrote while it gathered evidence, and the stretches of documents behind it.
 
     `kind` names its use, such as a plan or a notebook entry; `step` counts the reader's steps from 0.
     """
@@ -100,12 +100,12 @@ class Note:
 
 
 Stop = Literal["done", "budget", "max_steps", "invalid", "stalled", "empty", "llm_error"]
-"""Why a reader stopped gathering. Whatever the reason, its evidence so far can be used."""
+"""The reason why a reader stopped gathering. Its evidence can be used in every case."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSet:
-    """All that a reader gathered for one topic; the answer is made from it."""
+    """All evidence that a reader gathered for one topic. The answer is made from it."""
 
     items: tuple[Evidence, ...]
     notes: tuple[Note, ...] = ()
@@ -113,7 +113,10 @@ class EvidenceSet:
 
 
 Citation = str
-"""The id of a segment; the id of a document until one of its segments is chosen, or where a track cites documents."""
+"""The id of a segment, or the id of a document as long as none of its segments is chosen.
+
+A track that cites documents has their ids in its answers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The cited answer to a topic, and each step in which the model gave nothing usable for it."""
+    """The cited answer to a topic, and each step in which the model gave no usable reply."""
 
     topic_id: str
     sentences: tuple[Sentence, ...]

@@ -24,11 +24,11 @@ from runs.config.run_config import RunConfig
 from runs.evaluation import evaluate as evaluation
 from runs.evaluation.evaluate import Evaluation
 from runs.evaluation.measures import DEFAULT_MEASURES, parse_measure
-from runs.pipeline import make, stages
-from runs.pipeline.artifacts import run_from
+from runs.pipeline import stage_work, stages
+from runs.pipeline.artifacts import convert_to_run
 from runs.pipeline.job import DEFAULT_TRACK, Job
-from runs.pipeline.model import Ask, asking
-from runs.pipeline.queries import Understood
+from runs.pipeline.model_runner import RunWithModel, open_model_runner
+from runs.pipeline.queries import UnderstoodTopic
 from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, search_systems
 from runs.tracks import validate as validation
 from runs.tracks.rules import TRACKS, set_topic_limits
@@ -79,15 +79,15 @@ def read_topics(path: AnyPath) -> list[Topic]:
 def decompose(index: Index, topics: Sequence[Topic], config: RunConfig | None = None) -> list[Query]:
     """Make the queries of each narrative, by rules or by the model (Keystone-Docs RAG, section 2.1)."""
     with _open(index, topics, config) as (job, ask):
-        (found,) = make.make_queries(job, ask)
+        (found,) = stage_work.make_queries(job, ask)
     return [query for one in found for query in one.queries]
 
 
 def search(index: Index, queries: Sequence[Query], config: RunConfig | None = None) -> dict[str, Run]:
     """Search all queries by each system, in one batch; returns a run of queries for each system, by its name."""
     with _open(index, _topics_of(queries), config) as (job, ask):
-        found = search_systems(job, queries, make.texts_of(job, ask))
-        return {system: run_from(job.store, rankings, system) for system, rankings in found.items()}
+        found = search_systems(job, queries, stage_work.choose_texts(job, ask))
+        return {system: convert_to_run(job.store, rankings, system) for system, rankings in found.items()}
 
 
 def fuse(runs: Mapping[str, Run], queries: Sequence[Query], config: RunConfig | None = None) -> Run:
@@ -113,12 +113,12 @@ def grade(
     with _open(index, topics, config) as (job, ask):
         hybrid = fuse_each_query(config, [_find_rows(job, run, queries) for run in runs.values()])
         narrative = fuse_each_narrative(config, topics, queries, hybrid)
-        records, judgments, ranking = make.make_grades(job, ask, _understood(queries), hybrid, narrative)
+        records, judgments, ranking = stage_work.make_grades(job, ask, _understood(queries), hybrid, narrative)
         found: dict[str, dict[str, int]] = {}
         for judgment in judgments:
             found.setdefault(judgment.query_id, {})[judgment.doc_id] = judgment.grade
         fallbacks = tuple(fallback for record in records for fallback in record.fallbacks)
-        return Grades(make_qrels(found), run_from(job.store, ranking, config.run_id), fallbacks)
+        return Grades(make_qrels(found), convert_to_run(job.store, ranking, config.run_id), fallbacks)
 
 
 def answer(index: Index, topics: Sequence[Topic], config: RunConfig | None = None) -> list[Answer]:
@@ -130,16 +130,16 @@ def answer(index: Index, topics: Sequence[Topic], config: RunConfig | None = Non
     if config.answer.method is None:
         raise UserError("answer.method: found none, expected rules, retrieval or answers")
     with _open(index, topics, config) as (job, ask):
-        (understood,) = make.make_queries(job, ask)
-        rankings: Any = make.make_rankings(job, ask, understood)
-        (hybrid,) = make.make_hybrid(job, understood, *rankings[: len(config.retrieval.systems)])
-        (ranking,) = make.make_narrative(job, understood, hybrid)
+        (understood,) = stage_work.make_queries(job, ask)
+        rankings: Any = stage_work.make_rankings(job, ask, understood)
+        (hybrid,) = stage_work.make_hybrid(job, understood, *rankings[: len(config.retrieval.systems)])
+        (ranking,) = stage_work.make_narrative(job, understood, hybrid)
         found: tuple[Any, ...] = (understood, hybrid, ranking)
         if config.grading.method is not None:
-            records, _, ranking = make.make_grades(job, ask, understood, hybrid, ranking)
+            records, _, ranking = stage_work.make_grades(job, ask, understood, hybrid, ranking)
             found = (understood, hybrid, ranking, records)
-        (evidence,) = make.make_evidence(job, ask, *found)
-        (answers,) = make.make_answers(job, ask, evidence, *found)
+        (evidence,) = stage_work.make_evidence(job, ask, *found)
+        (answers,) = stage_work.make_answers(job, ask, evidence, *found)
         return answers
 
 
@@ -194,12 +194,12 @@ def validate(path: AnyPath, topics: Sequence[Topic], track: str | None = None) -
 
 
 @contextmanager
-def _open(index: Index, topics: Sequence[Topic], config: RunConfig | None) -> Iterator[tuple[Job, Ask]]:
+def _open(index: Index, topics: Sequence[Topic], config: RunConfig | None) -> Iterator[tuple[Job, RunWithModel]]:
     """A job over an index and topics, and its model."""
     config = config or configure()
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     job = Job(config, index, open_store(index), list(topics), track, THREADS)
-    with asking(config, None) as ask:
+    with open_model_runner(config, None) as ask:
         yield job, ask
 
 
@@ -208,9 +208,9 @@ def _topics_of(queries: Sequence[Query]) -> list[Topic]:
     return [Topic(topic_id, "") for topic_id in dict.fromkeys(query.topic_id for query in queries)]
 
 
-def _understood(queries: Sequence[Query]) -> list[Understood]:
+def _understood(queries: Sequence[Query]) -> list[UnderstoodTopic]:
     return [
-        Understood(Understanding(topic.id, ()), tuple(query for query in queries if query.topic_id == topic.id))
+        UnderstoodTopic(Understanding(topic.id, ()), tuple(query for query in queries if query.topic_id == topic.id))
         for topic in _topics_of(queries)
     ]
 

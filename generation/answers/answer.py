@@ -1,15 +1,22 @@
 """Retrieval-level fusion (Keystone-Docs RAG, section 3.2.2): one answer a topic from its keystone documents.
 
-One request asks for sentences and citations; reference assignment then serves the sentences without citations.
+One request asks for sentences with citations. Reference assignment then finds citations for the other sentences.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generation.answers.cite import assigned
-from generation.answers.first_answers import drafted
-from generation.answers.sentences import Passage, Words, messages, reader, room, show_passages
-from generation.answers.shorten import shortened
+from generation.answers.cite import assign_citations
+from generation.answers.request_answers import request_answers
+from generation.answers.sentences import (
+    Passage,
+    WordRange,
+    allow_tokens,
+    make_answer_reader,
+    make_messages,
+    show_passages,
+)
+from generation.answers.shorten import shorten_answers
 from generation.llm.model import Model
 from generation.prompts import answer as prompt
 from generation.types import Answer, Fallback, Request
@@ -17,28 +24,31 @@ from generation.types import Answer, Fallback, Request
 
 @dataclass(frozen=True, slots=True)
 class AnswerTask:
-    """A topic's narrative, the passages to answer it from, best first, and the words that the answer should have."""
+    """A topic's narrative, the passages for its answer, best first, and the range of the answer's words."""
 
     topic_id: str
     narrative: str
     passages: tuple[Passage, ...]
-    words: Words
+    words: WordRange
 
 
-def request(task: AnswerTask) -> Request:
-    """A request for an answer; the narrative stands before and after the passages, which are numbered from 0."""
+def request_answer(task: AnswerTask) -> Request:
+    """Make a request for an answer. The narrative stands before and after the passages, which are numbered from 0."""
     low, high = task.words
     user = prompt.USER.format(narrative=task.narrative, documents=show_passages(task.passages), low=low, high=high)
-    return Request("answer", messages(prompt.SYSTEM, user), room(high), prompt.SCHEMA)
+    return Request("answer", make_messages(prompt.SYSTEM, user), allow_tokens(high), prompt.SCHEMA)
 
 
-async def answered(model: Model, tasks: Sequence[AnswerTask]) -> tuple[list[Answer | None], list[Fallback]]:
-    """The answers to the tasks, in their order, within their word limits; None if the model gave no answer.
+async def write_answers(model: Model, tasks: Sequence[AnswerTask]) -> tuple[list[Answer | None], list[Fallback]]:
+    """Write the answers to the tasks, in their order, within their word limits; None if the model gave no answer.
 
-    Sentences cite document ids. If reference assignment finds no support for a sentence, it cites none.
+    Sentences cite document ids. If reference assignment finds no support for a sentence, the sentence cites nothing.
     """
-    asked = [(task.topic_id, request(task) if task.passages else None, reader(task.passages)) for task in tasks]
-    answers, fallbacks = await drafted(model, "answer", asked)
-    answers, too_long = await shortened(model, answers, [task.words for task in tasks])
-    answers, uncited = await assigned(model, answers, [task.passages for task in tasks])
+    requests = [
+        (task.topic_id, request_answer(task) if task.passages else None, make_answer_reader(task.passages))
+        for task in tasks
+    ]
+    answers, fallbacks = await request_answers(model, "answer", requests)
+    answers, too_long = await shorten_answers(model, answers, [task.words for task in tasks])
+    answers, uncited = await assign_citations(model, answers, [task.passages for task in tasks])
     return answers, fallbacks + too_long + uncited

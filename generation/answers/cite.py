@@ -1,4 +1,4 @@
-"""Reference assignment (Keystone-Docs RAG, section 3.2.2), and a check of its citations by similarity."""
+"""Reference assignment (Keystone-Docs RAG, section 3.2.2), and a check of citations by similarity."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,30 +6,30 @@ from dataclasses import replace
 from functools import partial
 
 from fusion.closest import find_closest_segments
-from generation.answers.sentences import Passage, is_place, list_sentences, messages, read_citations, show_passages
-from generation.ask import every
+from generation.answers.sentences import Passage, is_place, list_sentences, make_messages, read_citations, show_passages
+from generation.ask import ask_all
 from generation.llm.model import Model
 from generation.prompts import cite as prompt
 from generation.structured import read_objects
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.vectors.types import Vectors
 
-NEAR = 0.1
-"""The cosine that a document's closest segment must have with a sentence for the citation to stay.
+LEAST_CITED_COSINE = 0.1
+"""The least cosine of a sentence and the closest segment of a document that it cites.
 
-With the local embedding, sentences had at least 0.12 (0.5th percentile; median 0.60) with the documents that they
-were taken from, and up to 0.1 with documents about something else altogether.
+Measured with the local embedding: with their own documents, sentences had at least 0.12 (0.5th percentile; median
+0.60). With documents on quite other subjects, they had up to 0.1.
 """
 
 
-def request(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Request:
-    """A request for the passages that support each sentence."""
+def request_citations(sentences: Sequence[Sentence], passages: Sequence[Passage]) -> Request:
+    """Make a request for the passages that support each sentence."""
     user = prompt.USER.format(documents=show_passages(passages), sentences=list_sentences(sentences))
-    return Request("cite", messages(prompt.SYSTEM, user), 1024 + 64 * len(sentences), prompt.SCHEMA)
+    return Request("cite", make_messages(prompt.SYSTEM, user), 1024 + 64 * len(sentences), prompt.SCHEMA)
 
 
-def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
-    """For each sentence the ids of the documents that support it; ids and numbers that name no document are dropped."""
+def read_supports(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage]) -> list[tuple[str, ...]]:
+    """Read the ids of the documents that support each sentence. Numbers without a sentence or passage are dropped."""
     found = defaultdict[int, list[str]](list)
     for item in read_objects(reply, "sentences"):
         place = item.get("id")
@@ -38,12 +38,12 @@ def read(reply: Reply, sentences: Sequence[Sentence], passages: Sequence[Passage
     return [tuple(dict.fromkeys(found[place])) for place in range(len(sentences))]
 
 
-async def assigned(
+async def assign_citations(
     model: Model, answers: Sequence[Answer | None], passages: Sequence[Sequence[Passage]]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The answers, with citations for the sentences that had none; all other sentences stay unchanged.
+    """Assign citations to the sentences that have none. All other sentences stay unchanged.
 
-    If the model names no support for a sentence, the sentence stays without citation, and a fallback says so.
+    If the model names no support for a sentence, the sentence stays without citation, and a `Fallback` records that.
     """
     now, fallbacks = list(answers), list[Fallback]()
     bare = [
@@ -51,14 +51,17 @@ async def assigned(
         for place, answer in enumerate(answers)
         if answer and not all(sentence.citations for sentence in answer.sentences)
     ]
-    asked = [
-        (request(open_ones, passages[place]), partial(read, sentences=open_ones, passages=passages[place]))
-        for place, _, open_ones in bare
+    requests = [
+        (
+            request_citations(uncited_ones, passages[place]),
+            partial(read_supports, sentences=uncited_ones, passages=passages[place]),
+        )
+        for place, _, uncited_ones in bare
     ]
-    for (place, answer, open_ones), found in zip(bare, await every(model, asked), strict=True):
+    for (place, answer, uncited_ones), found in zip(bare, await ask_all(model, requests), strict=True):
         if isinstance(found, Failure):
             fallbacks.append(Fallback(answer.topic_id, "cite", found.reason))
-            found = [()] * len(open_ones)
+            found = [()] * len(uncited_ones)
         if left := found.count(()):
             reason = f"{left} of {len(answer.sentences)} sentences are left without citation"
             fallbacks.append(Fallback(answer.topic_id, "cite", reason))
@@ -69,14 +72,16 @@ async def assigned(
     return now, fallbacks
 
 
-def check(
-    sentences: Sequence[Sentence], vectors: Vectors, segments: Mapping[str, Vectors], near: float = NEAR
+def drop_far_citations(
+    sentences: Sequence[Sentence], vectors: Vectors, segments: Mapping[str, Vectors], near: float = LEAST_CITED_COSINE
 ) -> tuple[list[Sentence], list[tuple[int, str, float]]]:
-    """The sentences without citations of documents that are about something else, and the dropped citations.
+    """Drop citations of documents whose subject is another than the sentence's.
 
-    `vectors` is float32[sentences, d], `segments` float32[s, d] by document id; a document without segments is not
-    checked. A citation is dropped, as (sentence, document id, cosine), if its closest segment has a cosine below
-    `near`. The check cannot tell whether a document supports a sentence.
+    `vectors` is float32[sentences, d], and `segments` has float32[s, d] by document id. A citation is dropped if the
+    document's closest segment has a cosine below `near`. A document without segments is not checked.
+
+    Returns the sentences, and the dropped citations as (place of the sentence, document id, cosine). The check cannot
+    find out whether a document supports a sentence.
     """
     checked, dropped = list[Sentence](), list[tuple[int, str, float]]()
     for place, sentence in enumerate(sentences):
@@ -87,7 +92,7 @@ def check(
                 cosine = float(find_closest_segments(vectors[place : place + 1], own)[1][0])
                 if cosine < near:
                     far.append((place, doc_id, cosine))
-        gone = {doc_id for _, doc_id, _ in far}
-        checked.append(replace(sentence, citations=tuple(c for c in sentence.citations if c not in gone)))
+        dropped_ids = {doc_id for _, doc_id, _ in far}
+        checked.append(replace(sentence, citations=tuple(c for c in sentence.citations if c not in dropped_ids)))
         dropped += far
     return checked, dropped

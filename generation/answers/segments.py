@@ -1,23 +1,25 @@
-"""Segment citations: each cited document becomes its segment closest to the sentence (paper, section 3.4)."""
+"""Citations of segments: the segment closest to the sentence replaces its document (paper, section 3.4)."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusion.closest import find_closest_segments
-from generation.answers.cite import check
+from generation.answers.cite import drop_far_citations
 from generation.context.topic import Sources, TopicContext
 from generation.types import Answer, Fallback, Sentence
 from indexing.vectors.embed import embed_passages
 
 
 def cite_segments(answer: Answer, context: TopicContext, sources: Sources) -> tuple[Answer, list[Fallback]]:
-    """The answer with segments in place of the documents that it cites.
+    """Cite, in place of each document, its segment closest to the sentence.
 
-    If a document says nothing near the sentence, the citation is dropped; each dropped citation is a `Fallback`.
+    If no segment of a document is close to the sentence, the citation is dropped, and a `Fallback` records that.
     """
     vectors = embed_passages(sources.embedding, [sentence.text for sentence in answer.sentences], sources.threads)
     own = context.by_id
-    sentences, dropped = check(answer.sentences, vectors, {doc_id: segments for doc_id, (_, segments) in own.items()})
+    sentences, dropped = drop_far_citations(
+        answer.sentences, vectors, {doc_id: segments for doc_id, (_, segments) in own.items()}
+    )
 
     def segment(doc_id: str, vector: NDArray[np.float32]) -> str:
         document, segments = own[doc_id]

@@ -1,4 +1,7 @@
-"""Sentences as models see and write them: shown, read from replies, counted and cut. No model moves a citation."""
+"""Sentences of answers: how a model is shown them, and how they are read from replies, counted and cut.
+
+A model rewrites texts by their ids, so it cannot move a citation from one sentence to another.
+"""
 
 import json
 import re
@@ -6,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
-from generation.context.delimit import block, neutral
+from generation.context.delimit import delimit, neutralise
 from generation.structured import read_objects
 from generation.types import Answer, Fallback, Message, Reply, Sentence
 from indexing.errors import Unusable
@@ -15,10 +18,10 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NUMBER = re.compile(r"\d+")
 
 MOST_SENTENCES = 256
-"""Sentences of one answer; 400 words have about 20. Each is embedded and compared with all others."""
+"""The most sentences of one answer; 400 words have about 20. Each is embedded and compared with all others."""
 
-Words = tuple[int, int]
-"""The fewest and the most words (separated by white space) that an answer should have; only the most is enforced."""
+WordRange = tuple[int, int]
+"""The fewest and the most words (separated by white space) of an answer. Only the most is enforced."""
 
 
 class Passage(NamedTuple):
@@ -29,55 +32,55 @@ class Passage(NamedTuple):
     text: str
 
 
-def messages(system: str, user: str) -> tuple[Message, ...]:
-    """The messages of a step."""
+def make_messages(system: str, user: str) -> tuple[Message, ...]:
+    """Make the messages of a request: the system prompt, then the user's text."""
     return (("system", system), ("user", user))
 
 
-def room(high: int) -> int:
-    """The tokens to allow for a reply of so many words: four a word, and 1,024 for JSON and thoughts."""
+def allow_tokens(high: int) -> int:
+    """Allow a reply of at most `high` words four tokens a word, and 1,024 more for JSON and thoughts."""
     return 4 * high + 1024
 
 
 def show_passages(passages: Sequence[Passage]) -> str:
-    """The passages as blocks, numbered from 0."""
-    return "\n\n".join(block(number, text, title) for number, (_, title, text) in enumerate(passages))
+    """Show the passages as delimited documents, numbered from 0."""
+    return "\n\n".join(delimit(number, text, title) for number, (_, title, text) in enumerate(passages))
 
 
 def list_sentences(sentences: Sequence[Sentence]) -> str:
-    """The sentences as a JSON list of ids (their places) and texts, one a line, without their citations."""
+    """List the sentences as JSON, one a line: their ids (places from 0) and texts, without citations."""
     lines = (
-        json.dumps({"id": place, "text": neutral(sentence.text)}, ensure_ascii=False)
+        json.dumps({"id": place, "text": neutralise(sentence.text)}, ensure_ascii=False)
         for place, sentence in enumerate(sentences)
     )
     return "[" + ",\n ".join(lines) + "]"
 
 
 def tidy(text: str) -> str:
-    """The text on one line, without control characters and halves of surrogate pairs."""
+    """Put a text on one line, without control characters and halves of surrogate pairs."""
     return " ".join(_UNSEEN.sub(" ", text).split())
 
 
-def count(sentences: Sequence[Sentence]) -> int:
-    """Words of the sentences together."""
+def count_words(sentences: Sequence[Sentence]) -> int:
+    """Count the words of all sentences together."""
     return sum(len(sentence.text.split()) for sentence in sentences)
 
 
 def is_place(value: Any, length: int) -> TypeGuard[int]:
-    """Whether a JSON value is a whole number from 0 up to below `length`."""
+    """Return whether a JSON value is a whole number of at least 0 and below `length`."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < length
 
 
 def read_citations(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
-    """The distinct ids of the documents that a model's list of numbers names; other values are dropped."""
+    """Read the distinct ids of the documents that a model's list of numbers names. Other values are dropped."""
     known = [n for n in numbers if is_place(n, len(passages))] if isinstance(numbers, list) else []
     return tuple(dict.fromkeys(passages[n].doc_id for n in known))
 
 
 def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
-    """Sentences of (text, citations) as a reply has them, empty ones left out.
+    """Make sentences of the (text, citations) of a reply, without empty ones.
 
-    `Unusable` if there is none, or if there are more than `MOST_SENTENCES`.
+    `Unusable` if there is none, if there are more than `MOST_SENTENCES`, or if a text is not a string.
     """
     sentences = []
     for text, citations in pairs:
@@ -92,8 +95,8 @@ def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Senten
     return tuple(sentences)
 
 
-def reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
-    """A reader of answers from these passages: sentences with the ids of the documents that they cite, perhaps none."""
+def make_answer_reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...]]:
+    """Make a reader of answers from these passages. Its sentences cite document ids; some may cite none."""
 
     def read(reply: Reply) -> tuple[Sentence, ...]:
         found = read_objects(reply, "answer")
@@ -103,10 +106,10 @@ def reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[Sentence, ...
 
 
 def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool = False) -> tuple[Sentence, ...]:
-    """The sentences with the texts that a reply gives them by id: same order, each with its own citations.
+    """Read new texts of sentences, which the reply gives by id. Order and citations stay the same.
 
-    `Unusable` for an id that is unknown or comes twice, for a number that the sentence did not hold (a fact that its
-    citations need not support), and for a sentence that is missing or empty unless sentences may be dropped.
+    `Unusable` if an id is unknown or comes twice, or if a sentence is missing or empty and `may_drop` is false.
+    `Unusable` also if a text holds a number that its sentence did not hold: the citations may not support it.
     """
     texts: dict[int, str] = {}
     for item in read_objects(reply, "sentences"):
@@ -119,27 +122,27 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
     if not kept or (missing and not may_drop):
         raise Unusable(f"{missing} of {len(sentences)} sentences are missing")
     for place, text in kept.items():
-        if added := _numbers(text) - _numbers(sentences[place].text):
+        if added := _find_numbers(text) - _find_numbers(sentences[place].text):
             raise Unusable(f"sentence {place} did not hold the number {min(added)[:20]}")
     return tuple(replace(sentences[place], text=text) for place, text in kept.items())
 
 
-def _numbers(text: str) -> set[str]:
+def _find_numbers(text: str) -> set[str]:
     return set(_NUMBER.findall(text.replace(",", "")))
 
 
-def cut(answer: Answer, high: int, step: str) -> tuple[Answer | None, list[Fallback]]:
-    """The answer's first sentences that have at most `high` words together, and a record if any sentence is cut.
+def cut_to_words(answer: Answer, high: int, step: str) -> tuple[Answer | None, list[Fallback]]:
+    """Cut an answer after its last sentence that fits within `high` words; a `Fallback` records the cut.
 
-    None if not even the first sentence fits.
+    None if the first sentence alone has more words.
     """
     kept = list(answer.sentences)
-    while count(kept) > high:
+    while count_words(kept) > high:
         kept.pop()
     if len(kept) == len(answer.sentences):
         return answer, []
     reason = (
-        f"{count(answer.sentences)} words in {len(answer.sentences)} sentences, at most {high} wanted: "
-        f"cut after sentence {len(kept)}, {count(kept)} words"
+        f"{count_words(answer.sentences)} words in {len(answer.sentences)} sentences, at most {high} wanted: "
+        f"cut after sentence {len(kept)}, {count_words(kept)} words"
     )
     return replace(answer, sentences=tuple(kept)) if kept else None, [Fallback(answer.topic_id, step, reason)]

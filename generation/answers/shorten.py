@@ -1,40 +1,54 @@
-"""Shortening of over-long answers without new facts (Keystone-Docs RAG, section 3.2.2, "Answer Summarization")."""
+"""Answers that are too long, shortened without new facts (Keystone-Docs RAG, 3.2.2, "Answer Summarization")."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from generation.answers.sentences import Words, count, cut, list_sentences, messages, read_rewritten, room
-from generation.ask import every
+from generation.answers.sentences import (
+    WordRange,
+    allow_tokens,
+    count_words,
+    cut_to_words,
+    list_sentences,
+    make_messages,
+    read_rewritten,
+)
+from generation.ask import ask_all
 from generation.llm.model import Model
 from generation.prompts import shorten as prompt
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.errors import Unusable
 
 MOST_ROUNDS = 2
+"""How often the model may shorten one answer."""
 
 
-def request(sentences: Sequence[Sentence], words: Words) -> Request:
-    """A request for the sentences in fewer words; ids are shown, citations are not."""
-    user = prompt.USER.format(count=count(sentences), low=words[0], high=words[1], sentences=list_sentences(sentences))
-    return Request("shorten", messages(prompt.SYSTEM, user), room(count(sentences)), prompt.SCHEMA)
+def request_shorter(sentences: Sequence[Sentence], words: WordRange) -> Request:
+    """Make a request for the sentences in fewer words. It shows ids, not citations."""
+    user = prompt.USER.format(
+        count=count_words(sentences), low=words[0], high=words[1], sentences=list_sentences(sentences)
+    )
+    return Request("shorten", make_messages(prompt.SYSTEM, user), allow_tokens(count_words(sentences)), prompt.SCHEMA)
 
 
-def read(reply: Reply, sentences: Sequence[Sentence], words: Words) -> tuple[Sentence, ...]:
-    """The sentences that stay, with their citations; fewer words than before, but not fewer than wanted."""
+def read_shorter(reply: Reply, sentences: Sequence[Sentence], words: WordRange) -> tuple[Sentence, ...]:
+    """Read the sentences that stay, with their citations.
+
+    `Unusable` unless they have fewer words than before, and at least the fewest of `words`.
+    """
     found = read_rewritten(reply, sentences, may_drop=True)
-    if not words[0] <= count(found) < count(sentences):
-        raise Unusable(f"it has {count(found)} words, wanted are {words[0]} to {words[1]}")
+    if not words[0] <= count_words(found) < count_words(sentences):
+        raise Unusable(f"it has {count_words(found)} words, wanted are {words[0]} to {words[1]}")
     return found
 
 
-async def shortened(
-    model: Model, answers: Sequence[Answer | None], words: Sequence[Words]
+async def shorten_answers(
+    model: Model, answers: Sequence[Answer | None], words: Sequence[WordRange]
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The answers, each within its word limit.
+    """Shorten each answer to its word limit.
 
-    If an answer is too long, the model shortens it, twice at most; then it is cut after its last sentence that fits.
-    None if no sentence fits. Fallbacks record the model's failures and the cuts.
+    If an answer is too long, the model shortens it, twice at most. If it is still too long, it is cut after its last
+    sentence that fits; None if no sentence fits. Fallbacks record the model's failures and the cuts.
     """
     now, fallbacks = list(answers), list[Fallback]()
     open_places = {place for place, answer in enumerate(now) if answer}
@@ -42,13 +56,13 @@ async def shortened(
         long = [
             (place, answer, words[place])
             for place, answer in enumerate(now)
-            if answer and place in open_places and count(answer.sentences) > words[place][1]
+            if answer and place in open_places and count_words(answer.sentences) > words[place][1]
         ]
-        asked = [
-            (request(answer.sentences, wanted), partial(read, sentences=answer.sentences, words=wanted))
+        requests = [
+            (request_shorter(answer.sentences, wanted), partial(read_shorter, sentences=answer.sentences, words=wanted))
             for _, answer, wanted in long
         ]
-        for (place, answer, _), found in zip(long, await every(model, asked), strict=True):
+        for (place, answer, _), found in zip(long, await ask_all(model, requests), strict=True):
             if isinstance(found, Failure):
                 fallbacks.append(Fallback(answer.topic_id, "shorten", found.reason))
                 open_places.discard(place)
@@ -56,6 +70,6 @@ async def shortened(
                 now[place] = replace(answer, sentences=found)
     for place, rest in enumerate(now):
         if rest:
-            now[place], lost = cut(rest, words[place][1], "shorten")
+            now[place], lost = cut_to_words(rest, words[place][1], "shorten")
             fallbacks += lost
     return now, fallbacks

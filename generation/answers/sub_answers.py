@@ -4,23 +4,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from generation.answers.cite import assigned
-from generation.answers.first_answers import drafted
-from generation.answers.sentences import Passage, Words, messages, reader, room, show_passages
+from generation.answers.cite import assign_citations
+from generation.answers.request_answers import request_answers
+from generation.answers.sentences import (
+    Passage,
+    WordRange,
+    allow_tokens,
+    make_answer_reader,
+    make_messages,
+    show_passages,
+)
 from generation.llm.model import Model
 from generation.prompts import answer as answer_prompt
 from generation.prompts import sub_answer as prompt
 from generation.types import Answer, Fallback, Request
 
 PromptWith = Literal["query", "narrative"]
-"""The question of a sub-answer: its query (equation 3), or the whole narrative (equation 4, which the paper ran)."""
+"""The question of a sub-answer: its query (equation 3), or the whole narrative (equation 4; the paper's runs)."""
 
-WORDS: Words = (350, 400)
+SUB_ANSWER_WORDS: WordRange = (350, 400)
+"""The fewest and the most words that the prompt asks for."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubTask:
-    """One query of a topic, with the best documents of the query's own ranking, best first (10 `base`, 5 `fewdoc`)."""
+    """One query of a topic, with the first documents of the query's own ranking, best first.
+
+    The paper's run `base` takes 10 documents, its run `fewdoc` 5.
+    """
 
     topic_id: str
     narrative: str
@@ -28,30 +39,35 @@ class SubTask:
     passages: tuple[Passage, ...]
 
 
-def request(task: SubTask, prompt_with: PromptWith) -> Request:
-    """A request for a sub-answer; the passages are numbered from 0."""
-    asked = task.query if prompt_with == "query" else task.narrative
-    low, high = WORDS
-    user = prompt.USER.format(asked=asked, documents=show_passages(task.passages), low=low, high=high)
-    return Request("sub_answer", messages(prompt.SYSTEM, user), room(high), answer_prompt.SCHEMA)
+def request_sub_answer(task: SubTask, prompt_with: PromptWith) -> Request:
+    """Make a request for a sub-answer. The passages are numbered from 0."""
+    question = task.query if prompt_with == "query" else task.narrative
+    low, high = SUB_ANSWER_WORDS
+    user = prompt.USER.format(asked=question, documents=show_passages(task.passages), low=low, high=high)
+    return Request("sub_answer", make_messages(prompt.SYSTEM, user), allow_tokens(high), answer_prompt.SCHEMA)
 
 
-async def sub_answered(
+async def write_sub_answers(
     model: Model, tasks: Sequence[SubTask], prompt_with: PromptWith = "query"
 ) -> tuple[list[Answer | None], list[Fallback]]:
-    """The sub-answers to the tasks, in their order, all asked for together; None if the model gave no answer.
+    """Write the sub-answers to the tasks, in their order; None if the model gave no answer.
 
     Every sentence cites at least one document. If reference assignment finds none for a sentence, the sentence is left
-    out, and a fallback says so. A sub-answer has no word limit of its own; the joined answer has.
+    out, and a `Fallback` records that. The word limit holds for the final answer, not for a sub-answer.
     """
-    asked = [
-        (task.topic_id, request(task, prompt_with) if task.passages else None, reader(task.passages)) for task in tasks
+    requests = [
+        (
+            task.topic_id,
+            request_sub_answer(task, prompt_with) if task.passages else None,
+            make_answer_reader(task.passages),
+        )
+        for task in tasks
     ]
-    answers, fallbacks = await drafted(model, "sub_answer", asked)
-    answers, uncited = await assigned(model, answers, [task.passages for task in tasks])
-    return [_supported(answer) for answer in answers], fallbacks + uncited
+    answers, fallbacks = await request_answers(model, "sub_answer", requests)
+    answers, uncited = await assign_citations(model, answers, [task.passages for task in tasks])
+    return [_keep_cited(answer) for answer in answers], fallbacks + uncited
 
 
-def _supported(answer: Answer | None) -> Answer | None:
+def _keep_cited(answer: Answer | None) -> Answer | None:
     kept = tuple(sentence for sentence in answer.sentences if sentence.citations) if answer else ()
     return replace(answer, sentences=kept) if answer and kept else None

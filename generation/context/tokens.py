@@ -1,44 +1,48 @@
-"""How long a text is for a language model, estimated: no model's own count is known here."""
+"""Estimates of the tokens of a text. They need no model's own tokenizer."""
 
 import re
 from collections.abc import Sequence
 
 import numpy as np
 
-CHARACTERS = 4
-"""Characters of a token, about right for English; from `WIDE` on (Chinese, Japanese, Korean) each counts as one."""
-WIDE = "\u2e80"
-_WIDE = re.compile(f"[{WIDE}-\U0010ffff]")
+CHARACTERS_PER_TOKEN = 4
+"""The characters of an English token, about. A wide character (Chinese, Japanese, Korean) is a token of its own."""
+FIRST_WIDE_CHARACTER = "\u2e80"
+"""The first of the characters that count as wide."""
+_WIDE = re.compile(f"[{FIRST_WIDE_CHARACTER}-\U0010ffff]")
 
 
-def tokens(text: str) -> int:
-    """The estimated number of tokens of a text."""
+def count_tokens(text: str) -> int:
+    """Estimate the number of tokens of a text."""
     wide = 0 if text.isascii() else len(_WIDE.findall(text))
-    return tokens_of(len(text) + (CHARACTERS - 1) * wide)
+    return convert_weight(len(text) + (CHARACTERS_PER_TOKEN - 1) * wide)
 
 
-def tokens_of(weight: int) -> int:
-    """The tokens of a text of this weight: 1 a character, `CHARACTERS` a wide one. The weights of texts add up."""
-    return -(-weight // CHARACTERS)
+def convert_weight(weight: int) -> int:
+    """Convert the weight of a text to tokens.
+
+    A character weighs 1, and a wide one `CHARACTERS_PER_TOKEN`. The weight of two texts together is their sum.
+    """
+    return -(-weight // CHARACTERS_PER_TOKEN)
 
 
-def weights_before(text: str) -> Sequence[int]:
-    """The weight of what stands before each place of a text, and of the whole text at the end."""
+def weigh_prefixes(text: str) -> Sequence[int]:
+    """Weigh the beginnings of a text: int[characters + 1], from 0 to the weight of the whole text."""
     if text.isascii():
         return range(len(text) + 1)
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    weights: list[int] = np.cumsum(np.where(codes >= ord(WIDE), CHARACTERS, 1)).tolist()
+    weights: list[int] = np.cumsum(np.where(codes >= ord(FIRST_WIDE_CHARACTER), CHARACTERS_PER_TOKEN, 1)).tolist()
     return [0, *weights]
 
 
 def clip(text: str, limit: int) -> str:
-    """The text's longest beginning of at most `limit` tokens."""
-    start = text[: limit * CHARACTERS]
+    """Cut a text to its longest beginning of at most `limit` tokens."""
+    start = text[: limit * CHARACTERS_PER_TOKEN]
     if start.isascii():
         return start
-    left = limit * CHARACTERS
+    left = limit * CHARACTERS_PER_TOKEN
     for place, character in enumerate(start):
-        left -= CHARACTERS if character >= WIDE else 1
+        left -= CHARACTERS_PER_TOKEN if character >= FIRST_WIDE_CHARACTER else 1
         if left < 0:
             return start[:place]
     return start

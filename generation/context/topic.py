@@ -1,4 +1,4 @@
-"""The documents of a topic with the vectors that choose among their segments and sentences."""
+"""The documents of a topic, with the vectors by which their segments and sentences are chosen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from retrieval.types import Query
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where documents and their vectors come from."""
+    """The index and the store that documents and vectors are read from."""
 
     index: Index
     store: Store
@@ -23,7 +23,7 @@ class Sources:
 
     @property
     def embedding(self) -> Embedding:
-        """The embedding model of the index. `UserError` if the index has none."""
+        """The embedding model of the index. `UserError` if the index has no embeddings."""
         if self.index.embedding is None:
             raise UserError(
                 f"{self.index.folder}: has no embeddings, which segments, grades and answers need: "
@@ -34,7 +34,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class TopicContext:
-    """The documents of a topic by row, each with the vectors of its segments; the topic's queries with theirs.
+    """The documents of a topic by row, each with the vectors of its segments, and the topic's queries with theirs.
 
     `segments` has float32[segments, d] for each row of `documents`, in the same order; `query_vectors` is
     float32[queries, d].
@@ -47,12 +47,12 @@ class TopicContext:
 
     @property
     def by_id(self) -> dict[str, tuple[Document, Vectors]]:
-        """The documents and their segments' vectors by document id."""
+        """The documents and the vectors of their segments, by document id."""
         return {document.id: (document, self.segments[row]) for row, document in self.documents.items()}
 
 
 def read_context(sources: Sources, rows: Sequence[int], queries: Sequence[Query]) -> TopicContext:
-    """The documents in these rows of the store, in this order. `UserError` if the index has no embeddings."""
+    """Read the documents in these rows of the store, in this order. `UserError` if the index has no embeddings."""
     vectors = segment_vectors(sources.index, sources.store, rows, sources.threads)
     return TopicContext(
         dict(zip(rows, sources.store.get(rows), strict=True)),
@@ -63,7 +63,7 @@ def read_context(sources: Sources, rows: Sequence[int], queries: Sequence[Query]
 
 
 def embed_spans(sources: Sources, context: TopicContext, spans: Sequence[Span]) -> Vectors:
-    """The vectors of stretches of the topic's documents, float32[spans, d]; the index keeps them by text."""
+    """Embed stretches of the topic's documents: float32[spans, d]. The index keeps the vectors by text."""
     texts = {document.id: document.text for document in context.documents.values()}
     return sentence_vectors(
         sources.index, [texts[span.doc_id][span.start : span.end] for span in spans], sources.threads

@@ -1,13 +1,13 @@
-"""Requests as OpenAI batch files, to be answered by `vllm run-batch`, a batch service, or anyone.
+"""A model whose requests are OpenAI batch files, for `vllm run-batch` or a batch service.
 
 Requests without a reply in the cache are written to `<digest>.requests.jsonl` in a folder, and the run ends with
-`Waits`. The user puts the replies beside it as `<digest>.replies.jsonl`, in any order, and the same command goes on.
+`Waits`. The user puts the replies beside it as `<digest>.replies.jsonl`, in any order, and runs the same command again.
 Replies go to the cache when they are first read.
 
-If a request was refused for its content, it is a `Failure` as long as the file of the refusal lies there. If it failed
-otherwise, or if its reply cannot be used, it is written again. If the refusal names a field that can be written in
-another way, the request is written so. A message counts and names unusable replies and repeated requests, because the
-user pays for them again.
+If a request was refused for its content, it is a `Failure` as long as the file of the refusal is in the folder. If it
+failed otherwise, or if its reply cannot be used, it is written again. If a refusal names a field that has another form,
+the request is written again in that form. A message counts and names unusable replies and repeated requests, because
+the user pays for them again.
 """
 
 import logging
@@ -20,24 +20,31 @@ from typing import Any
 
 import orjson
 
-from generation.llm.batch_files import REPLIES, REQUESTS, FileAccount, RequestFile, join_names, replies_of
+from generation.llm.batch_files import (
+    REPLIES_SUFFIX,
+    REQUESTS_SUFFIX,
+    FileAccount,
+    RequestFile,
+    join_names,
+    locate_replies,
+)
 from generation.llm.cache import Cache
 from generation.llm.chat import (
     REPLY_LIMIT_BYTES,
     Dialect,
     PaidReply,
     ReplyBound,
-    combine,
-    keyed_name,
-    other_dialect,
+    combine_dialects,
+    find_other_dialect,
+    make_keyed_name,
     read_bound,
     read_reply,
     refuses_schema,
     write_body,
 )
-from generation.llm.model import OpenModel, key_of
-from generation.llm.settings import BATCHES, ModelSettings
-from generation.llm.usage import add
+from generation.llm.model import OpenModel, make_request_key
+from generation.llm.settings import BATCH_FOLDER, ModelSettings
+from generation.llm.usage import add_usage
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import BadRecord, Report, UserError, Waits, WrongReply, printable, stop
 from indexing.io.error_text import describe_error
@@ -49,11 +56,11 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
-    """The model of the replies in a folder of batch files; ends with `Waits` if any are missing."""
+    """Open the model of the replies in a folder of batch files. `Waits` at its end if any reply is missing."""
     with closing(Cache(settings.replies_in(folder))) as cache:
-        batch = Batch(settings.name, folder / BATCHES, cache, settings.extra)
+        batch = Batch(settings.name, folder / BATCH_FOLDER, cache, settings.extra)
         try:
-            with suppress(Waits):  # which cannot name the file yet
+            with suppress(Waits):  # `flush` raises it again, with the names of the files
                 yield batch
             batch.flush()
         finally:
@@ -61,32 +68,32 @@ async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[O
 
 
 class Batch:
-    """The `Model` whose replies are made elsewhere."""
+    """The `Model` whose replies another program makes. `UserError` if the folder cannot be written."""
 
     def __init__(self, model: str, folder: Path, cache: Cache, extra: Mapping[str, Any]) -> None:
-        self.name = keyed_name(model, extra)
+        self.name = make_keyed_name(model, extra)
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
         self.notes: list[str] = []
         self._model, self._folder, self._cache, self._extra = model, folder, cache, extra
         self._refused: dict[str, Failure] = {}
-        self._answered: dict[str, str] = {}
-        """The fate of each request that has a reply already, by its key."""
+        self._fates: dict[str, str] = {}
+        """The reason, by a request's key, why its earlier reply is missing or not used."""
         self._waiting: defaultdict[str, list[Path]] = defaultdict(list)
-        """The files that hold a request and wait for replies, by the request's key."""
+        """The files without replies that hold a request, by its key."""
         self._dialects: defaultdict[str, Dialect] = defaultdict(Dialect)
         self._dialect = Dialect()
         self._without_schema: set[str] = set()
         self._asked: set[str] = set()
         self._files: list[RequestFile] = []
-        with _writing(folder):
+        with _report_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self._new = self._read_replies()
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """The known outcomes; then `Waits`, if any reply is missing."""
+        """Yield the known outcomes. `Waits` afterwards if any reply is missing."""
         missing = 0
         for number, request in enumerate(requests):
-            key = key_of(self.name, request)
+            key = make_request_key(self.name, request)
             known = self._cache.get(key)
             outcome = known.outcome if known else self._refused.get(key)
             if outcome is None:
@@ -95,34 +102,34 @@ class Batch:
                 continue
             new = known is not None and key in self._new
             self._new.discard(key)
-            self._account(request.purpose, known.usage if new and known else Usage(cache_hits=1))
+            self._add_usage(request.purpose, known.usage if new and known else Usage(cache_hits=1))
             yield number, outcome
         if missing:
-            raise Waits(f"{self.name}: {_waits(missing)} for replies")
+            raise Waits(f"{self.name}: {_count_waiting(missing)} for replies")
 
     def flush(self) -> None:
-        """Write the files of missing requests and raise `Waits`, which names them; do nothing if none is missing."""
+        """Write the files of requests without replies, and raise `Waits` with their names. If none is open, return."""
         if not self._files:
             return
-        with _writing(self._folder):
-            named = [file.finish() for file in self._files]
-        asked = sorted(self._asked)
+        with _report_write_errors(self._folder):
+            written = [file.finish() for file in self._files]
+        keys = sorted(self._asked)
         self._files, self._asked = [], set()
         message = [
-            f"{self.name}: {_waits(len(asked))} for replies, and the same command goes on when they are there:",
-            *(f"  {file}\n  replies expected in {replies_of(file).name} beside it" for file in named),
+            f"{self.name}: {_count_waiting(len(keys))} for replies. Run the same command again when they are there:",
+            *(f"  {file}\n  replies expected in {locate_replies(file).name} beside it" for file in written),
         ]
-        if again := [f"{key} ({self._answered[key]})" for key in asked if key in self._answered]:
-            message.append(f"{len(again):,} of these {len(asked):,} had been asked before: {join_names(again)}")
-        if twice := [f"{key} ({file.name})" for key in asked for file in self._waiting[key][:1] if file not in named]:
+        if again := [f"{key} ({self._fates[key]})" for key in keys if key in self._fates]:
+            message.append(f"{len(again):,} of these {len(keys):,} had been asked before: {join_names(again)}")
+        if twice := [f"{key} ({file.name})" for key in keys for file in self._waiting[key][:1] if file not in written]:
             message.append(
-                f"{len(twice):,} of these {len(asked):,} stand in other files too, which wait for replies. If those "
+                f"{len(twice):,} of these {len(keys):,} stand in other files too, which wait for replies. If those "
                 f"are being answered, wait for them, so that nothing is paid twice: {join_names(twice)}"
             )
         raise Waits("\n".join(message))
 
     def discard(self) -> None:
-        """Forget the recorded requests."""
+        """Forget the requests that are not yet in a file."""
         for file in self._files:
             file.discard()
         self._files, self._asked = [], set()
@@ -133,28 +140,28 @@ class Batch:
         self._asked.add(key)
         if key in self._without_schema:
             request = replace(request, schema=None)
-        body = write_body(self._model, request, self._extra, combine(self._dialect, self._dialects[key]))
+        body = write_body(self._model, request, self._extra, combine_dialects(self._dialect, self._dialects[key]))
         line = orjson.dumps({"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}) + b"\n"
-        with _writing(self._folder):
-            if not self._files or not self._files[-1].takes(line):
+        with _report_write_errors(self._folder):
+            if not self._files or not self._files[-1].has_room_for(line):
                 self._files.append(RequestFile(self._folder))
             self._files[-1].write(key, line)
 
     def _read_replies(self) -> set[str]:
-        """Take all replies of the folder into the cache; returns the keys of the new ones."""
+        """Put all replies of the folder into the cache; returns the keys of the new ones."""
         known: dict[str, ReplyBound] = {}
-        for file in sorted(self._folder.glob(f"*{REQUESTS}")):
-            replies = replies_of(file)
-            for _, record in _lines(file):
+        for file in sorted(self._folder.glob(f"*{REQUESTS_SUFFIX}")):
+            replies = locate_replies(file)
+            for _, record in _read_lines(file):
                 key, body = record["custom_id"], record.get("body")
                 known[key] = read_bound(body if isinstance(body, dict) else {})
                 if replies.exists():
-                    self._answered[key] = f"{replies.name} holds no reply"
+                    self._fates[key] = f"{replies.name} holds no reply"
                 else:
                     self._waiting[key].append(file)
-        files = {file: FileAccount(file) for file in sorted(self._folder.glob(f"*{REPLIES}"))}
+        files = {file: FileAccount(file) for file in sorted(self._folder.glob(f"*{REPLIES_SUFFIX}"))}
         new = (
-            self._cache.put(reply for account in files.values() for reply in self._replies(account, known))
+            self._cache.put(reply for account in files.values() for reply in self._read_file(account, known))
             if files
             else set()
         )
@@ -165,13 +172,13 @@ class Batch:
             if account.is_odd or not new.isdisjoint(account.taken):
                 _log.warning("%s", account)
         for key, dialect in self._dialects.items():
-            if self._cache.get(key):  # what was refused for a text that names these fields is refused without them too
-                self._dialect = combine(self._dialect, dialect)
+            if self._cache.get(key):  # the change of dialect led to a reply, so the fields were the reason
+                self._dialect = combine_dialects(self._dialect, dialect)
         return new
 
-    def _replies(self, account: "FileAccount", known: Mapping[str, ReplyBound]) -> Iterator[tuple[str, PaidReply]]:
-        """The replies of a file, while its account grows; `known` holds the bound of each request."""
-        for number, record in _lines(account.file, account.add_broken, REPLY_LIMIT_BYTES):
+    def _read_file(self, account: "FileAccount", known: Mapping[str, ReplyBound]) -> Iterator[tuple[str, PaidReply]]:
+        """Read the replies of a file, and fill its account. `known` has the bound of each request's reply."""
+        for number, record in _read_lines(account.file, account.add_broken, REPLY_LIMIT_BYTES):
             key = record["custom_id"]
             if key not in known:
                 account.unknown.append(printable(key))
@@ -179,27 +186,27 @@ class Batch:
             try:
                 answered = read_line(record, known[key])
             except (WrongReply, ValueError) as error:
-                self._answered[key] = account.failed[key] = f"line {number}: {error}"
+                self._fates[key] = account.failed[key] = f"line {number}: {error}"
                 continue
             if not isinstance(answered.outcome, Failure):
                 account.taken.append(key)
                 yield key, answered
-            elif self._rewritten(key, record):
-                self._answered[key] = f"{answered.outcome.reason}, and is asked in another way"
+            elif self._rewrite(key, record):
+                self._fates[key] = f"{answered.outcome.reason}, and is asked in another way"
             else:
                 self._refused[key] = answered.outcome
                 account.refused[key] = answered.outcome.reason
 
-    def _rewritten(self, key: str, record: Mapping[str, Any]) -> bool:
-        """Whether a refusal names a field that can be written in another way; the next file writes it so."""
+    def _rewrite(self, key: str, record: Mapping[str, Any]) -> bool:
+        """Change the form of a request if its refusal names a field that has another form; returns whether it does."""
         response = record["response"]
         if response["status_code"] not in REFUSED_CONTENT_STATUSES - {413}:
             return False
-        said = orjson.dumps(response.get("body") or record.get("error")).decode()
-        if refuses_schema(said) and key not in self._without_schema:
+        refusal = orjson.dumps(response.get("body") or record.get("error")).decode()
+        if refuses_schema(refusal) and key not in self._without_schema:
             self._without_schema.add(key)
             note = "refuses a schema: its replies are asked for without"
-        elif other := other_dialect(self._dialects[key], said):
+        elif other := find_other_dialect(self._dialects[key], refusal):
             self._dialects[key], note = other
         else:
             return False
@@ -207,16 +214,16 @@ class Batch:
             self.notes.append(note)
         return True
 
-    def _account(self, purpose: str, usage: Usage) -> None:
-        self.usage[purpose] = add(self.usage[purpose], usage)
+    def _add_usage(self, purpose: str, usage: Usage) -> None:
+        self.usage[purpose] = add_usage(self.usage[purpose], usage)
 
 
-def _waits(number: int) -> str:
+def _count_waiting(number: int) -> str:
     return "1 request waits" if number == 1 else f"{number:,} requests wait"
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _report_write_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -224,7 +231,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:
-    """The outcome of a request in one line of a batch's output.
+    """Read the outcome of a request in one line of a batch's output.
 
     `WrongReply` if the request has to be sent again. `ValueError` if the line is no line of a batch.
     """
@@ -241,7 +248,7 @@ def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:
     raise WrongReply(f"{status}: {describe_error(body or error)}")
 
 
-def _lines(
+def _read_lines(
     file: Path, report: Report = stop, longest: int = LONGEST_LINE_BYTES
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, record in read_json_lines(file, report, longest):

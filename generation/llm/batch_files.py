@@ -1,4 +1,4 @@
-"""Files of a batch: requests as they are written, and the account of a file of replies."""
+"""Files of a batch: a file of requests while it is written, and the account of a file of replies."""
 
 import os
 from collections.abc import Sequence
@@ -10,15 +10,16 @@ from indexing.errors import BadRecord
 from indexing.io.json_values import digest
 
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
-"""Requests and bytes of one file: the limits of OpenAI's batch service."""
-REQUESTS, REPLIES = ".requests.jsonl", ".replies.jsonl"
+"""The most requests and bytes of one file: the limits of OpenAI's batch service."""
+REQUESTS_SUFFIX, REPLIES_SUFFIX = ".requests.jsonl", ".replies.jsonl"
+"""The ends of the names of both kinds of files."""
 MOST_NAMED = 3
-"""Requests or lines that a message names."""
+"""How many requests or lines a message names."""
 
 
 @dataclass(slots=True)
 class FileAccount:
-    """The content of a file of replies: the keys of those taken, and all others with the reason."""
+    """The content of a file of replies: the keys of the replies taken, and all others with the reason."""
 
     file: Path
     taken: list[str] = field(default_factory=list)
@@ -28,14 +29,14 @@ class FileAccount:
     broken: list[str] = field(default_factory=list)
 
     def add_broken(self, error: BadRecord) -> None:
-        """A `Report`; a file that cannot be read to its end is an error."""
+        """Add a broken line. If the file cannot be read to its end, raise the error."""
         if error.kind == "unreadable file":
             raise error
         self.broken.append(f"line {str(error).removeprefix(f'{self.file}:')}")
 
     @property
     def is_odd(self) -> bool:
-        """Whether the file holds anything but replies that are taken."""
+        """Whether the file holds anything but replies that were taken."""
         return bool(self.failed or self.refused or self.unknown or self.broken)
 
     def __str__(self) -> str:
@@ -51,7 +52,7 @@ class FileAccount:
 
 
 class RequestFile:
-    """A file of requests as it grows; it has its name when it is whole."""
+    """A file of requests while it is written. It gets its name when it is whole."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -60,8 +61,8 @@ class RequestFile:
         self._path = folder / f".{os.getpid()}.{id(self)}.partial"
         self._file = self._path.open("wb")
 
-    def takes(self, line: bytes) -> bool:
-        """Whether the file has room for one more line."""
+    def has_room_for(self, line: bytes) -> bool:
+        """Return whether one more line fits."""
         return len(self._keys) < MOST_REQUESTS and self._bytes + len(line) <= MOST_BYTES
 
     def write(self, key: str, line: bytes) -> None:
@@ -71,19 +72,19 @@ class RequestFile:
         self._file.write(line)
 
     def finish(self) -> Path:
-        """Give the file its name by the set of its requests; a new one if replies of that name do not answer them."""
+        """Name the file by the digest of its requests' keys. If replies of that name exist already, number the name."""
         name = stem = digest(sorted(self._keys))[:16]
         repeat = 1
-        while (self._folder / f"{name}{REPLIES}").exists():
+        while (self._folder / f"{name}{REPLIES_SUFFIX}").exists():
             repeat += 1
             name = f"{stem}-{repeat}"
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        return self._path.replace(self._folder / f"{name}{REQUESTS}")
+        return self._path.replace(self._folder / f"{name}{REQUESTS_SUFFIX}")
 
     def discard(self) -> None:
-        """Remove the file, which has no name yet."""
+        """Remove the unfinished file."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
@@ -91,11 +92,11 @@ class RequestFile:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """The first of some names, and the number of the others."""
+    """Join the first names, and the number of the others."""
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
     return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
-def replies_of(requests: Path) -> Path:
-    """The file of the replies to a file of requests."""
-    return requests.with_name(requests.name.removesuffix(REQUESTS) + REPLIES)
+def locate_replies(requests: Path) -> Path:
+    """Locate the file of the replies to a file of requests."""
+    return requests.with_name(requests.name.removesuffix(REQUESTS_SUFFIX) + REPLIES_SUFFIX)

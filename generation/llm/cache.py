@@ -1,7 +1,7 @@
 """Replies on disk by the content of their requests: one SQLite file that several processes can share.
 
-Each reply is committed when it comes; in write-ahead mode it then outlives the process, however the process ends.
-Failures are not kept: the next run asks again.
+Each reply is committed when it comes. In write-ahead mode it survives any end of the process. Failures are not kept, so
+the next run asks again.
 """
 
 import math
@@ -21,13 +21,13 @@ from indexing.errors import UserError, printable
 APPLICATION_ID = 0x4B535231
 """SQLite's `application_id` of Keystone's files of replies."""
 WRITER_TIMEOUT_S = 60.0
-"""How long one process waits while others write."""
-_OF_THE_PLACE = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_READONLY")
-"""Errors of the disk, the folder or other processes, and not of the file's content."""
+"""How long a process waits while others write."""
+_PLACE_ERRORS = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_READONLY")
+"""Errors of the disk, the folder or other processes. The file's content is not at fault."""
 
 
 class Cache:
-    """The replies in a file, which is made if it is missing. `UserError` if it is damaged or another program's."""
+    """The replies in a file. A missing file is made. `UserError` if it is damaged or another program's."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class Cache:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
-        with self._named():
+        with self._translate_errors():
             self._file = sqlite3.connect(path, timeout=WRITER_TIMEOUT_S, isolation_level=None)
             try:
                 self._prepare()
@@ -44,16 +44,16 @@ class Cache:
                 raise
 
     def _prepare(self) -> None:
-        if self._form() != APPLICATION_ID:
+        if self._read_application_id() != APPLICATION_ID:
             self._file.execute("BEGIN IMMEDIATE")
-            if self._form() != APPLICATION_ID:  # another process has not made it in the meantime
+            if self._read_application_id() != APPLICATION_ID:  # no other process made it in the meantime
                 if self._file.execute("SELECT 1 FROM sqlite_master").fetchone():
                     raise UserError(f"{self._path}: another program's database, expected a cache of replies")
                 self._file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
                 self._file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._file.execute("COMMIT")
         deadline = time.monotonic() + WRITER_TIMEOUT_S
-        while True:  # the change of mode does not wait by itself while another process makes it
+        while True:  # while another process changes the mode, SQLite fails at once
             try:
                 self._file.execute("PRAGMA journal_mode = WAL")
                 break
@@ -63,28 +63,28 @@ class Cache:
                 time.sleep(0.02)
         self._file.execute("PRAGMA synchronous = NORMAL")
 
-    def _form(self) -> int:
+    def _read_application_id(self) -> int:
         (form,) = self._file.execute("PRAGMA application_id").fetchone()
         return int(form)
 
     def get(self, key: str) -> PaidReply | None:
-        """The reply to a request, with its cost at the time; None if the file has none."""
-        with self._named():
+        """Get the reply to a request, with its cost at the time; None if the file has none."""
+        with self._translate_errors():
             row = self._file.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
         return None if row is None else self._read(key, row[0])
 
     def put(self, replies: Iterable[tuple[str, PaidReply]]) -> set[str]:
-        """Keep replies by one commit, or none if an error comes up; returns the keys of the replies that are new.
+        """Keep replies by one commit; returns the keys of the new ones. After an error, none is kept.
 
-        If a key has a reply already, that reply stays.
+        If a key has a reply already, the old reply stays.
         """
         new = set()
-        with self._named():
+        with self._translate_errors():
             self._file.execute("BEGIN IMMEDIATE")
             try:
                 for key, answered in replies:
                     insert = "INSERT OR IGNORE INTO replies VALUES (?, ?)"
-                    if self._file.execute(insert, (key, to_json(answered))).rowcount:
+                    if self._file.execute(insert, (key, encode_reply(answered))).rowcount:
                         new.add(key)
                 self._file.execute("COMMIT")
             except BaseException:
@@ -93,8 +93,8 @@ class Cache:
         return new
 
     def items(self) -> Iterator[tuple[str, PaidReply]]:
-        """All replies with their keys, in the order of the keys."""
-        with self._named():
+        """Yield all replies with their keys, in the order of the keys."""
+        with self._translate_errors():
             for key, reply in self._file.execute("SELECT key, reply FROM replies ORDER BY key"):
                 yield key, self._read(key, reply)
 
@@ -104,7 +104,7 @@ class Cache:
 
     def _read(self, key: str, reply: bytes) -> PaidReply:
         try:
-            return from_json(reply)
+            return decode_reply(reply)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{self._path}: the reply {printable(key)} is damaged: {error}. If that row of the table replies is "
@@ -112,22 +112,22 @@ class Cache:
             ) from error
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
             cause = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
-            named = f"{self._path}: not a usable cache of replies: {error}"
-            if cause.startswith(_OF_THE_PLACE):
-                raise UserError(named) from error
+            message = f"{self._path}: not a usable cache of replies: {error}"
+            if cause.startswith(_PLACE_ERRORS):
+                raise UserError(message) from error
             raise UserError(
-                f"{named}. Nothing in it was changed: put back a copy, or save its replies with `sqlite3 FILE "
+                f"{message}. Nothing in it was changed: put back a copy, or save its replies with `sqlite3 FILE "
                 ".recover`, or name another file as model.cache, for which all replies are asked again"
             ) from error
 
 
-def to_json(answered: PaidReply) -> bytes:
-    """A reply as the file keeps it: `text`, `finish`, `logprobs`, and `usage` as numbers of tokens."""
+def encode_reply(answered: PaidReply) -> bytes:
+    """Encode a reply as JSON: `text`, `finish`, `logprobs`, and `usage` (prompt, cached and reply tokens)."""
     reply, usage = answered.outcome, answered.usage
     assert isinstance(reply, Reply)
     tokens = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
@@ -136,10 +136,10 @@ def to_json(answered: PaidReply) -> bytes:
     )
 
 
-def from_json(kept: bytes | Mapping[str, Any]) -> PaidReply:
-    """The inverse of `to_json`, from its bytes or from the parsed value; all keys but `text` may be absent.
+def decode_reply(kept: bytes | Mapping[str, Any]) -> PaidReply:
+    """Decode the bytes or the parsed value of `encode_reply`. All keys but `text` may be absent.
 
-    Log-probabilities that are not finite, which older files hold as null, are left out. `AttributeError`, `KeyError`,
+    Log-probabilities that are not finite are left out; older files hold them as null. `AttributeError`, `KeyError`,
     `TypeError` or `ValueError` if the value has another form.
     """
     found = orjson.loads(kept) if isinstance(kept, bytes) else kept

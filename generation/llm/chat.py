@@ -1,4 +1,4 @@
-"""Requests and replies in the form of OpenAI's chat completions protocol, for endpoints, batch files and vLLM alike.
+"""Requests and replies of OpenAI's chat completions protocol, for endpoints, batch files and vLLM alike.
 
 All functions are pure.
 """
@@ -15,27 +15,27 @@ from indexing.errors import WrongReply
 from indexing.io.error_text import describe_error
 
 REPLY_LIMIT_BYTES = 2**24
-"""Bytes of a reply's body, as it comes and decompressed, and of a line of a file of replies. The reader stops above."""
-LONGEST_TOKEN = 128
-"""Characters of a token; tokens of blanks are the longest."""
+"""The most bytes of a reply's body, compressed and decompressed, and of a line in a file of replies."""
+LONGEST_TOKEN_CHARACTERS = 128
+"""The most characters of a token; tokens of blanks are the longest."""
 SPARE_CHARACTERS = 4_096
-"""Characters that any reply may have beyond its tokens."""
+"""The characters that any reply may have beyond those of its tokens."""
 LOGPROB_CHARACTERS = 24
-"""Characters that a kept log-probability takes besides its token."""
+"""The characters that a kept log-probability takes besides its token."""
 MOST_TOKENS = 10**9
-"""Tokens of one call; a larger number cannot be a count."""
+"""The most tokens of one call. A larger number cannot be a count."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaidReply:
-    """A reply to a request, or its failure, and the cost of it."""
+    """A reply to a request, or its failure, and its cost."""
 
     outcome: Reply | Failure
     usage: Usage = field(default_factory=Usage)
 
 
 class Backend(Protocol):
-    """A service that answers single requests, at most `at_once` of them together, with notes for the reader.
+    """A service that answers single requests, at most `at_once` of them at one time, with notes for the user.
 
     `answer` raises `UserError` if no request can be answered any more. If only this request cannot be answered, the
     outcome is a `Failure`.
@@ -45,7 +45,7 @@ class Backend(Protocol):
     notes: list[str]
 
     async def answer(self, request: Request) -> PaidReply:
-        """Ask until a reply comes, or none can come."""
+        """Ask until a reply comes, or until none can come."""
         ...
 
     async def close(self) -> None:
@@ -54,7 +54,7 @@ class Backend(Protocol):
 
 
 class ReplyBound(NamedTuple):
-    """How much a reply may hold: tokens (None: any number), and for each token alternatives with log-probabilities."""
+    """The most that a reply may hold: tokens (None: any number), and alternatives of each token."""
 
     tokens: int | None
     alternatives: int = 0
@@ -70,23 +70,23 @@ class Dialect:
     limit: str = "max_tokens"
 
 
-def combine(one: Dialect, other: Dialect) -> Dialect:
-    """The parts that both dialects take."""
+def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
+    """Combine two dialects to the parts that both take."""
     limit = one.limit if other.limit == "max_tokens" else other.limit
     return Dialect(
         one.schemas and other.schemas, one.temperature and other.temperature, one.logprobs and other.logprobs, limit
     )
 
 
-def keyed_name(model: str, extra: Mapping[str, Any]) -> str:
-    """The name in the keys of a model's replies: its own, followed by further fields of requests if there are any."""
+def make_keyed_name(model: str, extra: Mapping[str, Any]) -> str:
+    """Make the name in the keys of a model's replies: its own, then the further fields of requests, if any."""
     return f"{model} {orjson.dumps(dict(extra), option=orjson.OPT_SORT_KEYS).decode()}" if extra else model
 
 
 def write_body(
     model: str, request: Request, extra: Mapping[str, Any] | None = None, dialect: Dialect = Dialect()
 ) -> dict[str, Any]:
-    """The body of a chat completions request; `extra` holds further fields of it."""
+    """Write the body of a chat completions request. `extra` holds further fields."""
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": role, "content": content} for role, content in request.messages],
@@ -103,46 +103,46 @@ def write_body(
 
 
 def read_bound(body: Mapping[str, Any]) -> ReplyBound:
-    """The bound that the body of a request sets for its reply."""
+    """Read the bound that the body of a request sets for its reply."""
     tokens = body.get("max_completion_tokens") or body.get("max_tokens")
     alternatives = body.get("top_logprobs") if body.get("logprobs") else 0
     return ReplyBound(tokens if isinstance(tokens, int) else None, alternatives if isinstance(alternatives, int) else 0)
 
 
-def other_dialect(dialect: Dialect, said: str) -> tuple[Dialect, str] | None:
-    """The dialect to use after an endpoint refused a request in these words, and a note; None for another refusal.
+def find_other_dialect(dialect: Dialect, message: str) -> tuple[Dialect, str] | None:
+    """Find the dialect to use after an endpoint refused a request in these words, and a note; None if there is none.
 
     If an endpoint finds max_tokens too large, it refuses the request, not the field. The same holds if it takes
     schemas but not this one: see `refuses_schema`.
     """
-    if refuses_schema(said):
+    if refuses_schema(message):
         return None
-    said = said.lower()
-    if dialect.schemas and "response_format" in said:
+    message = message.lower()
+    if dialect.schemas and "response_format" in message:
         return replace(dialect, schemas=False), "takes no JSON schemas: replies are asked for without"
-    if dialect.limit == "max_tokens" and "max_completion_tokens" in said and "too large" not in said:
+    if dialect.limit == "max_tokens" and "max_completion_tokens" in message and "too large" not in message:
         return replace(dialect, limit="max_completion_tokens"), "takes max_completion_tokens in place of max_tokens"
-    if dialect.temperature and "temperature" in said and "support" in said:
+    if dialect.temperature and "temperature" in message and "support" in message:
         return replace(dialect, temperature=False), "takes no temperature: its default is used"
-    if dialect.logprobs and "logprobs" in said:
+    if dialect.logprobs and "logprobs" in message:
         return replace(dialect, logprobs=False), "gives no log-probabilities: replies are asked for without"
     return None
 
 
-def refuses_schema(said: str) -> bool:
-    """Whether these words refuse the schema of one request, of an endpoint that takes schemas."""
-    said = said.lower()
-    return "invalid schema" in said and "response_format" in said
+def refuses_schema(message: str) -> bool:
+    """Return whether an endpoint that takes schemas refuses, in these words, the schema of one request."""
+    message = message.lower()
+    return "invalid schema" in message and "response_format" in message
 
 
 def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
-    """The reply in a body with status 200, with log-probabilities if the request asks for them.
+    """Read the reply in a body with status 200, with log-probabilities if the bound has alternatives.
 
     `WrongReply` if the body holds no reply, or far more than the bound allows.
 
-    `finish` is `length` if the server says so, else `stop`. A server says `length` also if it has silently lowered
-    `max_tokens` to its window. A refusal, and a reply that a filter holds back, are failures: asking again does not
-    help.
+    `finish` is `length` if the server says so, else `stop`. A server also says `length` if it silently lowers
+    `max_tokens` to its window. If the model refuses, or a filter holds the reply back, the outcome is a `Failure`,
+    because asking again does not help.
     """
     if not isinstance(body, dict) or body.get("error"):
         raise WrongReply(f"an answer that is an error: {describe_error(body)}")
@@ -165,7 +165,7 @@ def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
         raise WrongReply("an answer without content")
     tokens = _read_logprobs(choice["logprobs"]) if bound.alternatives and choice.get("logprobs") else ()
     if bound.tokens is not None:
-        room = SPARE_CHARACTERS + LONGEST_TOKEN * bound.tokens
+        room = SPARE_CHARACTERS + LONGEST_TOKEN_CHARACTERS * bound.tokens
         size = LOGPROB_CHARACTERS
         listed = sum(size + sum(size + len(token) for token in alternatives) for alternatives in tokens)
         if len(text) > room or listed > room * (1 + bound.alternatives):
@@ -174,15 +174,15 @@ def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
 
 
 def _read_usage(found: Any) -> Usage:
-    def number(place: Any, name: str) -> Any:
+    def get_number(place: Any, name: str) -> Any:
         return place.get(name) if isinstance(place, dict) else None
 
-    cached = number(number(found, "prompt_tokens_details"), "cached_tokens")
-    return count_usage(number(found, "prompt_tokens"), cached, number(found, "completion_tokens"))
+    cached = get_number(get_number(found, "prompt_tokens_details"), "cached_tokens")
+    return count_usage(get_number(found, "prompt_tokens"), cached, get_number(found, "completion_tokens"))
 
 
 def count_usage(prompt: Any, cached: Any, completion: Any) -> Usage:
-    """The usage of one call with these tokens; a value that is no number from 0 to `MOST_TOKENS` counts as 0."""
+    """Count the usage of one call with these tokens. A value that is no number from 0 to `MOST_TOKENS` counts as 0."""
     found = (prompt, cached, completion)
     return Usage(1, *(n if type(n) is int and 0 <= n <= MOST_TOKENS else 0 for n in found))
 

@@ -1,4 +1,4 @@
-"""One model for all steps: requests made at one time share the backend, identical requests, and a cache on disk."""
+"""One model for all steps. All requests share one backend and one cache; identical ones are sent once."""
 
 import asyncio
 from collections import defaultdict, deque
@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from generation.llm.cache import Cache
-from generation.llm.chat import Backend, PaidReply, keyed_name
-from generation.llm.model import key_of
+from generation.llm.chat import Backend, PaidReply, make_keyed_name
+from generation.llm.model import make_request_key
 from generation.llm.settings import ModelSettings
-from generation.llm.usage import add
+from generation.llm.usage import add_usage
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 
-MOST_READY = 256
-"""Outcomes of one `complete` that may lie ready before more of its requests are drawn."""
+MOST_READY_OUTCOMES = 256
+"""If one `complete` has this number of outcomes ready, no more of its requests are drawn."""
 
 
 @asynccontextmanager
-async def serve(settings: ModelSettings, folder: Path, backend: Callable[[], Backend]) -> AsyncIterator["Client"]:
-    """The model of a backend that answers single requests, with the cache of the settings."""
+async def open_client(settings: ModelSettings, folder: Path, backend: Callable[[], Backend]) -> AsyncIterator["Client"]:
+    """Open the model of a backend that answers single requests, with the cache of the settings."""
     with closing(Cache(settings.replies_in(folder))) as cache:
-        client = Client(keyed_name(settings.name, settings.extra), backend(), cache, settings.run_seconds)
+        client = Client(make_keyed_name(settings.name, settings.extra), backend(), cache, settings.run_seconds)
         try:
             yield client
         finally:
@@ -47,7 +47,7 @@ class _Stream:
 
 
 @dataclass(slots=True)
-class _Job:
+class _OpenRequest:
     key: str
     request: Request
     asked_by: list[tuple[_Stream, int, str]]
@@ -56,8 +56,8 @@ class _Job:
 class Client:
     """The `Model` of a backend that answers single requests.
 
-    Free workers draw requests from the oldest `complete` first, so that requests that begin alike stay together. Each
-    reply is in the cache before the caller sees it.
+    Free workers draw requests from the oldest `complete` first, so that requests with the same beginning stay together.
+    Each reply is in the cache before the caller sees it.
     """
 
     def __init__(self, name: str, backend: Backend, cache: Cache, run_seconds: float | None = None) -> None:
@@ -66,11 +66,11 @@ class Client:
         self._backend, self._cache = backend, cache
         self._loop = asyncio.get_running_loop()
         self._streams: list[_Stream] = []
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, _OpenRequest] = {}
         self._workers: set[asyncio.Task[None]] = set()
-        self._arrived: list[tuple[_Job, PaidReply]] = []
+        self._arrived: list[tuple[_OpenRequest, PaidReply]] = []
         self._error: BaseException | None = None
-        self._end = None if run_seconds is None else self._loop.call_later(run_seconds, self._out_of_time, run_seconds)
+        self._timer = None if run_seconds is None else self._loop.call_later(run_seconds, self._end_run, run_seconds)
 
     @property
     def notes(self) -> list[str]:
@@ -86,7 +86,7 @@ class Client:
                 self._start_workers()
                 while stream.done:
                     yield stream.done.popleft()
-                    if len(stream.done) == MOST_READY // 2:
+                    if len(stream.done) == MOST_READY_OUTCOMES // 2:
                         self._start_workers()
                 if error := self._error or stream.error:
                     raise error
@@ -98,14 +98,14 @@ class Client:
                 stream.awaited = self._loop.create_future()
                 await stream.awaited
         finally:
-            self._leave(stream)
+            self._remove_stream(stream)
             self._deliver()
 
     async def close(self) -> None:
-        """Cancel open requests; replies that have arrived are kept."""
-        if self._end:
-            self._end.cancel()
-        await asyncio.sleep(0)  # workers take the replies that are there
+        """Cancel open requests. Replies that have arrived are kept."""
+        if self._timer:
+            self._timer.cancel()
+        await asyncio.sleep(0)  # workers take the replies that have arrived
         self._deliver()
         for worker in self._workers:
             worker.cancel()
@@ -114,30 +114,30 @@ class Client:
         await self._backend.close()
 
     def _start_workers(self) -> None:
-        while len(self._workers) < self._backend.at_once and not self._error and (job := self._next()):
+        while len(self._workers) < self._backend.at_once and not self._error and (job := self._draw_request()):
             worker = self._loop.create_task(self._work(job))
             self._workers.add(worker)
-            worker.add_done_callback(self._free)
+            worker.add_done_callback(self._free_worker)
 
-    def _free(self, worker: asyncio.Task[None]) -> None:
+    def _free_worker(self, worker: asyncio.Task[None]) -> None:
         self._workers.discard(worker)
         if not worker.cancelled():
             for stream in self._streams:
                 stream.wake()
 
-    async def _work(self, job: _Job | None) -> None:
+    async def _work(self, job: _OpenRequest | None) -> None:
         try:
             while job:
                 answered = await self._backend.answer(job.request)
                 self._arrived.append((job, answered))
                 if len(self._arrived) == 1:
                     self._loop.call_soon(self._deliver)
-                job = self._next()
+                job = self._draw_request()
         except Exception as error:
             self._fail(error)
 
     def _deliver(self) -> None:
-        """Keep the replies that have arrived, all by one commit, and hand them out."""
+        """Keep the replies that have arrived by one commit, and give them to the callers."""
         arrived, self._arrived = self._arrived, []
         if not arrived:
             return
@@ -150,34 +150,34 @@ class Client:
             return
         for job, answered in arrived:
             outcome = (known.get(job.key) or answered).outcome
-            self._account(job.request.purpose, answered.usage)
+            self._add_usage(job.request.purpose, answered.usage)
             for _, _, purpose in job.asked_by[1:]:
-                self._account(purpose, Usage(cache_hits=1))
+                self._add_usage(purpose, Usage(cache_hits=1))
             for stream, number, _ in job.asked_by:
                 stream.done.append((number, outcome))
                 stream.pending -= 1
                 stream.wake()
             del self._jobs[job.key]
 
-    def _next(self) -> _Job | None:
-        """The next request that the cache cannot answer; those that it can are answered on the way."""
+    def _draw_request(self) -> _OpenRequest | None:
+        """Draw the next request that the cache cannot answer, and answer those before it from the cache."""
         for stream in tuple(self._streams):
-            while len(stream.done) < MOST_READY:
+            while len(stream.done) < MOST_READY_OUTCOMES:
                 try:
                     number, request = next(stream.numbered)
-                    key = key_of(self.name, request)
+                    key = make_request_key(self.name, request)
                     known = self._cache.get(key)
                 except StopIteration:
-                    self._leave(stream)
+                    self._remove_stream(stream)
                     stream.wake()
                     break
                 except Exception as error:
                     stream.error = error
-                    self._leave(stream)
+                    self._remove_stream(stream)
                     stream.wake()
                     break
                 if known:
-                    self._account(request.purpose, Usage(cache_hits=1))
+                    self._add_usage(request.purpose, Usage(cache_hits=1))
                     stream.done.append((number, known.outcome))
                     stream.wake()
                     continue
@@ -185,23 +185,23 @@ class Client:
                 if same := self._jobs.get(key):
                     same.asked_by.append((stream, number, request.purpose))
                     continue
-                job = self._jobs[key] = _Job(key, request, [(stream, number, request.purpose)])
+                job = self._jobs[key] = _OpenRequest(key, request, [(stream, number, request.purpose)])
                 return job
         return None
 
-    def _leave(self, stream: _Stream) -> None:
+    def _remove_stream(self, stream: _Stream) -> None:
         stream.drawn = True
         if stream in self._streams:
             self._streams.remove(stream)
 
-    def _account(self, purpose: str, usage: Usage) -> None:
-        self.usage[purpose] = add(self.usage[purpose], usage)
+    def _add_usage(self, purpose: str, usage: Usage) -> None:
+        self.usage[purpose] = add_usage(self.usage[purpose], usage)
 
-    def _out_of_time(self, seconds: float) -> None:
+    def _end_run(self, seconds: float) -> None:
         self._fail(
             UserError(
                 f"{self.name}: the run has reached its limit of {seconds:g} s. "
-                "Everything answered is kept: the same command goes on from there"
+                "All replies are kept: run the same command again to continue"
             )
         )
 

@@ -1,8 +1,8 @@
 """Chat completions over HTTP, from one endpoint or several that serve the same model.
 
-A request goes to the least loaded endpoint. If an endpoint cannot be reached, or only fails, it rests and is then tried
-with a single request; its requests go to the others, or wait. An overloaded or resting server never makes a request
-fail before `patience_seconds` are over; wrong replies do, after the tries of `indexing.io.retry`.
+A request goes to the least loaded endpoint. If an endpoint cannot be reached, or fails again and again, it rests, and
+a single request then tries it. Its requests go to the others, or wait. If a server is overloaded or rests, a request
+fails only after `patience_seconds`. If its replies are wrong, it fails after the tries of `indexing.io.retry`.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from generation.llm.chat import (
     REPLY_LIMIT_BYTES,
     Dialect,
     PaidReply,
-    combine,
-    other_dialect,
+    combine_dialects,
+    find_other_dialect,
     read_bound,
     read_reply,
     refuses_schema,
     write_body,
 )
-from generation.llm.client import serve
+from generation.llm.client import open_client
 from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request, Usage
@@ -43,20 +43,21 @@ from indexing.io.limit import Limit
 from indexing.io.retry import choose_pause, is_last, is_overload, is_retryable, parse_retry_after
 
 MOST_LATE_TRIES = 3
-"""Tries of a request that is never answered in time, which tells of the request rather than of the endpoint."""
+"""Tries of a request that gets no reply in time. After these, the request is at fault, not the endpoint."""
 MOST_FAILURES = 8
 """Failures in a row after which an endpoint rests."""
 CONNECT_TIMEOUT_S = 20.0
-IDLE_CONNECTION_S = 4.0
-"""How long an idle connection stays open; the servers' own limit is often 5."""
+"""How long a connection may take to open."""
+IDLE_TIMEOUT_S = 4.0
+"""How long an idle connection stays open. The limit of many servers is 5 seconds."""
 
-_HOPELESS = (401, 402, 403, 404, 405)
-"""Statuses that no other request to the endpoint will change."""
+_HOPELESS_STATUSES = (401, 402, 403, 404, 405)
+"""Statuses that any other request to the endpoint would get too."""
 _log = logging.getLogger(__name__)
 
 
 class _Busy(Exception):
-    """The endpoint, not the request, is at fault; it asks for `wait` seconds."""
+    """The endpoint, not the request, is at fault. It asks to wait for `wait` seconds (None: it names no time)."""
 
     def __init__(self, message: str, wait: float | None = None, reached: bool = True) -> None:
         super().__init__(message)
@@ -80,24 +81,24 @@ class _Endpoint:
         self.rests_until = self.changed = -float("inf")
         self.failing_since: float | None = None
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         self.failures = self.rests = 0
         self.failing_since = None
 
-    def failing_time(self, at: float) -> float:
-        """Seconds for which it has been failing while requests were sent to it."""
+    def get_failing_seconds(self, at: float) -> float:
+        """Get the seconds for which requests to the endpoint have failed, until the time `at`."""
         return 0.0 if self.failing_since is None else at - self.failing_since
 
 
 def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextManager[OpenModel]:
-    """The model of the endpoints."""
-    return serve(settings, folder, lambda: Endpoints(settings))
+    """Open the model of the endpoints."""
+    return open_client(settings, folder, lambda: Endpoints(settings))
 
 
 class Endpoints:
     """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
 
-    The key is sent as bearer token to the endpoints that `indexing.io.keys.choose_key` allows, and taken out of all
+    The key goes as bearer token to the endpoints that `indexing.io.keys.key_for` allows, and is removed from all
     replies.
     """
 
@@ -113,7 +114,7 @@ class Endpoints:
         self.notes = [endpoint.key.note for endpoint in self._endpoints if endpoint.key.note]
         call_seconds = settings.call_seconds
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_TIMEOUT_S),
             timeout=aiohttp.ClientTimeout(total=call_seconds, sock_connect=min(call_seconds, CONNECT_TIMEOUT_S)),
             headers={"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"},
             auto_decompress=False,
@@ -121,8 +122,8 @@ class Endpoints:
         )
 
     async def answer(self, request: Request) -> PaidReply:
-        """Ask until a reply comes, or none can come: see `generation.llm.chat.Backend`."""
-        if not self._open:  # an endpoint does not fail while nobody asks it
+        """Ask until a reply comes, or until none can come: see `generation.llm.chat.Backend`."""
+        if not self._open:  # time without requests is no time of failure
             for endpoint in self._endpoints:
                 if endpoint.failing_since is not None:
                     endpoint.failing_since += self._loop.time() - self._idle_since
@@ -143,7 +144,7 @@ class Endpoints:
                 answered = await self._ask(endpoint, request)
             except _Busy as error:
                 turned_away, busy_since = turned_away + 1, busy_since or self._loop.time()
-                self._turned_away(endpoint, error, sent)
+                self._note_busy(endpoint, error, sent)
                 if self._loop.time() - busy_since >= self._patience:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, for {self._patience:g} s"))
                 pause = choose_pause(turned_away) if error.reached and error.wait is None else 0.0
@@ -153,12 +154,12 @@ class Endpoints:
                     late += 1
                     endpoint.limit.overloaded(sent, self._loop.time())
                 if endpoint.rests or not isinstance(error, _TooLate):
-                    self._failed(endpoint, str(error), sent)
+                    self._note_failure(endpoint, str(error), sent)
                 if is_last(faults) or late == MOST_LATE_TRIES:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, {faults} times"))
                 pause = choose_pause(faults)
             else:
-                endpoint.succeeded()
+                endpoint.note_success()
                 endpoint.limit.answered(self._loop.time())
             finally:
                 endpoint.flying -= 1
@@ -176,28 +177,28 @@ class Endpoints:
         await self._session.close()
 
     async def _ask(self, endpoint: _Endpoint, request: Request) -> PaidReply:
-        """The endpoint's reply to the request, in the dialect that it turns out to take."""
+        """Get the endpoint's reply to the request, in the dialect that the endpoint takes."""
         dialect, notes = endpoint.dialect, list[str]()
         while True:
             status, headers, body = await self._post(endpoint, request, dialect)
             if status == 200:
                 break
-            said = describe_refusal(status, headers, body)
+            reason = describe_refusal(status, headers, body)
             if is_overload(status) and b'"insufficient_quota"' not in body:
-                raise _Busy(said, parse_retry_after(headers.get("Retry-After")))
-            if status in _HOPELESS or is_overload(status) or 300 <= status < 400:
-                raise UserError(f"{endpoint.url}: {self._model}: refused with status {said}")
+                raise _Busy(reason, parse_retry_after(headers.get("Retry-After")))
+            if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
+                raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
             if is_retryable(status) and endpoint.rests_until > self._loop.time():
-                raise _Busy(said, reached=False)
+                raise _Busy(reason, reached=False)
             if is_retryable(status) or status < 300:
-                raise WrongReply(said)
+                raise WrongReply(reason)
             refusal = body.decode(errors="replace")
             if request.schema is not None and dialect.schemas and refuses_schema(refusal):
                 notes.append(f"{endpoint.url}: {self._model} refuses the schema of {request.purpose}: asked without")
                 request = replace(request, schema=None)
                 continue
-            if (other := other_dialect(dialect, refusal)) is None:
-                return PaidReply(Failure(f"{endpoint.url}: refused with status {said}"))
+            if (other := find_other_dialect(dialect, refusal)) is None:
+                return PaidReply(Failure(f"{endpoint.url}: refused with status {reason}"))
             dialect = other[0]
             notes.append(f"{endpoint.url}: {self._model} {other[1]}")
         try:
@@ -206,20 +207,20 @@ class Endpoints:
             raise WrongReply("an answer that is not JSON") from None
         except ValueError as error:
             raise WrongReply(f"an answer that cannot be kept: {error}") from None
-        answered = read_reply(found, read_bound(self._body(request, dialect)))
-        if notes:  # a refusal of a text that names these fields would come without them too
-            endpoint.dialect = combine(endpoint.dialect, dialect)
+        answered = read_reply(found, read_bound(self._make_body(request, dialect)))
+        if notes:  # a reply came in this dialect, so the fields were the reason of the refusal
+            endpoint.dialect = combine_dialects(endpoint.dialect, dialect)
             self.notes += [note for note in notes if note not in self.notes]
         return answered
 
     async def _post(
         self, endpoint: _Endpoint, request: Request, dialect: Dialect
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the endpoint's reply, without the key.
+        """Post a request; returns status, headers and body of the reply, without the key.
 
-        If the body of an error cannot be read, the reason stands in its place.
+        If the body of an error cannot be read, the reason replaces it.
         """
-        sent = orjson.dumps(self._body(request, dialect))
+        sent = orjson.dumps(self._make_body(request, dialect))
         try:
             async with self._session.post(
                 endpoint.address, data=sent, headers=endpoint.headers, allow_redirects=False
@@ -239,26 +240,29 @@ class Endpoints:
             raise _TooLate("no answer in time") from None
         except (aiohttp.ClientError, OSError) as error:
             why = f"the connection broke: {type(error).__name__}"
-            if endpoint.rests:  # a proxy of a server that is down takes connections and breaks them
+            if endpoint.rests:  # if a server is down, its proxy may accept connections and break them
                 raise _Busy(why, reached=False) from None
             raise WrongReply(why) from None
         key = endpoint.key.secret
         return response.status, response.headers, remove_key(body, key) if key else body
 
-    def _body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
+    def _make_body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         return write_body(self._model, request, self._extra, dialect)
 
-    def _turned_away(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
+    def _note_busy(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
         now = self._loop.time()
         if error.reached:
             endpoint.limit.overloaded(sent, now)
         if error.wait is not None:
-            left = self._patience - endpoint.failing_time(now)  # it gets one more request when that is over
+            left = self._patience - endpoint.get_failing_seconds(now)  # after this time it gets one more request
             self._rest(endpoint, now + min(error.wait, left if left > 0 else self._patience))
-        self._failed(endpoint, str(error), sent, at_once=not error.reached)
+        self._note_failure(endpoint, str(error), sent, at_once=not error.reached)
 
-    def _failed(self, endpoint: _Endpoint, why: str, sent: float, at_once: bool = False) -> None:
-        """Let an endpoint rest that fails again and again; raise `UserError` if none has answered for too long."""
+    def _note_failure(self, endpoint: _Endpoint, why: str, sent: float, at_once: bool = False) -> None:
+        """Count a failure. After too many in a row, the endpoint rests.
+
+        `UserError` if no endpoint has answered for `patience_seconds`.
+        """
         now = self._loop.time()
         if sent < endpoint.changed:
             return
@@ -270,10 +274,10 @@ class Endpoints:
             self._rest(endpoint, now + choose_pause(endpoint.rests))
             if endpoint.rests == 1:
                 _log.warning("%s: %s; trying for another %g s", endpoint.url, why, self._patience)
-        if all(each.failing_time(now) >= self._patience for each in self._endpoints):
+        if all(each.get_failing_seconds(now) >= self._patience for each in self._endpoints):
             raise UserError(
                 f"{endpoint.url}: {why}; no endpoint has answered for {self._patience:g} s. "
-                "Everything answered is kept: the same command goes on from there"
+                "All replies are kept: run the same command again to continue"
             )
 
     def _rest(self, endpoint: _Endpoint, until: float) -> None:
@@ -281,8 +285,8 @@ class Endpoints:
         self._loop.call_at(until, self._hand_out)
 
     async def _take_room(self, first: bool) -> _Endpoint:
-        """An endpoint with room for one more request, which is taken; earlier requests go first."""
-        if not (first and self._waiting) and (endpoint := self._freest()):
+        """Take room for one request at an endpoint. Requests that were sent before go first."""
+        if not (first and self._waiting) and (endpoint := self._find_freest()):
             return self._take(endpoint)
         place: asyncio.Future[_Endpoint] = self._loop.create_future()
         if first:
@@ -297,12 +301,12 @@ class Endpoints:
             raise
 
     def _hand_out(self) -> None:
-        while self._waiting and (endpoint := self._freest()):
+        while self._waiting and (endpoint := self._find_freest()):
             place = self._waiting.popleft()
             if not place.done():
                 place.set_result(self._take(endpoint))
 
-    def _freest(self) -> _Endpoint | None:
+    def _find_freest(self) -> _Endpoint | None:
         now = self._loop.time()
         best, least = None, 1.0
         for endpoint in self._endpoints:
@@ -318,7 +322,7 @@ class Endpoints:
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> bytes:
-    """The body of a reply, decompressed. Errors as those of `Body`; the rest of a body that is too long is not read."""
+    """Read the body of a reply, decompressed. `TooLarge` or `ValueError` as from `Body`."""
     body = Body(response.headers, REPLY_LIMIT_BYTES)
     async for part in response.content.iter_any():
         body.add(part)

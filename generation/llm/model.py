@@ -1,4 +1,4 @@
-"""The interface of every language model for the steps that ask it."""
+"""The interface of language models, and the key of a request."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Protocol
@@ -8,22 +8,21 @@ from indexing.io.json_values import digest
 
 
 class Model(Protocol):
-    """Requests in, replies out. All calls of `complete` at one time share the model's capacity."""
+    """A language model. All calls of `complete` at one time share its capacity."""
 
     name: str
 
     def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """Each request's number with its reply or failure, in the order in which they come.
+        """Yield each request's number with its reply or failure, in the order in which they come.
 
-        The model draws from `requests` as it has room for more, never all at once. `UserError` if no request can be
-        answered: a wrong key, an unknown model, no endpoint that can be reached. `Waits` if replies are made
-        elsewhere.
+        The model draws a request when it has room for it. `UserError` if no request can be answered: the key is wrong,
+        the model unknown, or no endpoint can be reached. `Waits` if another program has to make replies.
         """
         ...
 
 
 class OpenModel(Model, Protocol):
-    """A model with an account of its cost, and with notes for the reader of the results."""
+    """A model that counts its cost, and has notes for the user."""
 
     @property
     def usage(self) -> Mapping[str, Usage]:
@@ -32,12 +31,12 @@ class OpenModel(Model, Protocol):
 
     @property
     def notes(self) -> list[str]:
-        """Notes such as that an endpoint takes no schemas."""
+        """Notes, for instance that an endpoint takes no schemas."""
         ...
 
 
-def key_of(model: str, request: Request) -> str:
-    """The key of a request's content, with the model's name and without the purpose: 64 hexadecimal digits."""
+def make_request_key(model: str, request: Request) -> str:
+    """Make the key of a request's content and the model's name, without the purpose: 64 hexadecimal digits."""
     return digest(
         [model, request.messages, request.max_tokens, request.schema, request.temperature, request.top_logprobs]
     )

@@ -9,14 +9,14 @@ from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
 
 OpenBackend = Callable[[ModelSettings, Path], AbstractAsyncContextManager[OpenModel]]
-"""Opens a model; its files lie in the folder unless the settings name others."""
+"""Opens a model. Its files are in the folder, unless the settings name others."""
 
 
 @asynccontextmanager
 async def open_model(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
-    """The model of the settings, within a running event loop. `UserError` for settings, keys and files that are wrong.
+    """Open the model of the settings, within a running event loop. `UserError` for wrong settings, keys and files.
 
-    Each backend is the module of its name in this package, whose `open_backend` is an `OpenBackend`.
+    Each backend is the module of its name in this package, with a function `open_backend` of the type `OpenBackend`.
     """
     open_backend: OpenBackend = import_module(f"generation.llm.{settings.backend}").open_backend
     async with open_backend(settings, folder) as model:

@@ -1,4 +1,4 @@
-"""Recorded replies in place of a model."""
+"""Recorded replies that replace a model."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import orjson
 
-from generation.llm.cache import Cache, from_json, to_json
-from generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, keyed_name
-from generation.llm.model import OpenModel, key_of
+from generation.llm.cache import Cache, decode_reply, encode_reply
+from generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, make_keyed_name
+from generation.llm.model import OpenModel, make_request_key
 from generation.llm.settings import ModelSettings
-from generation.llm.usage import add
+from generation.llm.usage import add_usage
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import UserError
 from indexing.io.reading import read_json_lines
@@ -20,14 +20,14 @@ from indexing.io.writing import write_whole
 
 @asynccontextmanager
 async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
-    """The model of recorded replies, and of those that the cache holds."""
+    """Open the model of recorded replies and of the replies in the cache."""
     cache = settings.replies_in(folder)
     with closing(Cache(cache)) if cache.exists() else nullcontext() as known:
-        yield Replay(keyed_name(settings.name, settings.extra), settings.replies, known)
+        yield Replay(make_keyed_name(settings.name, settings.extra), settings.replies, known)
 
 
 class Replay:
-    """The `Model` that has the replies of a JSONL file, of a cache, or of both, and makes none."""
+    """The `Model` of the replies in a JSONL file, in a cache, or in both."""
 
     def __init__(self, name: str, recorded: Path | None, cache: Cache | None = None) -> None:
         self.name = name
@@ -37,34 +37,40 @@ class Replay:
         self._cache = cache
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """Each request's recorded reply, in order. `UserError` if a request has none."""
+        """Yield each request's recorded reply, in order. `UserError` if a request has none."""
         for number, request in enumerate(requests):
-            key = key_of(self.name, request)
+            key = make_request_key(self.name, request)
             found = self._recorded.get(key) or (self._cache and self._cache.get(key))
             if not found:
                 raise UserError(f"{self.name}: no recorded reply to a request of {request.purpose!r}, key {key}")
-            self.usage[request.purpose] = add(self.usage[request.purpose], Usage(cache_hits=1))
+            self.usage[request.purpose] = add_usage(self.usage[request.purpose], Usage(cache_hits=1))
             yield number, found.outcome
 
 
 def read_recorded(path: Path) -> dict[str, PaidReply]:
-    """The replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`."""
+    """Read the replies of a JSONL file by their keys: `{"key": ..., "text": ..., "finish": ..., ...}`.
+
+    `UserError` with file and line for a line of another form.
+    """
     found = {}
-    for number, record in read_json_lines(path, longest=REPLY_LIMIT_BYTES):
+    for number, row in read_json_lines(path, longest=REPLY_LIMIT_BYTES):
         try:
-            found[str(record["key"])] = from_json(record)
+            found[str(row["key"])] = decode_reply(row)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise UserError(f"{path}:{number}: not a recorded reply, expected key, text and finish") from None
     return found
 
 
-def record(cache: Path, path: Path) -> int:
-    """Write the replies of a cache into such a file, in the order of the keys; returns their number."""
+def record_replies(cache: Path, path: Path) -> int:
+    """Write the replies of a cache into a file of recorded replies, in the order of the keys; returns their number.
+
+    `UserError` if there is no such cache.
+    """
     if not cache.exists():
         raise UserError(f"{cache}: no such file, expected a cache of replies")
     number = 0
     with closing(Cache(cache)) as replies, write_whole(path) as file:
         for key, answered in replies.items():
-            file.write(orjson.dumps({"key": key, **orjson.loads(to_json(answered))}) + b"\n")
+            file.write(orjson.dumps({"key": key, **orjson.loads(encode_reply(answered))}) + b"\n")
             number += 1
     return number

@@ -1,4 +1,4 @@
-"""A language model and how it is reached: the section `model` of a configuration."""
+"""The settings of a language model: the section `model` of a configuration."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,13 +12,13 @@ from indexing.io.keys import OPENAI_KEY
 from indexing.io.strict_settings import StrictSettings
 
 AnyPath = Annotated[Path, Strict(False)]
-"""A path, which a file writes as text."""
+"""A path, which configuration files hold as text."""
 LONGEST_WAIT_S = 10_000_000
-"""Four months: a longer wait is a mistake, and the clocks of systems have an end."""
-REPLIES = "replies.sqlite"
-"""The file of replies in the folder of a model's files."""
-BATCHES = "batch"
-"""The folder of batch files in that folder."""
+"""About four months. A longer wait is a mistake, and a system's clock has an end."""
+REPLIES_FILE = "replies.sqlite"
+"""The name of the file of replies in the folder of a model's files."""
+BATCH_FOLDER = "batch"
+"""The name of the folder of batch files in that folder."""
 
 
 class ModelSettings(StrictSettings):
@@ -64,7 +64,7 @@ class ModelSettings(StrictSettings):
     @field_validator("extra", "engine")
     @classmethod
     def _are_json(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Refuse values that JSON cannot hold: they would change on their way, or stop a run that is under way."""
+        """Refuse values that JSON cannot hold: a request would change them, or fail in the middle of a run."""
         try:
             same = orjson.loads(orjson.dumps(values)) == values
         except (TypeError, ValueError):
@@ -79,5 +79,5 @@ class ModelSettings(StrictSettings):
         return self.key_env if "key_env" in self.model_fields_set else None
 
     def replies_in(self, folder: Path) -> Path:
-        """The file of replies; `folder` holds the model's files."""
-        return self.cache or folder / REPLIES
+        """Return the path of the file of replies. `folder` holds the model's files."""
+        return self.cache or folder / REPLIES_FILE

@@ -1,4 +1,4 @@
-"""The cost of a run's calls, by purpose."""
+"""The cost of a run's calls, by purpose, in tokens, seconds and dollars."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -9,6 +9,7 @@ from generation.types import Usage
 from indexing.io.strict_settings import StrictSettings
 
 MOST_DOLLARS = 1_000_000
+"""The highest price of a million tokens that a configuration may name."""
 
 
 class Prices(StrictSettings):
@@ -22,8 +23,8 @@ class Prices(StrictSettings):
     """The price of reply tokens."""
 
 
-def add(one: Usage, other: Usage) -> Usage:
-    """The sum of both."""
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """Add two usages field by field."""
     return Usage(
         one.calls + other.calls,
         one.prompt_tokens + other.prompt_tokens,
@@ -35,21 +36,24 @@ def add(one: Usage, other: Usage) -> Usage:
     )
 
 
-def cost(usage: Usage, prices: Prices) -> float:
-    """The dollars that the tokens cost; `cached_tokens` are part of `prompt_tokens`."""
+def compute_cost(usage: Usage, prices: Prices) -> float:
+    """Compute the price of the tokens in US dollars. `cached_tokens` are a part of `prompt_tokens`."""
     full = usage.prompt_tokens - usage.cached_tokens
     cached = prices.prompt if prices.cached is None else prices.cached
     parts = (full, prices.prompt), (usage.cached_tokens, cached), (usage.completion_tokens, prices.completion)
     return sum(tokens * price for tokens, price in parts) / 1e6
 
 
-def report(usages: Mapping[str, Usage], prices: Prices | None = None) -> dict[str, dict[str, float]]:
-    """A row for each purpose, in alphabetical order, and the row `total`; with prices, each row has its `cost`."""
+def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> dict[str, dict[str, float]]:
+    """Report usage: a row for each purpose, in alphabetical order, then the row `total`.
+
+    With prices, each row has its `cost` in US dollars.
+    """
     total = Usage()
     for usage in usages.values():
-        total = add(total, usage)
+        total = add_usage(total, usage)
     rows = {**dict(sorted(usages.items())), "total": total}
     return {
-        purpose: asdict(usage) | ({} if prices is None else {"cost": cost(usage, prices)})
+        purpose: asdict(usage) | ({} if prices is None else {"cost": compute_cost(usage, prices)})
         for purpose, usage in rows.items()
     }

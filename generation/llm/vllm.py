@@ -1,7 +1,7 @@
-"""vLLM's engine within this process as the backend of a client: no server, no HTTP.
+"""vLLM's engine within this process as the backend of a client, without server and HTTP.
 
-While the engine works, further requests are collected and then go to it together. The first request loads the engine,
-in a thread that does not keep the process from ending.
+While the engine works, further requests are collected, and then go to it together. The first request loads the engine
+in a thread. The process can end without waiting for that thread.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from generation.llm.chat import PaidReply, ReplyBound, read_reply
-from generation.llm.client import serve
+from generation.llm.client import open_client
 from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Request, Usage
@@ -28,28 +28,30 @@ from indexing.io.error_text import describe_error
 T = TypeVar("T")
 
 CHUNK_SHARE = 4
-"""Requests that go to the engine together, as a multiple of those that the settings allow at once: the engine then has
-work while it answers the last of them."""
-MOST_TOGETHER = 256
-"""Requests that go to the engine together: their replies are kept when all of them are there."""
-STRUCTURED = {"backend": "guidance", "disable_any_whitespace": True}
-"""How vLLM enforces schemas: its default allows endless blanks, and control characters in strings."""
+"""The requests that go to the engine together, as a multiple of `concurrency` in the settings. The engine then always
+has work, even while it answers the last of them."""
+MOST_CHUNK_REQUESTS = 256
+"""The most requests that go to the engine together. Their replies are kept when the last one has come."""
+STRUCTURED_OUTPUTS = {"backend": "guidance", "disable_any_whitespace": True}
+"""How vLLM enforces schemas. Its default allows endless blanks, and control characters in strings."""
 SHUTDOWN_TIMEOUT_S = 0.1
-"""How long the engine may take to end by itself: it holds nothing that would be lost."""
+"""How long the engine may take to end by itself. It holds nothing that could be lost."""
 LEAST_LOGPROB = -9999.0
 """The log-probability that servers write for a token that a schema forbids."""
 
 
 def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextManager[OpenModel]:
-    """The model of vLLM's engine: `name` is a model's folder or its name on Hugging Face, `engine` holds arguments
-    of `vllm.LLM`, and `extra` fields of its `SamplingParams`, or `chat_template_kwargs`.
+    """Open the model of vLLM's engine.
+
+    In the settings, `name` is a model's folder or its name on Hugging Face. `engine` holds arguments of `vllm.LLM`.
+    `extra` holds fields of its `SamplingParams`, or `chat_template_kwargs`.
     """
-    at_once = min(MOST_TOGETHER, CHUNK_SHARE * settings.concurrency)
-    return serve(settings, folder, lambda: Offline(settings.name, settings.engine, settings.extra, at_once))
+    at_once = min(MOST_CHUNK_REQUESTS, CHUNK_SHARE * settings.concurrency)
+    return open_client(settings, folder, lambda: OfflineEngine(settings.name, settings.engine, settings.extra, at_once))
 
 
-class Offline:
-    """See `generation.llm.chat.Backend`; made within a running event loop."""
+class OfflineEngine:
+    """A `generation.llm.chat.Backend`, made within a running event loop."""
 
     def __init__(self, model: str, engine: Mapping[str, Any], extra: Mapping[str, Any], at_once: int) -> None:
         self.at_once = at_once
@@ -61,7 +63,7 @@ class Offline:
         self._work: asyncio.Task[None] | None = None
 
     async def answer(self, request: Request) -> PaidReply:
-        """The reply, when all requests that went to the engine together are answered."""
+        """Return the reply, when all requests that went to the engine together are answered."""
         loop = asyncio.get_running_loop()
         place: asyncio.Future[PaidReply] = loop.create_future()
         self._waiting.append((request, place))
@@ -77,17 +79,17 @@ class Offline:
             core = self._engine.llm_engine.engine_core
             try:
                 core.shutdown(timeout=SHUTDOWN_TIMEOUT_S)
-            except TypeError:  # of vLLM before it could be told how long to wait
+            except TypeError:  # older versions of vLLM take no timeout
                 core.shutdown()
 
     async def _answer_all(self) -> None:
         try:
-            await asyncio.sleep(0)  # others ask at the same time
+            await asyncio.sleep(0)  # callers that ask at the same time join the chunk
             while self._waiting:
                 chunk, self._waiting = self._waiting, []
                 answers: Sequence[PaidReply | Exception]
                 try:
-                    answers = await in_thread(partial(self._ask, [request for request, _ in chunk]))
+                    answers = await run_in_thread(partial(self._ask, [request for request, _ in chunk]))
                 except Exception as error:
                     answers = [error] * len(chunk)
                 for (_, place), answered in zip(chunk, answers, strict=True):
@@ -97,38 +99,38 @@ class Offline:
                         place.set_exception(answered)
                     else:
                         place.set_result(answered)
-                await asyncio.sleep(0)  # whoever was answered asks again
+                await asyncio.sleep(0)  # callers with a reply may ask again
         finally:
             self._work = None
 
     def _ask(self, requests: Sequence[Request]) -> list[PaidReply]:
         if self._engine is None:
-            self._engine = load(self._model, self._arguments)
+            self._engine = load_engine(self._model, self._arguments)
         began = time.monotonic()
-        answers = self._together(requests)
+        answers = self._ask_engine(requests)
         seconds = time.monotonic() - began
         return [replace(each, usage=replace(each.usage, calls=1, seconds=seconds)) for each in answers]
 
-    def _together(self, requests: Sequence[Request]) -> list[PaidReply]:
-        """Ask the engine. If it refuses one request, it refuses all that came with it: then each half goes alone."""
-        sampling = [self._sampling(request) for request in requests]
+    def _ask_engine(self, requests: Sequence[Request]) -> list[PaidReply]:
+        """Ask the engine. If it refuses one request, it refuses all of the chunk. Each half is then asked alone."""
+        sampling = [self._make_sampling(request) for request in requests]
         try:
             outputs = self._engine.chat(
-                [[{"role": role, "content": said} for role, said in request.messages] for request in requests],
+                [[{"role": role, "content": text} for role, text in request.messages] for request in requests],
                 sampling,
                 use_tqdm=False,
                 chat_template_kwargs=self._template,
             )
-        except refusals() as refusal:
+        except list_refusals() as refusal:
             if len(requests) == 1:
                 return [PaidReply(Failure(f"{self._model}: refused: {describe_error(str(refusal))}"))]
             middle = len(requests) // 2
-            return self._together(requests[:middle]) + self._together(requests[middle:])
+            return self._ask_engine(requests[:middle]) + self._ask_engine(requests[middle:])
         except Exception as error:
             raise UserError(f"{self._model}: vLLM's engine has failed: {describe_error(str(error))}") from error
         return [read_output(output, request) for output, request in zip(outputs, requests, strict=True)]
 
-    def _sampling(self, request: Request) -> Any:
+    def _make_sampling(self, request: Request) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -139,7 +141,7 @@ class Offline:
             fields["structured_outputs"] = StructuredOutputsParams(json=dict(request.schema))
         if request.top_logprobs:
             fields["logprobs"] = request.top_logprobs
-        unfit: tuple[type[Exception], ...] = (TypeError, *refusals())
+        unfit: tuple[type[Exception], ...] = (TypeError, *list_refusals())
         try:
             return SamplingParams(**fields | self._extra)
         except unfit as error:
@@ -148,45 +150,45 @@ class Offline:
             ) from error
 
 
-def load(model: str, arguments: Mapping[str, Any]) -> Any:
-    """The engine of a model. `MissingPackage` without vLLM, `UserError` if the engine cannot load the model."""
+def load_engine(model: str, arguments: Mapping[str, Any]) -> Any:
+    """Load the engine of a model. `MissingPackage` without vLLM, `UserError` if the engine cannot load the model."""
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # standard output is for results
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # a copy of a process with threads may hang
+    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # a fork of a process with threads may hang
     try:
         from vllm import LLM
     except ImportError as error:
         raise MissingPackage("vllm is needed for its offline engine: pip install 'keystone-rag[vllm]'") from error
     try:
-        return LLM(**{"model": model, "structured_outputs_config": STRUCTURED, **arguments})
-    except Exception as error:  # whatever the model's files, the arguments and the machine bring up
+        return LLM(**{"model": model, "structured_outputs_config": STRUCTURED_OUTPUTS, **arguments})
+    except Exception as error:  # the model's files, the arguments and the machine can raise any error
         raise UserError(f"{model}: vLLM cannot load it: {describe_error(str(error))}") from error
 
 
-def refusals() -> tuple[type[Exception], ...]:
-    """The errors of vLLM for requests that it cannot take, such as prompts longer than the model's window."""
+def list_refusals() -> tuple[type[Exception], ...]:
+    """List the errors of vLLM for requests that it cannot take, such as prompts longer than the model's window."""
     import vllm
 
-    named = getattr(getattr(vllm, "exceptions", None), "VLLMClientError", None)
-    return (ValueError, named) if named else (ValueError,)
+    client_error = getattr(getattr(vllm, "exceptions", None), "VLLMClientError", None)
+    return (ValueError, client_error) if client_error else (ValueError,)
 
 
 def read_output(output: Any, request: Request) -> PaidReply:
-    """The reply in a `vllm.RequestOutput`."""
-    said = output.outputs[0]
+    """Read the reply in a `vllm.RequestOutput`."""
+    completion = output.outputs[0]
     usage = Usage(
         prompt_tokens=len(output.prompt_token_ids or ()),
         cached_tokens=output.num_cached_tokens or 0,
-        completion_tokens=len(said.token_ids),
+        completion_tokens=len(completion.token_ids),
     )
     tokens = [
         [
             {"token": token.decoded_token, "logprob": max(token.logprob, LEAST_LOGPROB)}
             for token in islice(alternatives.values(), request.top_logprobs)
         ]
-        for alternatives in said.logprobs or ()
+        for alternatives in completion.logprobs or ()
     ]
-    choice: dict[str, Any] = {"message": {"content": said.text}, "finish_reason": said.finish_reason}
+    choice: dict[str, Any] = {"message": {"content": completion.text}, "finish_reason": completion.finish_reason}
     if tokens:
         choice["logprobs"] = {"content": [{"top_logprobs": alternatives} for alternatives in tokens]}
     try:
@@ -195,8 +197,8 @@ def read_output(output: Any, request: Request) -> PaidReply:
         return PaidReply(Failure(str(error)), usage)
 
 
-def in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
-    """The result of blocking work in a thread of its own, for which the process does not wait at its end."""
+def run_in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
+    """Run blocking work in a thread of its own. The process can end without waiting for it."""
     done: Future[T] = Future()
 
     def run() -> None:

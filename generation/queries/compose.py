@@ -1,4 +1,4 @@
-"""Which queries a narrative makes: decomposed question, topic and expanded topic together (paper, section 2.1)."""
+"""The queries of a narrative: each joins a question, the topic and the expanded topic (paper, section 2.1)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from generation.types import Understanding
 from retrieval.types import Query, Topic
 
 
-def compose(understanding: Understanding, question_weight: int = 1, dense_topic: bool = True) -> list[Query]:
-    """The queries of one narrative, with ids `topic#1`, `topic#2` and so on.
+def compose_queries(understanding: Understanding, question_weight: int = 1, dense_topic: bool = True) -> list[Query]:
+    """Compose the queries of one narrative, with the ids `topic#1`, `topic#2` and so on.
 
-    BM25 gets the question, `question_weight` times, then the topic and its variants, so that each of those
-    counts 1 / `question_weight` of a question's word; the embedding model gets the question and, with
-    `dense_topic`, the topic. The defaults are the paper's.
+    BM25 gets the question `question_weight` times, then the topic and its variants once. A word of theirs so counts
+    1 / `question_weight` of a question's word. The embedding model gets the question and, with `dense_topic`, the
+    topic. The defaults are the paper's.
     """
     context = [part for part in (understanding.topic, *understanding.variants) if part]
     return [
@@ -27,29 +27,29 @@ def compose(understanding: Understanding, question_weight: int = 1, dense_topic:
     ]
 
 
-def whole(topic: Topic) -> Query:
-    """The narrative itself as a query: the paper's baseline run, or one more query beside the decomposed ones.
+def make_narrative_query(topic: Topic) -> Query:
+    """Make a query of the whole narrative: the paper's baseline run, or one more query beside the decomposed ones.
 
-    It has the topic's own id, so that its rankings can be evaluated as they are.
+    Its id is the topic's own, so that its rankings can be evaluated as they are.
     """
     return Query(topic.id, topic.id, topic.narrative, topic.narrative, topic.narrative)
 
 
-def is_whole(query: Query) -> bool:
-    """Whether a query is its topic's whole narrative."""
+def is_narrative_query(query: Query) -> bool:
+    """Return whether a query is its topic's whole narrative."""
     return query.id == query.topic_id
 
 
-def places_of(topic_id: str, queries: Sequence[Query]) -> list[int]:
-    """The places of a topic's decomposed queries; if it has none, the place of its whole narrative."""
+def find_places(topic_id: str, queries: Sequence[Query]) -> list[int]:
+    """Find the places of a topic's decomposed queries. If it has none, find the place of its whole narrative."""
     own = [place for place, query in enumerate(queries) if query.topic_id == topic_id]
-    return [place for place in own if not is_whole(queries[place])] or own
+    return [place for place in own if not is_narrative_query(queries[place])] or own
 
 
-def weights_of(queries: Sequence[Query], narrative_weight: float) -> list[float]:
-    """The weight of each query in the fusion of its topic: `narrative_weight` for the whole narrative, 1 for others.
+def weigh_queries(queries: Sequence[Query], narrative_weight: float) -> list[float]:
+    """Weigh each query for the fusion of its topic: `narrative_weight` for the whole narrative, 1 for others.
 
-    A narrative that is the only query of its topic has weight 1.
+    If the narrative is the only query of its topic, its weight is 1.
     """
     counts = Counter(query.topic_id for query in queries)
-    return [narrative_weight if is_whole(query) and counts[query.topic_id] > 1 else 1 for query in queries]
+    return [narrative_weight if is_narrative_query(query) and counts[query.topic_id] > 1 else 1 for query in queries]

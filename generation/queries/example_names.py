@@ -1,4 +1,4 @@
-"""Proper nouns that a narrative gives as examples: a search that is widened by them drifts (paper, section 2.1.3)."""
+"""Proper nouns that a narrative gives as examples. Expansion by them leads the search astray (paper, 2.1.3)."""
 
 import re
 
@@ -17,10 +17,10 @@ _POSSESSIVE = re.compile(r"['\u2019]s$")
 _PRONOUN = re.compile(r"I['\u2019](?:m|d|ll|ve)")
 
 
-def example_names(narrative: str) -> tuple[str, ...]:
-    """The capitalised names after a cue such as `like` or `for example`, in order.
+def find_example_names(narrative: str) -> tuple[str, ...]:
+    """Find the capitalised names after a cue such as `like` or `for example`, in order.
 
-    The examples end with their sentence, a semicolon, colon or bracket, or where a question begins.
+    The examples end with their sentence, with a semicolon, colon or bracket, or before a question word.
     """
     found: dict[str, str] = {}
     for start, end in split_sentences(narrative):

@@ -1,4 +1,4 @@
-"""Narratives understood by a model: decomposition, topic extraction and expansion (paper, section 2.1)."""
+"""Decomposition, topic extraction and expansion of narratives by a model (paper, section 2.1)."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from generation.answers.sentences import tidy
-from generation.ask import every
+from generation.ask import ask_all
 from generation.llm.model import Model
 from generation.prompts import decompose, expand, topic
-from generation.queries.example_names import example_names
+from generation.queries.example_names import find_example_names
 from generation.rules.queries import extract_topic
-from generation.rules.words import content_words
+from generation.rules.words import find_content_words
 from generation.structured import read_string, read_strings
 from generation.types import Failure, Fallback, Reply, Request, Understanding
 from indexing.errors import Unusable
@@ -20,27 +20,29 @@ from retrieval.types import Topic
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 MOST_QUESTIONS = 100
-"""Questions of one narrative: each is a query of its own, whose documents are graded."""
-LONGEST_COMPARED = 100
-"""Words of a topic that is still compared with its narrative, word by word."""
+"""The most questions of one narrative. Each is a query of its own, whose documents are graded."""
+MOST_COMPARED_WORDS = 100
+"""The most words of a topic that is compared with its narrative word by word."""
 
 _MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
 
 
-async def understand(
+async def understand_by_model(
     model: Model, topics: Sequence[Topic], variants: int = expand.NUM_QUERIES
 ) -> tuple[list[Understanding], list[Fallback]]:
-    """Questions, topic and `variants` variants of the topic for every narrative, and a list of fallbacks.
+    """Find the questions, the topic and `variants` variants of the topic for every narrative.
 
-    Decomposition and extraction are asked together, expansion after them. If the model gives no questions, the
-    narrative is the only one. If the topic has other words than the narrative, it is cut to the longest run of words
-    that both share; if they share none, the rules extract the topic. After one repair there may be fewer variants.
+    The model decomposes and extracts together, and expands afterwards. If it gives no questions, the narrative is the
+    only question. If its topic has words that the narrative lacks, the topic is cut to the longest run of words that
+    both share. If they share none, the rules extract the topic. After one repair there may be fewer variants.
+
+    Returns the understandings in the order of `topics`, and the fallbacks of all topics.
     """
-    asked: list[tuple[Request, Callable[[Reply], Any]]] = []
+    requests: list[tuple[Request, Callable[[Reply], Any]]] = []
     for one in topics:
-        asked.append((decomposition(one.narrative), read_questions))
-        asked.append((extraction(one.narrative), partial(read_topic, narrative=one.narrative)))
-    found = await every(model, asked)
+        requests.append((request_questions(one.narrative), read_questions))
+        requests.append((request_topic(one.narrative), partial(read_topic, narrative=one.narrative)))
+    found = await ask_all(model, requests)
     fallbacks: list[Fallback] = []
     questions: list[tuple[str, ...]] = []
     phrases: list[str] = []
@@ -60,21 +62,21 @@ async def understand(
     return [Understanding(one.id, asks, phrase, more) for one, asks, phrase, more in parts], fallbacks + missing
 
 
-def decomposition(narrative: str) -> Request:
-    """A request for a narrative's questions."""
-    return _request("decompose", decompose, decompose.USER.format(narrative=narrative))
+def request_questions(narrative: str) -> Request:
+    """Make a request for a narrative's questions."""
+    return _make_request("decompose", decompose, decompose.USER.format(narrative=narrative))
 
 
 def read_questions(reply: Reply) -> tuple[str, ...]:
-    """The distinct questions, in order; `Unusable` if there is none.
+    """Read the distinct questions, in order. `Unusable` if there is none, or more than `MOST_QUESTIONS`.
 
-    Each question begins with a capital letter, has single spaces and no marker of a list. Questions that differ only in
-    case, space or final punctuation count as one.
+    Each question begins with a capital letter, has single spaces and no marker of a list. If questions differ only in
+    case, space or final punctuation, the first one stays.
     """
     found: dict[str, str] = {}
     for text in _read_tidy(reply, "questions"):
         question = _MARKER.sub("", text)
-        if _words(question):
+        if _split_words(question):
             found.setdefault(question.casefold().rstrip(" ?.!"), question[0].upper() + question[1:])
     if not found:
         raise Unusable("it holds no question")
@@ -83,28 +85,28 @@ def read_questions(reply: Reply) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def extraction(narrative: str) -> Request:
-    """A request for a narrative's topic."""
-    return _request("topic", topic, topic.USER.format(narrative=narrative))
+def request_topic(narrative: str) -> Request:
+    """Make a request for a narrative's topic."""
+    return _make_request("topic", topic, topic.USER.format(narrative=narrative))
 
 
 def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
-    """The topic, and the model's own words if they had to be cut to words of the narrative, else an empty text.
+    """Read the topic in the narrative's words, and the model's own words if they had to be cut, else an empty text.
 
-    The cut topic is the longest run of words that the narrative has too, in any case, as the narrative writes it.
-    `Unusable` if the two share no run with a word of content, or if the topic is longer than eight words.
+    If the model's topic has other words, the longest run of words that the narrative shares replaces it, in the
+    narrative's spelling. `Unusable` if they share no word of content, or if the topic has more than eight words.
     """
-    said = tidy(read_string(reply, "topic"))
-    if len(_words(said)) > LONGEST_COMPARED:
+    proposed = tidy(read_string(reply, "topic"))
+    if len(_split_words(proposed)) > MOST_COMPARED_WORDS:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
-    if set(_folded(said)) <= set(_folded(narrative)):
-        phrase, cut = said.strip(" \"'.?!"), ""
+    if set(_fold_words(proposed)) <= set(_fold_words(narrative)):
+        phrase, cut = proposed.strip(" \"'.?!"), ""
     else:
-        run = SequenceMatcher(None, _folded(narrative), _folded(said), autojunk=False).find_longest_match()
-        phrase, cut = " ".join(_words(narrative)[run.a : run.a + run.size]), said
-    if not content_words(phrase):
+        run = SequenceMatcher(None, _fold_words(narrative), _fold_words(proposed), autojunk=False).find_longest_match()
+        phrase, cut = " ".join(_split_words(narrative)[run.a : run.a + run.size]), proposed
+    if not find_content_words(phrase):
         raise Unusable("its topic is not made of words that occur in the description")
-    if len(_words(phrase)) > topic.LONGEST:
+    if len(_split_words(phrase)) > topic.LONGEST:
         raise Unusable(f"its topic has more than {topic.LONGEST} words")
     return phrase, cut
 
@@ -112,18 +114,18 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
 async def expand_topics(
     model: Model, topics: Sequence[Topic], phrases: Sequence[str], variants: int
 ) -> tuple[list[tuple[str, ...]], list[Fallback]]:
-    """`variants` variants of every topic phrase, or fewer if two replies together do not hold so many.
+    """Ask the model for `variants` variants of every topic phrase; fewer if two replies together hold fewer.
 
     A narrative without a phrase has no variants.
     """
     kept: list[tuple[str, ...]] = [() for _ in topics]
-    asked: dict[int, tuple[Request, Callable[[Reply], tuple[str, ...]]]] = {}
+    requests: dict[int, tuple[Request, Callable[[Reply], tuple[str, ...]]]] = {}
     for number, (one, phrase) in enumerate(zip(topics, phrases, strict=True)):
-        names = names_to_avoid(one.narrative, phrase)
+        names = find_names_to_avoid(one.narrative, phrase)
 
         def read(reply: Reply, number: int = number, phrase: str = phrase, names: Sequence[str] = names) -> Any:
-            said = (*kept[number], *_read_tidy(reply, "variants"))
-            kept[number] = select_usable(said, phrase, names)[:variants]
+            proposed = (*kept[number], *_read_tidy(reply, "variants"))
+            kept[number] = select_variants(proposed, phrase, names)[:variants]
             if len(kept[number]) < variants:
                 raise Unusable(
                     f"it holds {len(kept[number])} usable variants, not {variants}: they must be distinct, differ from "
@@ -132,24 +134,24 @@ async def expand_topics(
             return kept[number]
 
         if phrase and variants:
-            asked[number] = expansion(phrase, names, variants), read
-    found = await every(model, list(asked.values()))
+            requests[number] = request_variants(phrase, names, variants), read
+    found = await ask_all(model, list(requests.values()))
     fallbacks = [
         Fallback(topics[number].id, "expand", f"{value.reason}: {len(kept[number])} variants are used")
-        for number, value in zip(asked, found, strict=True)
+        for number, value in zip(requests, found, strict=True)
         if isinstance(value, Failure)
     ]
     return kept, fallbacks
 
 
-def names_to_avoid(narrative: str, phrase: str) -> tuple[str, ...]:
-    """The narrative's example names that the topic itself shares no word with."""
-    own = set(_folded(phrase))
-    return tuple(name for name in example_names(narrative) if not own & set(_folded(name)))
+def find_names_to_avoid(narrative: str, phrase: str) -> tuple[str, ...]:
+    """Find the narrative's example names that share no word with the topic phrase."""
+    own = set(_fold_words(phrase))
+    return tuple(name for name in find_example_names(narrative) if not own & set(_fold_words(name)))
 
 
-def expansion(phrase: str, names: Sequence[str], variants: int) -> Request:
-    """A request for variants of a topic without these names."""
+def request_variants(phrase: str, names: Sequence[str], variants: int) -> Request:
+    """Make a request for variants of a topic phrase without these names."""
     user = expand.USER.format(topic=phrase, variants=variants)
     if names:
         user += expand.NAMES.format(names="; ".join(names))
@@ -157,32 +159,32 @@ def expansion(phrase: str, names: Sequence[str], variants: int) -> Request:
     return Request("expand", messages, expand.max_tokens(variants), expand.schema(variants))
 
 
-def select_usable(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The usable variants, with single spaces and in order.
+def select_variants(variants: Iterable[str], phrase: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Select the usable variants, with single spaces and in order.
 
-    A usable variant has a word, no comma, no question mark and no example's name. It differs from the phrase and from
-    all variants before it; case and punctuation make no difference.
+    A usable variant has a word, but no comma, no question mark and no example's name. It differs from the phrase and
+    from all variants before it by more than case and punctuation.
     """
-    avoided = [f" {' '.join(_folded(name))} " for name in names]
-    found = {" ".join(_folded(phrase)): ""}
+    avoided = [f" {' '.join(_fold_words(name))} " for name in names]
+    found = {" ".join(_fold_words(phrase)): ""}
     for variant in variants:
-        key = " ".join(_folded(variant))
+        key = " ".join(_fold_words(variant))
         if key and not set(variant) & set(",?\uff0c\uff1f\u3001") and not any(name in f" {key} " for name in avoided):
             found.setdefault(key, " ".join(variant.split()))
     return tuple(found.values())[1:]
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _folded(text: str) -> list[str]:
-    return [word.casefold() for word in _words(text)]
+def _fold_words(text: str) -> list[str]:
+    return [word.casefold() for word in _split_words(text)]
 
 
 def _read_tidy(reply: Reply, name: str) -> list[str]:
     return [tidy(text) for text in read_strings(reply, name)]
 
 
-def _request(purpose: str, prompt: Any, user: str) -> Request:
+def _make_request(purpose: str, prompt: Any, user: str) -> Request:
     return Request(purpose, (("system", prompt.SYSTEM), ("user", user)), prompt.MAX_TOKENS, prompt.SCHEMA)

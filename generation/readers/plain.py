@@ -1,33 +1,33 @@
 """The plain reader of Keystone-Docs RAG: documents in the order of their ranking, whole or by their best segments.
 
 It answers by rules, from all documents at once (section 3.2.2), or from an answer to each query (section 3.3). If the
-model gives nothing, or nothing within the track's limits, it chooses sentences by rules and records that.
+model gives no answer within the track's limits, the reader chooses sentences by rules and records that.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from generation.answers.answer import AnswerTask, answered
+from generation.answers.answer import AnswerTask, write_answers
 from generation.answers.segments import cite_segments
-from generation.answers.sentences import Passage, Words
-from generation.answers.sub_answers import SubTask, sub_answered
-from generation.answers.synthesise import SynthesisTask, edit, joined, resynthesise, select_edit
-from generation.context.passages import told
-from generation.context.shown import share_of_each, show_documents
+from generation.answers.sentences import Passage, WordRange
+from generation.answers.sub_answers import SubTask, write_sub_answers
+from generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
+from generation.context.fit_window import share_window, show_documents
+from generation.context.passages import join_spans
 from generation.context.tokens import clip
 from generation.context.topic import TopicContext
 from generation.llm.model import Model
 from generation.readers.reader import AnswerMethod, Hits, Synthesis, Task, Tools
-from generation.rules.answer import choose_sentences, closest_passage, find_candidates, gather_sentences
+from generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
 from generation.types import Answer, Evidence, EvidenceSet, Fallback
 from indexing.vectors.embed import embed_passages
 
-LEAST_SHARE = 0.75
-"""The share of an answer's words that it should have at least: 300 of 400 in the paper."""
+LEAST_WORDS_SHARE = 0.75
+"""The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
 
-Drafted = tuple[Answer | None, list[Fallback]]
-"""An answer that cites documents, or None; and each step in which the model gave nothing usable."""
+Draft = tuple[Answer | None, list[Fallback]]
+"""An answer that cites documents, or None, and each step in which the model gave no usable reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,18 @@ class Plain:
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
         """See `generation.readers.reader.Reader`."""
-        items = await asyncio.to_thread(METHODS[self.tools.settings.method].gather, self.tools, task, hits)
+        items = await asyncio.to_thread(ANSWER_METHODS[self.tools.settings.method].gather, self.tools, task, hits)
         return EvidenceSet(tuple(items), stop="done" if items else "empty")
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
         """See `generation.readers.reader.Reader`."""
-        write = METHODS[self.tools.settings.method].write
+        write = ANSWER_METHODS[self.tools.settings.method].write
         if write is None:
-            return await asyncio.to_thread(_choose, self.tools, task, evidence.items)
+            return await asyncio.to_thread(_choose_answer, self.tools, task, evidence.items)
         made, fallbacks = await write(self.tools, task, evidence.items)
         if made is None or not task.cut_to_limits(made.sentences):
-            items = await asyncio.to_thread(_sentences, self.tools, task, ())
-            chosen = await asyncio.to_thread(_choose, self.tools, task, items)
+            items = await asyncio.to_thread(_gather_sentences, self.tools, task, ())
+            chosen = await asyncio.to_thread(_choose_answer, self.tools, task, items)
             by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
             return replace(chosen, fallbacks=(*fallbacks, by_rules))
         answer, far = await asyncio.to_thread(cite_segments, made, task.context, self.tools.sources)
@@ -60,26 +60,26 @@ class Plain:
         return replace(answer, fallbacks=(*fallbacks, *far))
 
 
-def _sentences(tools: Tools, task: Task, _hits: Hits) -> list[Evidence]:
-    """Distinct sentences of the task's documents."""
+def _gather_sentences(tools: Tools, task: Task, _hits: Hits) -> list[Evidence]:
+    """Gather distinct sentences of the task's documents."""
     return gather_sentences(task.context, find_candidates(task.context, tools.sources))
 
 
-def _choose(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Answer:
-    """The answer by rules: sentences of the evidence, chosen for coverage of the queries."""
+def _choose_answer(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Answer:
+    """Choose sentences of the evidence by rules, for coverage of the queries."""
     candidates = find_candidates(task.context, tools.sources, evidence)
     made = choose_sentences(task.topic.id, task.context, evidence, candidates, task.words)
-    return made if made.sentences else closest_passage(task.topic.id, task.context, task.words)
+    return made if made.sentences else quote_closest_segment(task.topic.id, task.context, task.words)
 
 
-def _shown_for_all(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
-    """The documents of all lists as the model is shown them, for all queries together."""
+def _gather_for_topic(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
+    """Gather the parts of all documents that the model is shown, for all queries together."""
     window = tools.settings.window
     return [item for rows in hits for item in show_documents(task.context, rows, slice(None), window)]
 
 
-def _shown_for_each(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
-    """The documents of each query's list as the model is shown them, for that query."""
+def _gather_for_queries(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
+    """Gather the parts of each query's documents that the model is shown, for that query."""
     window = tools.settings.window
     return [
         item
@@ -88,90 +88,90 @@ def _shown_for_each(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
     ]
 
 
-async def _from_all(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Drafted:
-    """One answer from all documents (paper, section 3.2.2)."""
-    passages = _passages(task.context, evidence)
-    asked = AnswerTask(task.topic.id, task.topic.narrative, passages, _words(task))
-    (made,), fallbacks = await answered(_model(tools), [asked])
+async def _write_from_all(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Draft:
+    """Write one answer from all documents (paper, section 3.2.2)."""
+    passages = _make_passages(task.context, evidence)
+    answer_task = AnswerTask(task.topic.id, task.topic.narrative, passages, _get_word_range(task))
+    (made,), fallbacks = await write_answers(_require_model(tools), [answer_task])
     return made, fallbacks
 
 
-async def _from_each(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Drafted:
-    """An answer to each query from its own documents, and one from these (paper, section 3.3)."""
+async def _write_from_each(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Draft:
+    """Write an answer to each query from its own documents, and one answer from these (paper, section 3.3)."""
     topic, settings = task.topic, tools.settings
-    asked = [
+    sub_tasks = [
         SubTask(
             topic.id,
             topic.narrative,
             query.question,
-            _passages(task.context, [item for item in evidence if item.query_id == query.id]),
+            _make_passages(task.context, [item for item in evidence if item.query_id == query.id]),
         )
         for query in task.context.queries
     ]
-    sub_answers, fallbacks = await sub_answered(_model(tools), asked, settings.prompt_with)
-    queries = tuple(one.query for one in asked)
-    synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), _words(task))
-    made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in asked])
+    sub_answers, fallbacks = await write_sub_answers(_require_model(tools), sub_tasks, settings.prompt_with)
+    queries = tuple(one.query for one in sub_tasks)
+    synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), _get_word_range(task))
+    made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])
     return made, [*fallbacks, *missed]
 
 
-async def _edit(
-    tools: Tools, _task: Task, synthesis: SynthesisTask, _passages: Sequence[tuple[Passage, ...]]
-) -> Drafted:
-    (made,), missed = await edit(_model(tools), [synthesis])
+async def _edit(tools: Tools, _task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]) -> Draft:
+    (made,), missed = await edit(_require_model(tools), [synthesis])
     return made, missed
 
 
 async def _resynthesise(
     tools: Tools, _task: Task, synthesis: SynthesisTask, passages: Sequence[tuple[Passage, ...]]
-) -> Drafted:
+) -> Draft:
     by_id = {passage.doc_id: passage for own in passages for passage in own}
-    limit = share_of_each(tools.settings.window, len(by_id))
+    limit = share_window(tools.settings.window, len(by_id))
     shown = [passage._replace(text=clip(passage.text, limit)) for passage in by_id.values()]
-    (made,), missed = await resynthesise(_model(tools), [synthesis], [shown])
+    (made,), missed = await resynthesise(_require_model(tools), [synthesis], [shown])
     return made, missed
 
 
 async def _select_edit(
-    tools: Tools, task: Task, synthesis: SynthesisTask, _passages: Sequence[tuple[Passage, ...]]
-) -> Drafted:
-    texts = [sentence.text for sentence in joined(synthesis)]
+    tools: Tools, task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]
+) -> Draft:
+    texts = [sentence.text for sentence in join_sub_answers(synthesis)]
     vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
-    (made,), missed = await select_edit(_model(tools), [synthesis], [task.context.query_vectors], [vectors])
+    (made,), missed = await select_edit(_require_model(tools), [synthesis], [task.context.query_vectors], [vectors])
     return made, missed
 
 
-def _passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[Passage, ...]:
-    """The documents as the model is shown them, each once."""
+def _make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[Passage, ...]:
+    """Join the evidence of each document into the passage that the model is shown."""
     spans: dict[str, list[tuple[int, int]]] = {}
     for item in evidence:
         spans.setdefault(item.span.doc_id, []).append((item.span.start, item.span.end))
     by_id = context.by_id
-    return tuple(Passage(doc_id, "", told(by_id[doc_id][0], own)) for doc_id, own in spans.items())
+    return tuple(Passage(doc_id, "", join_spans(by_id[doc_id][0], own)) for doc_id, own in spans.items())
 
 
-def _words(task: Task) -> Words:
-    return int(task.words * LEAST_SHARE), task.words
+def _get_word_range(task: Task) -> WordRange:
+    return int(task.words * LEAST_WORDS_SHARE), task.words
 
 
-def _model(tools: Tools) -> Model:
+def _require_model(tools: Tools) -> Model:
     assert tools.model is not None  # the configuration has been checked
     return tools.model
 
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """How evidence is gathered for a method, and how the model writes from it; None: rules choose sentences."""
+    """A method's way to gather evidence, and to write an answer from it. None: rules choose sentences."""
 
     gather: Callable[[Tools, Task, Hits], list[Evidence]]
-    write: Callable[[Tools, Task, Sequence[Evidence]], Awaitable[Drafted]] | None = None
+    write: Callable[[Tools, Task, Sequence[Evidence]], Awaitable[Draft]] | None = None
 
 
-METHODS: Mapping[AnswerMethod, _Method] = {
-    "rules": _Method(_sentences),
-    "retrieval": _Method(_shown_for_all, _from_all),
-    "answers": _Method(_shown_for_each, _from_each),
+ANSWER_METHODS: Mapping[AnswerMethod, _Method] = {
+    "rules": _Method(_gather_sentences),
+    "retrieval": _Method(_gather_for_topic, _write_from_all),
+    "answers": _Method(_gather_for_queries, _write_from_each),
 }
+"""The methods of answers by name."""
 SYNTHESES: Mapping[
-    Synthesis, Callable[[Tools, Task, SynthesisTask, Sequence[tuple[Passage, ...]]], Awaitable[Drafted]]
+    Synthesis, Callable[[Tools, Task, SynthesisTask, Sequence[tuple[Passage, ...]]], Awaitable[Draft]]
 ] = {"edit": _edit, "resynthesise": _resynthesise, "select_edit": _select_edit}
+"""The ways from answers to queries to one answer, by name."""

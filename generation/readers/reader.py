@@ -12,11 +12,11 @@ from generation.types import Answer, EvidenceSet, Sentence
 from retrieval.types import Topic
 
 AnswerMethod = Literal["rules", "retrieval", "answers"]
-"""`rules`: sentences of the documents; by the model: `retrieval`-level fusion, one answer from all documents, or
-answer-level fusion of `answers`, one for each query."""
+"""`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `answers`
+has it write an answer to each query, and makes one of these."""
 
 Synthesis = Literal["select_edit", "edit", "resynthesise"]
-"""How answers to queries become one."""
+"""How the answers to queries become one answer. See `generation.answers.synthesise`."""
 
 Hits = tuple[tuple[int, ...], ...]
 """Lists of rows of the document store, best first: one list for a topic, or one for each of its queries."""
@@ -24,9 +24,10 @@ Hits = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class AnswerSettings:
-    """How a topic is answered: a method, and at most so many documents a topic, or with `answers` a query.
+    """How a topic is answered: by a method, from at most `documents` documents.
 
-    `window` counts the tokens that the model takes; without a model it is 0.
+    With the method `answers`, that number holds for each query. `window` is the model's window in tokens; without a
+    model it is 0.
     """
 
     method: AnswerMethod = "rules"
@@ -38,7 +39,7 @@ class AnswerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """All means by which a reader reaches the outside: documents and vectors, the model, and its settings."""
+    """The resources of a reader: documents and vectors, the model (None: there is none), and the settings."""
 
     sources: Sources
     model: Model | None
@@ -49,7 +50,7 @@ class Tools:
 class Task:
     """A topic to answer, its documents and queries, and the limits of its answer.
 
-    An answer has at most `words` words. `cut_to_limits` gives the sentences that the track accepts, from the first on.
+    An answer has at most `words` words. `cut_to_limits` returns the first sentences, as many as the track accepts.
     """
 
     topic: Topic
@@ -59,40 +60,44 @@ class Task:
 
 
 class Reader(Protocol):
-    """Gathers evidence for a task, and answers the task from evidence; the two may run in different processes."""
+    """A reader gathers evidence for a task, and answers the task from it.
+
+    The two steps may run in different processes.
+    """
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
-        """The evidence that the documents of `hits` hold for the task."""
+        """Gather the evidence for the task from the documents of `hits`."""
         ...
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """The answer, which cites segments; where the model gave nothing usable, `fallbacks` say so."""
+        """Answer the task from its evidence. The answer cites segments. Its `fallbacks` record the model's failures."""
         ...
 
 
 READERS = {"plain": "generation.readers.plain:Plain"}
-"""The readers by name, each with its module and its class, which is made from `Tools`."""
+"""The module and class of each reader by its name. The class takes `Tools`."""
 
 
 def open_reader(name: str, tools: Tools) -> Reader:
-    """The reader of this name, with its tools."""
+    """Open the reader of this name with its tools. `KeyError` for a name that `READERS` lacks."""
     module, _, member = READERS[name].partition(":")
     reader: Reader = getattr(import_module(module), member)(tools)
     return reader
 
 
-HITS: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[Sequence[int]]]] = {
+HITS_BY_METHOD: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[Sequence[int]]]] = {
     "rules": lambda selected, _of_queries: [selected],
     "retrieval": lambda selected, _of_queries: [selected],
     "answers": lambda _selected, of_queries: of_queries,
 }
+"""For each method the choice between the documents selected for a topic, and those of each query."""
 
 
 def choose_hits(settings: AnswerSettings, selected: Sequence[int], of_queries: Sequence[Sequence[int]]) -> Hits:
-    """The lists that an answer is made from: the rows selected for the topic, or those of each of its queries."""
-    return tuple(tuple(rows[: settings.documents]) for rows in HITS[settings.method](selected, of_queries))
+    """Choose the documents of an answer: the rows selected for the topic, or the rows of each query."""
+    return tuple(tuple(rows[: settings.documents]) for rows in HITS_BY_METHOD[settings.method](selected, of_queries))
 
 
-def rows_of(hits: Hits) -> list[int]:
-    """The rows of all lists, each once, in the order of the lists."""
+def list_rows(hits: Hits) -> list[int]:
+    """List the rows of all lists, each once, in the order of the lists."""
     return list(dict.fromkeys(row for rows in hits for row in rows))

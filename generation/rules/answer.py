@@ -1,6 +1,6 @@
 """Extractive answers: sentences of the documents, chosen for coverage of the queries, each with its citations.
 
-The rule twin of retrieval-level fusion (Keystone-Docs RAG, section 3.2.2): nothing is written, only chosen.
+They are made without a model, in place of retrieval-level fusion (Keystone-Docs RAG, section 3.2.2).
 """
 
 from collections.abc import Sequence
@@ -12,39 +12,47 @@ from numpy.typing import NDArray
 from fusion.closest import find_closest_segments
 from fusion.coverage import choose
 from generation.context.topic import Sources, TopicContext, embed_spans
-from generation.rules.sentences import SAME_COSINE, find_sentences, holding, likely, merge_same, utilities
+from generation.rules.sentences import (
+    SAME_COSINE,
+    choose_likely,
+    compute_utilities,
+    find_holding_segments,
+    find_sentences,
+    group_same_sentences,
+)
 from generation.types import Answer, Evidence, Sentence
 from indexing.types import Document, Span
 from indexing.vectors.types import Vectors
 
 MOST_CITATIONS = 3
+"""The most citations of one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class CandidateSentences:
     """Sentences of a topic's documents with their vectors, float32[spans, d]."""
 
     spans: Sequence[Span]
     vectors: Vectors
 
 
-def find_candidates(context: TopicContext, sources: Sources, evidence: Sequence[Evidence] = ()) -> Candidates:
-    """The sentences of `evidence`, then the others that are most likely close to a query."""
-    likely_ones = likely(context, find_sentences(context))
+def find_candidates(context: TopicContext, sources: Sources, evidence: Sequence[Evidence] = ()) -> CandidateSentences:
+    """Find the sentences of `evidence`, then others of the documents that are likely to be close to a query."""
+    likely_ones = choose_likely(context, find_sentences(context))
     spans = list(dict.fromkeys([*(item.span for item in evidence), *likely_ones]))
-    return Candidates(spans, embed_spans(sources, context, spans))
+    return CandidateSentences(spans, embed_spans(sources, context, spans))
 
 
-def gather_sentences(context: TopicContext, candidates: Candidates) -> list[Evidence]:
-    """Each distinct sentence among the candidates, with the query that it serves best and what it gives to that."""
-    heads = [group[0] for group in merge_same(candidates.vectors)]
-    utility = utilities(context.query_vectors, candidates.vectors[heads])
+def gather_sentences(context: TopicContext, candidates: CandidateSentences) -> list[Evidence]:
+    """Gather each distinct sentence among the candidates, with its best query and its utility for that query."""
+    heads = [group[0] for group in group_same_sentences(candidates.vectors)]
+    utility = compute_utilities(context.query_vectors, candidates.vectors[heads])
     serves = np.argmax(utility, axis=0) if utility.size else np.empty(0, np.int64)
     texts = context.by_id
     return [
         Evidence(
             span := candidates.spans[head],
-            _on_one_line(texts[span.doc_id][0], span),
+            _read_on_one_line(texts[span.doc_id][0], span),
             float(utility[serves[place], place]),
             context.queries[int(serves[place])].id,
         )
@@ -53,22 +61,21 @@ def gather_sentences(context: TopicContext, candidates: Candidates) -> list[Evid
 
 
 def choose_sentences(
-    topic_id: str, context: TopicContext, evidence: Sequence[Evidence], candidates: Candidates, words: int
+    topic_id: str, context: TopicContext, evidence: Sequence[Evidence], candidates: CandidateSentences, words: int
 ) -> Answer:
-    """Choose sentences of the evidence by coverage under a limit of words.
+    """Choose sentences of the evidence for coverage of the queries, within `words` words.
 
-    `candidates` hold the sentences of the evidence and others; a candidate that says the same as one of the evidence
-    adds its citations. Sentences are told in the order of the queries that they serve best. A sentence cites, in each
-    document that says it, the closest (section 3.4 of the paper) of the segments that hold it, best first, three at
-    most.
+    `candidates` must hold the sentences of the evidence. If another candidate says the same, its citations are added.
+    Sentences are in the order of the queries that they serve best. In each document that says the sentence, the
+    citation is the closest of the segments that hold it (paper, section 3.4). The best three citations stay.
     """
     place_of = {span: place for place, span in enumerate(candidates.spans)}
     heads = [place_of[item.span] for item in evidence]
-    utility = utilities(context.query_vectors, candidates.vectors[heads])
+    utility = compute_utilities(context.query_vectors, candidates.vectors[heads])
     serves = np.argmax(utility, axis=0) if utility.size else np.empty(0, np.int64)
     chosen = choose(utility, [len(item.text.split()) for item in evidence], words)
     in_turn = sorted(chosen, key=lambda i: (int(serves[i]), -utility[serves[i], i], i))
-    groups = _saying_the_same(heads, candidates.vectors)
+    groups = _group_by_head(heads, candidates.vectors)
     documents = context.by_id
     return Answer(
         topic_id,
@@ -81,10 +88,10 @@ def choose_sentences(
     )
 
 
-def closest_passage(topic_id: str, context: TopicContext, words: int) -> Answer:
-    """The beginning of the segment closest to a query, for topics where no sentence is close or reads as one.
+def quote_closest_segment(topic_id: str, context: TopicContext, words: int) -> Answer:
+    """Answer with the first words of the segment closest to any query, if no sentence can be chosen.
 
-    It has at most `words` words, and cites that segment. Without documents the answer has no sentence.
+    The answer has at most `words` words, and cites that segment. Without documents it has no sentence.
     """
     if not context.documents:
         return Answer(topic_id, ())
@@ -97,12 +104,12 @@ def closest_passage(topic_id: str, context: TopicContext, words: int) -> Answer:
     return Answer(topic_id, (Sentence(text, (segment.id,)),))
 
 
-def _on_one_line(document: Document, span: Span) -> str:
+def _read_on_one_line(document: Document, span: Span) -> str:
     return " ".join(document.text[span.start : span.end].split())
 
 
-def _saying_the_same(heads: Sequence[int], vectors: Vectors) -> list[list[int]]:
-    """For each head the places of all sentences that say the same; a sentence belongs to the first such head."""
+def _group_by_head(heads: Sequence[int], vectors: Vectors) -> list[list[int]]:
+    """Find for each head the places of all sentences that say the same. A sentence belongs to its first such head."""
     groups = [[head] for head in heads]
     known = set(heads)
     for place in range(len(vectors)) if heads else ():
@@ -119,7 +126,7 @@ def _cite(
     found: dict[str, float] = {}
     for span, vector in saying:
         document, vectors = documents[span.doc_id]
-        in_segments = holding(document, span)
+        in_segments = find_holding_segments(document, span)
         best, cosine = find_closest_segments(vector[None, :], vectors[in_segments])
         segment_id = document.segments[in_segments[int(best[0])]].id
         found[segment_id] = max(found.get(segment_id, -1.0), float(cosine[0]))

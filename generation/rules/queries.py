@@ -1,6 +1,6 @@
-"""Queries from a narrative by rule: decomposition, topic extraction and topic expansion without a model.
+"""Decomposition, topic extraction and topic expansion of a narrative by rules, without a model.
 
-These functions take the inputs of the model's steps (Keystone-Docs RAG, section 2.1) and return the same types.
+They replace the model's steps of Keystone-Docs RAG, section 2.1.
 """
 
 import math
@@ -9,17 +9,18 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, content_words, words
+from generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, find_content_words, find_words
 from indexing.corpora.segments import split_sentences
 
 Frequencies = Callable[[Sequence[str]], Sequence[int]]
 """The number of documents of the corpus that hold each word."""
 
 Facets = Literal["sentences", "clauses"]
+"""The parts of a narrative that become its questions."""
 
-_ASKS = "|".join(INTERROGATIVES)
+_QUESTION_WORDS = "|".join(INTERROGATIVES)
 _BORDER = re.compile(
-    rf"\s*[;\u2014:]\s+|\s+--?\s+|,?\s+(?:and|or|but)\s+(?:also\s+)?(?=(?:{_ASKS})\b)|,['\"\u2019\u201d]?\s*(?=(?:{_ASKS})\b)"
+    rf"\s*[;\u2014:]\s+|\s+--?\s+|,?\s+(?:and|or|but)\s+(?:also\s+)?(?=(?:{_QUESTION_WORDS})\b)|,['\"\u2019\u201d]?\s*(?=(?:{_QUESTION_WORDS})\b)"
     r"|,?\s+(?:as\s+well\s+as|along\s+with)\s+|,\s*(?:and|but|or|plus)\s+|,\s*(?=including\b|especially\b)",
     re.IGNORECASE,
 )
@@ -27,38 +28,38 @@ _COMMA = re.compile(r",\s+(?:(?:and|or|but|plus)\s+)?")
 _LEADING = re.compile(r"^(?:and|or|but|also|including|especially|particularly|plus|then|so)[\s,]+", re.I)
 _AUXILIARY = re.compile(r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b", re.IGNORECASE)
 
-MINIMUM_WORDS = 3
-"""Words of the shortest clause that is a question of its own; one of them must carry content."""
+LEAST_CLAUSE_WORDS = 3
+"""The fewest words of a clause that is a question of its own. One of them must carry content."""
 
-LONG_CLAUSE = 16
-"""Words above which a clause counts as an enumeration and is cut at its commas."""
+LONG_CLAUSE_WORDS = 16
+"""A clause of more words counts as an enumeration, and is cut at its commas."""
 
 
 def decompose(narrative: str, facets: Facets = "clauses") -> tuple[str, ...]:
-    """The facets of a narrative, in its order, distinct in any case; at least one.
+    """Decompose a narrative into its facets, in their order. There is at least one, and none comes twice in any case.
 
     `sentences` are the narrative's own. `clauses` are questions of one facet: sentences are cut at semicolons, question
-    words and coordinations, long clauses at commas. Phrases like "I want to know" are dropped. A scrap of fewer than
-    three words stays with the clause before it.
+    words and coordinations, and long clauses at commas. Phrases like "I want to know" are dropped. A clause of fewer
+    than three words stays with the clause before it.
     """
     found = [narrative[start:end] for start, end in split_sentences(narrative)]
     if facets == "clauses":
-        found = [question for sentence in found for question in _questions(sentence)]
+        found = [question for sentence in found for question in _split_into_questions(sentence)]
     distinct: dict[str, str] = {}
-    for text in filter(content_words, found):
+    for text in filter(find_content_words, found):
         distinct.setdefault(" ".join(text.lower().split()), text)
     return tuple(distinct.values()) or (narrative.strip(),)
 
 
-def _questions(sentence: str) -> Iterator[str]:
-    for clause in _cut(sentence, _BORDER):
-        for part in _cut(clause, _COMMA) if len(clause.split()) > LONG_CLAUSE else [clause]:
-            bare = _bare(part)
-            if content_words(bare):
-                yield _question(bare)
+def _split_into_questions(sentence: str) -> Iterator[str]:
+    for clause in _split_clauses(sentence, _BORDER):
+        for part in _split_clauses(clause, _COMMA) if len(clause.split()) > LONG_CLAUSE_WORDS else [clause]:
+            bare = _strip_lead_in(part)
+            if find_content_words(bare):
+                yield _make_question(bare)
 
 
-def _cut(text: str, border: re.Pattern[str]) -> list[str]:
+def _split_clauses(text: str, border: re.Pattern[str]) -> list[str]:
     pieces: list[tuple[int, int]] = []
     start = 0
     for end, after in [match.span() for match in border.finditer(text)] + [(len(text), len(text))]:
@@ -73,10 +74,10 @@ def _cut(text: str, border: re.Pattern[str]) -> list[str]:
 
 
 def _is_scrap(text: str) -> bool:
-    return len(words(text)) < MINIMUM_WORDS or not content_words(text)
+    return len(find_words(text)) < LEAST_CLAUSE_WORDS or not find_content_words(text)
 
 
-def _bare(clause: str) -> str:
+def _strip_lead_in(clause: str) -> str:
     bare, before = " ".join(clause.split()).strip(" ,;:.!?"), None
     while bare != before:
         before = bare
@@ -84,7 +85,7 @@ def _bare(clause: str) -> str:
     return bare
 
 
-def _question(bare: str) -> str:
+def _make_question(bare: str) -> str:
     first = bare.split(" ", 1)[0].lower()
     if first in INTERROGATIVES or _AUXILIARY.match(bare):
         return f"{bare[0].upper()}{bare[1:]}?"
@@ -92,19 +93,19 @@ def _question(bare: str) -> str:
 
 
 def extract_topic(narrative: str, frequencies: Frequencies, documents: int) -> str:
-    """The phrase of one to three adjacent content words of the narrative that weighs most.
+    """Extract the phrase of one to three adjacent content words of the narrative that weighs most.
 
     A word weighs its idf among the corpus's `documents` times the square of its count in the narrative. A phrase
-    weighs the sum of its words over the root of their number; the earlier phrase wins a tie. The result is empty if
-    the narrative has no content word.
+    weighs the sum of its words, divided by the square root of their number. Ties go to the earlier phrase. If the
+    narrative has no content word, the phrase is empty.
     """
-    counts = Counter(content_words(narrative))
+    counts = Counter(find_content_words(narrative))
     weights = {
         word: counts[word] ** 2 * math.log((documents + 1) / (frequency + 0.5)) if frequency else 0.0
         for word, frequency in zip(counts, frequencies(list(counts)), strict=True)
     }
     best, best_worth = "", -1.0
-    for run in _content_runs(narrative):
+    for run in _find_content_runs(narrative):
         for start in range(len(run)):
             for end in range(start + 1, min(start + 3, len(run)) + 1):
                 phrase = run[start:end]
@@ -114,11 +115,11 @@ def extract_topic(narrative: str, frequencies: Frequencies, documents: int) -> s
     return best
 
 
-def _content_runs(text: str) -> list[list[str]]:
+def _find_content_runs(text: str) -> list[list[str]]:
     runs: list[list[str]] = []
     for piece in re.split(r"[^\w\s'\u2019-]+", text):
         run: list[str] = []
-        for word in words(piece):
+        for word in find_words(piece):
             if word.lower() in STOP_WORDS or len(word) < 2:
                 runs.append(run)
                 run = []
@@ -131,17 +132,18 @@ def _content_runs(text: str) -> list[list[str]]:
 def expand_topic(
     known_text: str, feedback: Sequence[str], frequencies: Frequencies, documents: int, variants: int
 ) -> tuple[str, ...]:
-    """The `variants` words that best distinguish the feedback documents (texts, best first) from the corpus.
+    """Choose the `variants` words that best distinguish the feedback documents (texts, best first) from the corpus.
 
-    Positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents. The result leaves
-    out words of `known_text` (topic and narrative), stop words, short words, words that share their first six letters
-    with an earlier one, and words of more than a tenth of the corpus, which are its boilerplate.
+    This is positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents.
+
+    Words of `known_text` (topic and narrative), stop words and short words are left out. So are words that share their
+    first six letters with an earlier one, and the corpus's boilerplate: words of more than a tenth of its documents.
     """
-    known = {word[:6] for word in content_words(known_text)}
+    known = {word[:6] for word in find_content_words(known_text)}
     common = max(documents // 10, len(feedback))
     weights: dict[str, float] = defaultdict(float)
     for text in feedback:
-        for word, count in Counter(content_words(text)).items():
+        for word, count in Counter(find_content_words(text)).items():
             if word.isalpha() and len(word) > 2 and word[:6] not in known:
                 weights[word] += 1 + math.log(count)
     likely = sorted(weights, key=lambda word: (-weights[word], word))[: 50 * variants]

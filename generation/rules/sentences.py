@@ -1,4 +1,4 @@
-"""Sentences of documents that an extractive answer may use: which are worth reading, and which say the same."""
+"""Sentences of documents for extractive answers: their choice, their groups of equal meaning, their utilities."""
 
 import math
 import re
@@ -10,24 +10,27 @@ from numpy.typing import NDArray
 
 from fusion.closest import find_closest_segments
 from generation.context.topic import TopicContext
-from generation.rules.words import content_words
+from generation.rules.words import find_content_words
 from indexing.corpora.segments import split_sentences
 from indexing.types import Document, Span
 from indexing.vectors.types import Vectors
 
 SAME_COSINE = 0.95
+"""The least cosine of two sentences that say the same."""
 RELATED_COSINE = 0.25
-MOST_CANDIDATES = 64
-"""Sentences that are embedded for a topic, which is most of the work of an answer."""
+"""The cosine of a sentence and a query from which on the sentence has a utility."""
+MOST_CANDIDATE_SENTENCES = 64
+"""The most sentences that are embedded for a topic. Embedding is most of the work of an answer."""
 WORDS_WEIGHT = 0.6
-"""What words in common count where the cosine of the segment counts 1."""
+"""The weight of the words in common. The cosine of the segment has weight 1."""
 STEM_LETTERS = 6
+"""Words count as equal if they share this number of first letters."""
 
 _PLAIN = re.compile(r"""[("'\u201c\u2018]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[)"'\u201d\u2019,.;:!?]*""")
 
 
 def find_sentences(context: TopicContext) -> list[Span]:
-    """The sentences worth reading: those of each document's closest segment to each query, in document order."""
+    """Find the sentences of each document's closest segment to each query, in the order of the documents."""
     spans: list[Span] = []
     for row, document in context.documents.items():
         best, _ = find_closest_segments(context.query_vectors, context.segments[row])
@@ -40,46 +43,50 @@ def find_sentences(context: TopicContext) -> list[Span]:
     return spans
 
 
-def likely(context: TopicContext, spans: Sequence[Span], most: int = MOST_CANDIDATES) -> list[Span]:
-    """The sentences most likely to be close to a query, before any is embedded: each query's best in turn, in order.
+def choose_likely(context: TopicContext, spans: Sequence[Span], most: int = MOST_CANDIDATE_SENTENCES) -> list[Span]:
+    """Choose the `most` sentences that are likely to be close to a query, in their order, before any is embedded.
 
-    A sentence counts by the mean cosine of the segments that hold it, and by the words that it shares with the query:
-    the cosine of their rare words. On the demo's judged topics, 72 % of the sentences chosen from 64 likely ones stand
-    in relevant documents, and 69 % of those chosen from all.
+    The queries choose in turn, each its best sentence that is left. The value of a sentence has two parts: the mean
+    cosine of the segments that hold it, and the words that it shares with the query (the cosine of their rare words).
+
+    Measured on the demo's judged topics: of the sentences chosen from 64 likely ones, 72 % are from relevant documents.
+    Of the sentences chosen from all, 69 % do.
     """
     if len(spans) <= most:
         return list(spans)
     own = context.by_id
-    words = [_stems(own[span.doc_id][0].text[span.start : span.end]) for span in spans]
-    asked = [_stems(query.dense_text) for query in context.queries]
-    counts = Counter(word for stems in words for word in stems)
+    span_stems = [_find_stems(own[span.doc_id][0].text[span.start : span.end]) for span in spans]
+    query_stems = [_find_stems(query.dense_text) for query in context.queries]
+    counts = Counter(word for stems in span_stems for word in stems)
     weight = {
-        word: math.log((len(spans) + 1) / (counts[word] + 0.5)) ** 2 for stems in (*words, *asked) for word in stems
+        word: math.log((len(spans) + 1) / (counts[word] + 0.5)) ** 2
+        for stems in (*span_stems, *query_stems)
+        for word in stems
     }
 
-    def size(stems: set[str]) -> float:
-        return math.fsum(weight[word] for word in stems)  # in any order the same, as sets are in none
+    def weigh(stems: set[str]) -> float:
+        return math.fsum(weight[word] for word in stems)  # the same in any order, because sets have none
 
-    def cosine(one: set[str], other: set[str]) -> float:
-        return size(one & other) / math.sqrt(size(one) * size(other) or 1)
+    def compare(one: set[str], other: set[str]) -> float:
+        return weigh(one & other) / math.sqrt(weigh(one) * weigh(other) or 1)
 
-    shared = np.array([[cosine(one, other) for other in words] for one in asked])
+    shared = np.array([[compare(one, other) for other in span_stems] for one in query_stems])
     near = np.empty_like(shared)
     for place, span in enumerate(spans):
         document, vectors = own[span.doc_id]
-        near[:, place] = (context.query_vectors @ vectors[holding(document, span)].T).mean(axis=1)
+        near[:, place] = (context.query_vectors @ vectors[find_holding_segments(document, span)].T).mean(axis=1)
     chances = near + WORDS_WEIGHT * shared
     turn = np.argsort(np.argsort(-chances, axis=1, kind="stable"), axis=1, kind="stable").min(axis=0)
     chosen = np.lexsort((-chances.max(axis=0), turn))[:most]
     return [spans[place] for place in sorted(chosen.tolist())]
 
 
-def _stems(text: str) -> set[str]:
-    return {word[:STEM_LETTERS] for word in content_words(text)}
+def _find_stems(text: str) -> set[str]:
+    return {word[:STEM_LETTERS] for word in find_content_words(text)}
 
 
-def holding(document: Document, span: Span) -> list[int]:
-    """The numbers of the segments that hold a sentence."""
+def find_holding_segments(document: Document, span: Span) -> list[int]:
+    """Find the numbers of the segments that hold a sentence."""
     return [
         number
         for number, segment in enumerate(document.segments)
@@ -88,14 +95,20 @@ def holding(document: Document, span: Span) -> list[int]:
 
 
 def is_prose(sentence: str) -> bool:
-    """Whether a stretch of text reads as a sentence: 6 to 60 words, ends as one, and is mostly words."""
+    """Return whether a stretch of text reads as a sentence.
+
+    It has 6 to 60 words, ends with `.`, `!` or `?`, and four fifths of its parts are plain words.
+    """
     tokens = sentence.split()
     plain = sum(bool(_PLAIN.fullmatch(token)) for token in tokens)
     return 6 <= len(tokens) <= 60 and sentence[0].isalnum() and sentence[-1] in ".!?" and plain >= 0.8 * len(tokens)
 
 
-def merge_same(vectors: Vectors) -> list[list[int]]:
-    """Groups of sentences that say the same (cosine of at least 0.95 with the group's first), in order."""
+def group_same_sentences(vectors: Vectors) -> list[list[int]]:
+    """Group sentences that say the same: their cosine with the group's first is at least 0.95.
+
+    `vectors` is float32[sentences, d]. Returns the places of each group's sentences, in order.
+    """
     groups: list[list[int]] = []
     for number in range(len(vectors)):
         heads = vectors[[group[0] for group in groups]]
@@ -107,7 +120,11 @@ def merge_same(vectors: Vectors) -> list[list[int]]:
     return groups
 
 
-def utilities(queries: Vectors, candidates: Vectors) -> NDArray[np.float64]:
-    """What a sentence gives to a query, 0 to 3 as UMBRELA grades: the cosine above 0.25, stretched."""
+def compute_utilities(queries: Vectors, candidates: Vectors) -> NDArray[np.float64]:
+    """Compute the utility of each candidate for each query: float64[queries, candidates], 0 to 3 as UMBRELA grades.
+
+    A cosine of 0.25 gives 0, a cosine of 1 gives 3, and values between are linear. `queries` is float32[queries, d],
+    and `candidates` float32[candidates, d].
+    """
     cosines = (queries @ candidates.T).astype(np.float64)
     return np.clip((cosines - RELATED_COSINE) / (1 - RELATED_COSINE), 0, 1) * 3

@@ -1,4 +1,4 @@
-"""All narratives understood by rule, in one batch over the corpus that they will be asked of."""
+"""Questions, topics and variants of all narratives by rules, in one batch over their corpus."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,22 @@ from retrieval.backends import open_sparse
 from retrieval.types import Topic
 
 FEEDBACK_DOCUMENTS = 10
-"""Documents whose words may become variants of a topic."""
+"""The number of documents whose words may become variants of a topic."""
 
 TopicBy = Literal["lead", "phrase"]
+"""The rules that choose a topic."""
 
-TOPICS: Mapping[TopicBy | None, Callable[[str, Frequencies, int], str]] = {
+TOPIC_RULES: Mapping[TopicBy | None, Callable[[str, Frequencies, int], str]] = {
     "phrase": extract_topic,
     "lead": lambda narrative, _frequencies, _documents: decompose(narrative, "sentences")[0],
     None: lambda _narrative, _frequencies, _documents: "",
 }
-"""By the name of a rule, the topic of a narrative; the rule is given how common words are in how many documents."""
+"""The rules by name. Each takes a narrative, the frequencies of words, and the number of documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnderstandingRules:
-    """How narratives are understood: their `facets` are questions, and `variants` words expand their topic.
+    """The rules: `facets` become questions, `topic` is chosen, and `variants` words expand it.
 
     The topic is the narrative's first sentence (`lead`), a `phrase` extracted from it, or nothing (None).
     """
@@ -35,15 +36,15 @@ class UnderstandingRules:
     variants: int = 0
 
 
-def understand(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRules) -> list[Understanding]:
-    """Questions, topic and expanded topics of every narrative.
+def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRules) -> list[Understanding]:
+    """Find the questions, the topic and its variants for every narrative.
 
-    Feedback for the expansion comes from the top 10 of BM25 for topic and narrative together.
+    The first 10 documents of BM25 for topic and narrative together are the feedback for the expansion.
     """
     store = sources.store
     searcher = open_sparse(sources.index, store)
     frequencies = searcher.document_frequencies
-    phrases = [TOPICS[rules.topic](topic.narrative, frequencies, len(store)) for topic in topics]
+    phrases = [TOPIC_RULES[rules.topic](topic.narrative, frequencies, len(store)) for topic in topics]
     texts = [f"{phrase} {topic.narrative}".strip() for phrase, topic in zip(phrases, topics, strict=True)]
     feedback: list[list[str]] = [[] for _ in topics]
     if rules.variants:

@@ -1,8 +1,9 @@
-"""English words by rule: words without content, words that open a question, and the words of a text."""
+"""English words: those without content, those that open a question, and the words of a text."""
 
 import re
 
 WORD = re.compile(r"[^\W\d_][^\W_]*(?:['\u2019-][^\W_]+)*")
+"""A word begins with a letter, and may hold digits, apostrophes and hyphens."""
 
 STOP_WORDS = frozenset(
     """a about above after again against all almost along already also although always am among an and another any
@@ -21,8 +22,10 @@ STOP_WORDS = frozenset(
     what whatever when where whether which while who whole whom whose why will with within without wonder wondering
     would yes yet you your""".split()
 )
+"""Words without content, in lower case."""
 
 INTERROGATIVES = ("how", "what", "what's", "when", "where", "whether", "which", "who", "whom", "whose", "why")
+"""Words that open a question."""
 
 LEAD_IN = re.compile(
     r"""^(?:
@@ -39,13 +42,14 @@ LEAD_IN = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+"""Phrases before the content of a sentence, such as "I want to know"."""
 
 
-def words(text: str) -> list[str]:
-    """The words of a text in order, as written."""
+def find_words(text: str) -> list[str]:
+    """Find the words of a text in order, as written."""
     return WORD.findall(text)
 
 
-def content_words(text: str) -> list[str]:
-    """The lower-cased words of a text that carry content, in order."""
-    return [word for word in map(str.lower, words(text)) if word not in STOP_WORDS and len(word) > 1]
+def find_content_words(text: str) -> list[str]:
+    """Find the words of a text that carry content, in order and in lower case."""
+    return [word for word in map(str.lower, find_words(text)) if word not in STOP_WORDS and len(word) > 1]

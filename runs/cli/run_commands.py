@@ -42,7 +42,7 @@ def run(
 
     from runs.cli.outputs import check_run_outputs
     from runs.pipeline import stages
-    from runs.pipeline.manifest import told
+    from runs.pipeline.manifest import list_remarks
     from runs.report.terminal import progress_bars
 
     check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
@@ -54,9 +54,9 @@ def run(
     with progress_bars(quiet) as progress:
         directory = stages.run(settings, threads, progress, announce)
     if not quiet:
-        for line in told(directory):
+        for line in list_remarks(directory):
             say(line, err=True)
-    if settings.unnamed and not quiet:
+    if settings.has_default_team and not quiet:
         say(f"warning: team_id: {settings.team_id!r} is the default: set your team's name before you submit", err=True)
     say(directory)
 
@@ -90,9 +90,9 @@ def answer(
     from runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:
-        settings = answering.settings(config, set or [], preset, topics, index)
+        settings = answering.make_config(config, set or [], preset, topics, index)
         check_run_outputs(settings, [config], {"--out": out})
-        missed = answering.answer_file(settings, out, threads, progress)
+        missed = answering.answer_to_file(settings, out, threads, progress)
     for fallback in missed if not quiet else []:
         say(f"{fallback.topic_id}: {fallback.step}: {fallback.reason}", err=True)
 
@@ -109,4 +109,4 @@ def record(
     from runs.cli.outputs import check_outputs
 
     check_outputs([replies], {"--out": out})
-    say(f"{out}: {plural(replay.record(replies, out), 'reply', 'replies')}")
+    say(f"{out}: {plural(replay.record_replies(replies, out), 'reply', 'replies')}")

@@ -1,4 +1,4 @@
-"""Reading a run's configuration: a preset, a YAML file laid over it, and `key=value` settings over both."""
+"""The reader of configurations: a preset, a YAML file laid over it, and `key=value` settings over both."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -21,21 +21,22 @@ PRESETS = tuple(
         if path.name.endswith(".yaml")
     )
 )
-"""The runs of the paper by their names, and our own best, `keystone`."""
+"""The names of the presets: the runs of the paper, and `keystone`, the best of our own."""
 
 Layer = tuple[str, dict[str, Any]]
-"""An override, empty for what comes before all of them, and the values once it is laid over."""
+"""An override, and the values after it. For the values before all overrides, the override is empty."""
 
-DEEPEST = 50
-"""Levels of lists and mappings in YAML; a configuration has five."""
-LONGEST_SHOWN = 200
-"""Characters of an override that a message shows."""
+MOST_LEVELS = 50
+"""The most levels of lists and mappings in YAML. A configuration has five."""
+LONGEST_OPTION_CHARACTERS = 200
+"""How many characters of an override a message shows."""
 
 
 def read_config(path: Path | None, overrides: list[str] | None = None, preset: str | None = None) -> RunConfig:
-    """The run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
+    """Read the run that a preset, a YAML file and `key.key=value` overrides (values in YAML) describe.
 
-    The file's values are laid over the preset's, and the overrides over both.
+    The file's values are laid over the preset's, and the overrides over both. `UserError` names every key that is
+    unknown or has an impossible value, and the file or the override that holds it.
     """
     values: dict[str, Any] = {}
     if preset is not None:
@@ -43,7 +44,7 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
             raise UserError(f"--preset {preset}: unknown; expected one of {', '.join(PRESETS)}")
         values = yaml.safe_load(files("runs.config.presets").joinpath(f"{preset}.yaml").read_text(encoding="utf-8"))
     if path is not None:
-        _merge(values, _read(path))
+        _merge(values, _read_yaml(path))
     layers = [("", deepcopy(values))]
     for override in overrides or []:
         _lay_over(values, override)
@@ -51,16 +52,16 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
-        found = {_explain(item): _location(item) for item in error.errors()}
-        named = str(path or (preset and f"--preset {preset}") or "no YAML file")
-        blamed = _blamed(found, layers, values)
-        raise UserError("\n".join(_line(*one, blamed[one[0]], named) for one in found.items())) from error
+        found = {_explain(item): _format_location(item) for item in error.errors()}
+        source = str(path or (preset and f"--preset {preset}") or "no YAML file")
+        blamed = _blame_overrides(found, layers, values)
+        raise UserError("\n".join(_format_error(*one, blamed[one[0]], source) for one in found.items())) from error
 
 
-def _blamed(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:
-    """For each error the override that brings it in; empty where the file or the preset has it.
+def _blame_overrides(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, Any]) -> dict[str, str]:
+    """Find the override that causes each error; it is empty if the file or the preset causes the error.
 
-    `found` has an error's key by its message. So that all else can be checked, every layer gets the required values.
+    `found` has an error's key by its message. Every layer gets the required values, so that the others can be checked.
     """
     required = {key for key, field in RunConfig.model_fields.items() if field.is_required()} & whole.keys()
     blamed: dict[str, str] = {}
@@ -75,16 +76,16 @@ def _blamed(found: Mapping[str, str], layers: Sequence[Layer], whole: dict[str, 
     return {message: by_key.get(key) or blamed.get(message, "") for message, key in found.items()}
 
 
-def _line(message: str, key: str, override: str, named: str) -> str:
+def _format_error(message: str, key: str, override: str, source: str) -> str:
     if override.startswith(f"{key}="):
         return f"--set {message}"
-    return f"--set {shortened(override)}: {message}" if override else f"{named}: {message}"
+    return f"--set {shorten_option(override)}: {message}" if override else f"{source}: {message}"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_yaml(path: Path) -> dict[str, Any]:
     try:
         text = read_text(path)
-        values = value_of(text)
+        values = parse_value(text)
         _check_repeated(path, yaml.compose(text))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
@@ -105,11 +106,11 @@ def _merge(values: dict[Any, Any], over: dict[Any, Any]) -> None:
             values[key] = value
 
 
-def value_of(text: str) -> Any:
-    """The value of plain YAML, which can be shown in a message.
+def parse_value(text: str) -> Any:
+    """Parse plain YAML to a value that a message can show. `ValueError` for any other text.
 
-    `ValueError` for what is no YAML, for aliases, which can make a value without end, for tags, with which the
-    library's errors are of any kind, for values nested too deep, and for a number that Python does not print.
+    Aliases are refused, because they can make a value without end. Tags are refused, because with them the library
+    raises errors of any kind. Too many levels are refused, and numbers that Python does not print.
     """
     levels = 0
     try:
@@ -118,8 +119,8 @@ def value_of(text: str) -> Any:
             if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
                 raise ValueError(f"found an alias or a tag in line {line}, expected plain values")
             levels += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if levels > DEEPEST:
-                raise ValueError(f"found more than {DEEPEST} levels in line {line}, expected fewer")
+            if levels > MOST_LEVELS:
+                raise ValueError(f"found more than {MOST_LEVELS} levels in line {line}, expected fewer")
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
@@ -128,7 +129,7 @@ def value_of(text: str) -> Any:
 
 
 def _check_repeated(path: Path, node: yaml.Node | None) -> None:
-    """YAML keeps the last of two equal keys and says nothing; a configuration must not."""
+    """Raise `UserError` for a repeated key. YAML would silently keep the last one."""
     if not isinstance(node, yaml.MappingNode):
         return
     seen: set[str] = set()
@@ -145,9 +146,9 @@ def _lay_over(values: dict[str, Any], override: str) -> None:
     if not equals or not all((*parents, last)):
         raise UserError(f"--set {override}: expected KEY=VALUE, such as retrieval.depth=500")
     try:
-        value = value_of(text)
+        value = parse_value(text)
     except ValueError as error:
-        raise UserError(f"--set {shortened(override)}: the value is not YAML: {error}") from error
+        raise UserError(f"--set {shorten_option(override)}: the value is not YAML: {error}") from error
     for parent in parents:
         inner = values.setdefault(parent, {})
         if not isinstance(inner, dict):
@@ -156,20 +157,20 @@ def _lay_over(values: dict[str, Any], override: str) -> None:
     values[last] = value
 
 
-def shortened(text: str) -> str:
-    """An option in a message: as it was given, unless that has no end."""
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+def shorten_option(text: str) -> str:
+    """Shorten an option for a message."""
+    return text if len(text) <= LONGEST_OPTION_CHARACTERS else f"{text[:LONGEST_OPTION_CHARACTERS]}..."
 
 
-def _location(item: Any) -> str:
+def _format_location(item: Any) -> str:
     return ".".join(str(part) for part in item["loc"])
 
 
 def _explain(item: Any) -> str:
-    location = _location(item)
+    location = _format_location(item)
     match item["type"]:
         case "extra_forbidden":
-            known = sorted(_model_at(item["loc"][:-1]).model_fields)
+            known = sorted(_find_model(item["loc"][:-1]).model_fields)
             return f"{location}: unknown key (value {shorten_value(item['input'])}); expected one of {', '.join(known)}"
         case "missing":
             return f"{location}: missing; expected a value"
@@ -179,7 +180,7 @@ def _explain(item: Any) -> str:
             return f"{location}: found {shorten_value(item['input'])}; {item['msg'][0].lower()}{item['msg'][1:]}"
 
 
-def _model_at(location: tuple[str | int, ...]) -> type[BaseModel]:
+def _find_model(location: tuple[str | int, ...]) -> type[BaseModel]:
     model: type[BaseModel] = RunConfig
     for part in location:
         annotation = model.model_fields[str(part)].annotation

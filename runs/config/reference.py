@@ -1,6 +1,6 @@
 """The page docs/config.md, made from the models of the configuration: a section for each model, a row for each key.
 
-`python -m runs.config.reference > docs/config.md` writes it again after a change of a model.
+After a change of a model, `python -m runs.config.reference > docs/config.md` writes the page again.
 """
 
 import ast
@@ -20,10 +20,10 @@ from pydantic.fields import FieldInfo
 
 from runs.config.run_config import RunConfig
 
-EXAMPLE = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"}
-"""Values of the keys that have no default, for the YAML at the head of the page."""
+EXAMPLE_VALUES = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"}
+"""Values of the keys without defaults, for the YAML at the beginning of the page."""
 
-HEAD = """\
+PAGE_HEAD = """\
 # The configuration of a run
 
 This page is for those who change how a run works: it lists every key, its values, its default and its meaning.
@@ -39,34 +39,43 @@ lost ([measurements](defaults.md)). `rules` always stands for "no language model
 These are all keys with their defaults. Keystone generates this page from the code, so do not edit it here: change
 `runs/config/run_config.py` and run `python -m runs.config.reference > docs/config.md`.
 """
-NAMES = {str: "text", Path: "path", bool: "`true` or `false`", int: "whole number", float: "number", NoneType: "`null`"}
+"""The text before the table of keys."""
+TYPE_NAMES = {
+    str: "text",
+    Path: "path",
+    bool: "`true` or `false`",
+    int: "whole number",
+    float: "number",
+    NoneType: "`null`",
+}
+"""The names of types in the tables."""
 
 
-def reference() -> str:
-    """The whole page."""
-    shown = yaml.safe_dump(RunConfig.model_validate(EXAMPLE).model_dump(mode="json"), sort_keys=False)
-    return "\n".join([HEAD, "```yaml", f"{shown}```", *_section(RunConfig, "")])
+def make_reference() -> str:
+    """Make the whole page."""
+    shown = yaml.safe_dump(RunConfig.model_validate(EXAMPLE_VALUES).model_dump(mode="json"), sort_keys=False)
+    return "\n".join([PAGE_HEAD, "```yaml", f"{shown}```", *_write_section(RunConfig, "")])
 
 
-def _section(model: type[BaseModel], key: str) -> Iterator[str]:
-    """The lines of a model's section and of the sections below it."""
-    meanings = _meanings(model)
-    yield from ("", f"## `{key}`" if key else "## The run", "", _plain(inspect.getdoc(model) or ""), "")
+def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
+    """Write the lines of a model's section and of the sections below it."""
+    meanings = _read_meanings(model)
+    yield from ("", f"## `{key}`" if key else "## The run", "", _join_lines(inspect.getdoc(model) or ""), "")
     yield from ("| key | values | default | meaning |", "|---|---|---|---|")
     below = []
     for name, field in model.model_fields.items():
         inner = f"{key}.{name}" if key else name
-        part = _model_in(field.annotation)
+        part = _find_model(field.annotation)
         if part:
             below.append((part, inner))
         if part is None or field.default is None:
-            yield f"| `{name}` | {_values(field, inner)} | {_default(field)} | {meanings[name]} |"
+            yield f"| `{name}` | {_describe_values(field, inner)} | {_describe_default(field)} | {meanings[name]} |"
     for part, inner in below:
-        yield from _section(part, inner)
+        yield from _write_section(part, inner)
 
 
-def _meanings(model: type[BaseModel]) -> dict[str, str]:
-    """The text that stands below each attribute in the source of a model and of those that it extends."""
+def _read_meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Read the text below each attribute in the source of a model and of the models that it extends."""
     found = {}
     for parent in reversed([one for one in model.__mro__ if issubclass(one, BaseModel) and one is not BaseModel]):
         (definition,) = ast.parse(dedent(inspect.getsource(parent))).body
@@ -74,59 +83,59 @@ def _meanings(model: type[BaseModel]) -> dict[str, str]:
         for node, below in pairwise(definition.body):
             match node, below:
                 case ast.AnnAssign(), ast.Expr(ast.Constant(str(text))):
-                    found[ast.unparse(node.target)] = _plain(text)
+                    found[ast.unparse(node.target)] = _join_lines(text)
     return found
 
 
-def _values(field: FieldInfo, key: str) -> str:
-    """The values that a field takes: its type, then its limits."""
-    limits = {name: value for one in field.metadata for name, value in _limits(one)}
-    named = " or ".join(_named(part, key) for part in _alternatives(field.annotation))
-    return ", ".join([named, *(f"{name} {value:,}" for name, value in limits.items() if math.isfinite(value))])
+def _describe_values(field: FieldInfo, key: str) -> str:
+    """Describe the values of a field: its type, then its limits."""
+    limits = {name: value for one in field.metadata for name, value in _find_limits(one)}
+    types = " or ".join(_describe_type(part, key) for part in _list_alternatives(field.annotation))
+    return ", ".join([types, *(f"{name} {value:,}" for name, value in limits.items() if math.isfinite(value))])
 
 
-def _limits(constraint: object) -> Iterator[tuple[str, float]]:
+def _find_limits(constraint: object) -> Iterator[tuple[str, float]]:
     words = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
     for attribute, name in {**words, "max_length": "length at most"}.items():
         if (value := getattr(constraint, attribute, None)) is not None:
             yield name, value
 
 
-def _alternatives(annotation: Any) -> list[Any]:
+def _list_alternatives(annotation: Any) -> list[Any]:
     return list(get_args(annotation)) if get_origin(annotation) in (Union, UnionType) else [annotation]
 
 
-def _named(annotation: Any, key: str) -> str:
-    """A type in words."""
+def _describe_type(annotation: Any, key: str) -> str:
+    """Describe a type in words."""
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if get_origin(annotation) is list:
-        return f"list of {_named(arguments[0], key)}"
+        return f"list of {_describe_type(arguments[0], key)}"
     if get_origin(annotation) is dict:
-        return f"names with a {NAMES.get(arguments[1], 'value')} each"
-    if _model_in(annotation):
+        return f"names with a {TYPE_NAMES.get(arguments[1], 'value')} each"
+    if _find_model(annotation):
         return f"the keys of [`{key}`](#{key.replace('.', '')})"
-    return NAMES[arguments[0] if arguments else annotation]
+    return TYPE_NAMES[arguments[0] if arguments else annotation]
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds, optional or not."""
-    models = (part for part in _alternatives(annotation) if isinstance(part, type) and issubclass(part, BaseModel))
+def _find_model(annotation: Any) -> type[BaseModel] | None:
+    """Find the model that a field holds, optional or not."""
+    models = (part for part in _list_alternatives(annotation) if isinstance(part, type) and issubclass(part, BaseModel))
     return next(models, None)
 
 
-def _default(field: FieldInfo) -> str:
+def _describe_default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = str(field.default) if isinstance(field.default, Path) else field.default
     return f"`{yaml.safe_dump(value, default_flow_style=True).removesuffix(chr(10)).removesuffix('...').strip()}`"
 
 
-def _plain(text: str) -> str:
-    """A docstring on one line, fit for a cell of a table."""
+def _join_lines(text: str) -> str:
+    """Join a docstring to one line for a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference() + "\n")
+    sys.stdout.write(make_reference() + "\n")

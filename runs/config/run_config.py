@@ -55,7 +55,7 @@ class Retrieval(StrictSettings):
     `local` in each shard separately (see [opensearch.md](opensearch.md))."""
 
     @model_validator(mode="after")
-    def _systems_differ(self) -> Self:
+    def _check_systems(self) -> Self:
         if len(set(self.systems)) < len(self.systems):
             raise ValueError(f"systems: found {self.systems}, expected each system once")
         return self
@@ -79,7 +79,7 @@ class Fusion(StrictSettings):
     """How many documents a narrative's ranking keeps (paper: `N_narr`, 100)."""
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_possible(self) -> Self:
         if "k" in self.parameters:
             raise ValueError(f"parameters.k: found {self.parameters['k']:g}, expected it as k_narrative")
         if found := find_impossible_setting(self.method, self.norm, self.parameters):
@@ -167,7 +167,7 @@ class RunConfig(StrictSettings):
     """The language model. If it is null, no step may ask one."""
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_possible(self) -> Self:
         for key, path in {"index": self.index, "topics": self.topics, "out": self.out}.items():
             if "\0" in str(path):
                 raise ValueError(f"{key}: found {str(path)!r}, expected a path, which has no NUL")
@@ -197,23 +197,23 @@ class RunConfig(StrictSettings):
                 raise ValueError(
                     f"answer.documents: found {self.answer.documents}, above {key} {depth}; expected at most that"
                 )
-        if self.model is None and (key := self.asks()):
+        if self.model is None and (key := self.find_model_step()):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
 
     @property
-    def unnamed(self) -> bool:
-        """Whether the answers to submit name a team, and none but the default."""
+    def has_default_team(self) -> bool:
+        """Whether the submitted answers name a team, and that team is the default."""
         if self.answer.method is None or self.track is None:
             return False
         return TRACKS[self.track].is_default_team(self.team_id)
 
-    def asks(self) -> str:
-        """The first setting that needs a language model, with its value; empty if none does."""
-        return next((f"{key}: {value}" for key, value in self.asking().items()), "")
+    def find_model_step(self) -> str:
+        """Find the first setting that needs a language model, as `key: value`; empty if none does."""
+        return next((f"{key}: {value}" for key, value in self.list_model_steps().items()), "")
 
-    def asking(self) -> dict[str, Any]:
-        """The settings that need a language model, by key, with their values."""
+    def list_model_steps(self) -> dict[str, Any]:
+        """List the settings that need a language model: their values by key."""
         needed = {
             "queries.method": (self.queries.method, ("model",)),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),

@@ -1,4 +1,4 @@
-"""Which composition of queries and which fusion: settings tried on judged topics and cross-validated over them."""
+"""The search for the best settings of queries and fusion: they are tried and cross-validated on judged topics."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ from indexing.errors import UserError
 from indexing.io.json_values import digest
 from indexing.types import Progress, silent
 from retrieval.types import Query, Rankings
-from runs.config.read import read_config, shortened, value_of
+from runs.config.read import parse_value, read_config, shorten_option
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import Evaluation, evaluate
 from runs.evaluation.measures import Measure
-from runs.pipeline.artifacts import run_from
+from runs.pipeline.artifacts import convert_to_run
 from runs.pipeline.job import Job, open_job
-from runs.pipeline.make import texts_of
-from runs.pipeline.model import asking
-from runs.pipeline.queries import METHODS as QUERY_METHODS
-from runs.pipeline.queries import queries_of, understood
+from runs.pipeline.model_runner import open_model_runner
+from runs.pipeline.queries import QUERY_METHODS as QUERY_METHODS
+from runs.pipeline.queries import list_queries, understand_topics
 from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, search_systems
+from runs.pipeline.stage_work import choose_texts
 from runs.trec.run_files import drop_own_documents, read_qrels
 from runs.trec.types import Qrels
 
-WHOLE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
+BASELINE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""
 
 Setting = tuple[str, ...]
@@ -38,37 +38,38 @@ Setting = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The configuration as it is, the whole narrative, all other settings, and those chosen for topics not seen."""
+    """The measures of the configuration, of the baseline, of all settings, and of settings chosen on other topics."""
 
     configured: Evaluation
     whole: Evaluation
     trials: dict[Setting, Evaluation]
-    """In the order of the grid, without settings that are those of the configuration."""
+    """In the order of the tries, without settings that equal the configuration."""
     held_out: Evaluation
 
     @property
     def measure(self) -> str:
-        """The measure that chooses."""
+        """The name of the measure that chooses: the first one."""
         return next(iter(self.configured.values))
 
     @property
     def beaten(self) -> bool:
-        """Whether settings chosen on other topics are better than the configuration as it is."""
+        """Whether settings that are chosen on other topics have a better mean than the configuration."""
         return self.held_out.mean(self.measure) > self.configured.mean(self.measure)
 
     @property
     def recommended(self) -> Setting:
-        """The best setting on all topics; none, so the configuration as it is, unless that is beaten."""
+        """The best setting on all topics. If the configuration is not beaten, no setting: `()`."""
         candidates = {(): self.configured, **self.trials} if self.beaten else {(): self.configured}
         return max(candidates, key=lambda setting: candidates[setting].mean(self.measure))
 
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """The settings that are tried, and how they are judged.
+    """The settings to try, and how they are measured.
 
-    `tries` are `key=[value, ...]`, None stands for the grid of `grid_of`. `measures` are taken on the topics of the
-    `qrels` file, in `folds` parts; with `skip_own` a document with its topic's id does not count.
+    `tries` are `key=[value, ...]`; None stands for `list_default_tries`. `measures` are computed on the topics of the
+    `qrels` file; the first of them chooses. Cross-validation divides the topics into `folds` parts. With `skip_own`,
+    a document that has its topic's id does not count.
     """
 
     qrels: Path
@@ -81,38 +82,42 @@ class Trials:
 def tune(
     config: Path, overrides: Sequence[str], trials: Trials, threads: int = 1, progress: Progress = silent
 ) -> Tuning:
-    """Try all combinations of settings on the judged topics of a run's configuration.
+    """Try all combinations of settings on the judged topics of a run's configuration. Nothing is written.
 
-    `held_out` is an estimate for topics not seen: each fold is measured with the setting, or the configuration as it
-    is, whose mean of the first measure is best on the other folds. Nothing is written.
+    `held_out` is an estimate for new topics. Each fold is measured with the setting (or the configuration) that has the
+    best mean of the first measure on the other folds.
+
+    `UserError` if no topic is judged, if no judged topic has a relevant document, or if there are fewer topics than
+    folds.
     """
     judged = read_qrels(trials.qrels)
     as_it_is = read_config(config, [*overrides, "track=none"])
     score = _Scorer(judged, trials, threads, progress)
     settings = {
         setting: read_config(config, [*overrides, "track=none", *setting])
-        for setting in product(*map(_values, grid_of(as_it_is) if trials.tries is None else trials.tries))
+        for setting in product(*map(_parse_try, list_default_tries(as_it_is) if trials.tries is None else trials.tries))
     }
-    fold = _folds(len(judged.query_ids), trials.folds)
-    whole = score(read_config(config, [*overrides, "track=none", *WHOLE]))
+    fold = _draw_folds(len(judged.query_ids), trials.folds)
+    whole = score(read_config(config, [*overrides, "track=none", *BASELINE]))
     configured = score(as_it_is)
     if np.isnan(configured.mean(str(trials.measures[0]))):
         raise UserError(
-            f"{trials.qrels}: no judged topic has a relevant document for {trials.measures[0]}, which is to choose"
+            f"{trials.qrels}: no judged topic has a relevant document for {trials.measures[0]}, "
+            "the measure that chooses"
         )
     tried = {setting: score(other) for setting, other in settings.items() if other != as_it_is}
-    return Tuning(configured, whole, tried, _cross_validated([configured, *tried.values()], fold))
+    return Tuning(configured, whole, tried, _cross_validate([configured, *tried.values()], fold))
 
 
-def grid_of(config: RunConfig) -> list[str]:
-    """The settings that are tried if none are named: values of those that the configuration reads.
+def list_default_tries(config: RunConfig) -> list[str]:
+    """List the settings that are tried if the user names none, each `key=[value, ...]`.
 
-    `UserError` if the configuration makes one query a topic.
+    They are settings that the configuration reads. `UserError` if the configuration makes one query a topic.
     """
     own = QUERY_METHODS[config.queries.method].tuned
     if own is None:
         raise UserError(
-            f"queries.method: found {config.queries.method!r}, one query a topic, for which nothing is to be tuned; "
+            f"queries.method: found {config.queries.method!r}, which makes one query a topic and has nothing to tune; "
             "expected rules or model, or settings named with --try"
         )
     fusion = METHODS[config.fusion.method]
@@ -124,7 +129,7 @@ def grid_of(config: RunConfig) -> list[str]:
 
 
 class _Scorer:
-    """Measures configurations; one that differs from the last only behind the searches does not search again."""
+    """Measures configurations. If a configuration differs from the last only in fusion, it reuses the last searches."""
 
     def __init__(self, qrels: Qrels, trials: Trials, threads: int, progress: Progress) -> None:
         self._qrels, self._trials = qrels, trials
@@ -133,44 +138,46 @@ class _Scorer:
 
     def __call__(self, config: RunConfig) -> Evaluation:
         job = self._open(config)
-        asked = {topic.id for topic in job.topics}
-        if not asked & set(self._qrels.query_ids):
+        topic_ids = {topic.id for topic in job.topics}
+        if not topic_ids & set(self._qrels.query_ids):
             raise UserError(f"{config.topics}: none of its topics is judged")
         behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight"}}
         key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])
         if key != self._key:
-            with asking(config, None) as ask:
-                self._queries = queries_of(ask(lambda model: understood(job, model)))
-                self._systems, self._key = search_systems(job, self._queries, texts_of(job, ask)), key
+            with open_model_runner(config, None) as run_with_model:
+                self._queries = list_queries(run_with_model(lambda model: understand_topics(job, model)))
+                self._systems, self._key = search_systems(job, self._queries, choose_texts(job, run_with_model)), key
         hybrid = fuse_each_query(config, list(self._systems.values()))
-        run = run_from(job.store, fuse_each_narrative(config, job.topics, self._queries, hybrid), config.run_id)
+        run = convert_to_run(job.store, fuse_each_narrative(config, job.topics, self._queries, hybrid), config.run_id)
         run = drop_own_documents(run) if self._trials.skip_own else run
         return evaluate(config.run_id, run, self._qrels, self._trials.measures)
 
 
-def _values(attempt: str) -> Iterator[str]:
+def _parse_try(attempt: str) -> Iterator[str]:
     key, equals, text = attempt.partition("=")
     try:
-        values = value_of(text)
+        values = parse_value(text)
     except ValueError:
         values = None
     if not (key and equals and isinstance(values, list) and values):
-        raise UserError(f"--try {shortened(attempt)}: expected KEY=[VALUE, ...], such as fusion.k_narrative=[10, 60]")
+        raise UserError(
+            f"--try {shorten_option(attempt)}: expected KEY=[VALUE, ...], such as fusion.k_narrative=[10, 60]"
+        )
     for value in values:
         yield f"{key}={yaml.safe_dump(value, default_flow_style=True).removesuffix('...' + chr(10)).strip()}"
 
 
-def _folds(topics: int, folds: int) -> NDArray[np.int64]:
-    """The fold of each topic, drawn by chance, always the same: int64[topics]."""
+def _draw_folds(topics: int, folds: int) -> NDArray[np.int64]:
+    """Draw the fold of each topic by a fixed seed: int64[topics]. `UserError` if there are more folds than topics."""
     if topics < folds:
         raise UserError(f"--folds {folds}: more than the {topics} judged topics")
     return np.random.default_rng(0).permutation(topics) % folds
 
 
-def _cross_validated(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
-    """For each topic the values of the trial that is best, by the first measure, on the topics of other folds.
+def _cross_validate(trials: Sequence[Evaluation], fold: NDArray[np.int64]) -> Evaluation:
+    """Take for each topic the values of the trial that is best, by the first measure, on the other folds.
 
-    Of equally good trials the earlier one is taken.
+    `fold` is int64[topics]. Ties go to the earlier trial.
     """
     first, folds = trials[0], int(fold.max()) + 1
     chosen = np.empty(len(fold), dtype=np.int64)

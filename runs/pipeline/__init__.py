@@ -1,1 +1,1 @@
-"""The stages of a run, from topics to submission files."""
+"""A run: its stages from topics to the files that are submitted, its directory and its manifest."""

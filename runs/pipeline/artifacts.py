@@ -19,7 +19,7 @@ from runs.config.run_config import RunConfig
 from runs.pipeline.directory import Artifact, Values
 from runs.pipeline.grade_files import GradeRecord, Judgment, read_judgments, write_judgments
 from runs.pipeline.job import Job
-from runs.pipeline.queries import Understood, queries_of
+from runs.pipeline.queries import UnderstoodTopic, list_queries
 from runs.trec.doc_ids import encode_ids
 from runs.trec.render import decrease_strictly
 from runs.trec.run_files import read_run, write_run
@@ -41,7 +41,7 @@ CONFIG = "config.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The text that is embedded in place of a long document, and where the model gave nothing for it."""
+    """The summary that is embedded in place of a long document, and the model's failures to write it."""
 
     doc_id: str
     summary: str
@@ -50,10 +50,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """All artifacts that a run may have; lists of evidence and answers stand beside the topics of the job."""
+    """All artifacts that a run may have. Lists of evidence and answers are in the order of the job's topics."""
 
     config: Artifact[RunConfig]
-    queries: Artifact[list[Understood]]
+    queries: Artifact[list[UnderstoodTopic]]
     systems: tuple[Artifact[Rankings], ...]
     summaries: Artifact[list[Summary]]
     hybrid: Artifact[Rankings]
@@ -69,43 +69,47 @@ class Artifacts:
     """The objects of the answer file that is submitted."""
 
 
-def artifacts_of(job: Job, values: Values) -> Artifacts:
-    """The artifacts of a job; files that name queries by id alone are read by the queries in `values`."""
+def list_artifacts(job: Job, values: Values) -> Artifacts:
+    """List the artifacts of a job. Files that hold only the ids of queries are read with the queries in `values`."""
     method = job.config.queries.method
-    queries = _records(QUERIES, _understood, lambda one: {"method": method, **_with_queries(one)})
+    queries = _make_records_artifact(
+        QUERIES, _decode_understood, lambda one: {"method": method, **_encode_understood(one)}
+    )
     topic_ids = [topic.id for topic in job.topics]
 
-    def known() -> list[Query]:
+    def get_queries() -> list[Query]:
         topics = values.get(queries)
-        return queries_of(topics)
+        return list_queries(topics)
 
-    def of_queries(name: str) -> Artifact[Rankings]:
-        return _rankings(job, name, lambda: [query.id for query in known()])
+    def make_query_artifact(name: str) -> Artifact[Rankings]:
+        return _make_rankings_artifact(job, name, lambda: [query.id for query in get_queries()])
 
-    def of_topics(name: str) -> Artifact[Rankings]:
-        return _rankings(job, name, lambda: topic_ids)
+    def make_topic_artifact(name: str) -> Artifact[Rankings]:
+        return _make_rankings_artifact(job, name, lambda: topic_ids)
 
     return Artifacts(
         config=Artifact(CONFIG, read_config, _write_config),
         queries=queries,
-        systems=tuple(of_queries(f"{system}.trec") for system in job.config.retrieval.systems),
-        summaries=_records(SUMMARIES, lambda r: Summary(r["doc_id"], r["summary"], _fallbacks(r)), asdict),
-        hybrid=of_queries(HYBRID),
-        narrative=of_topics(NARRATIVE),
-        grades=_records(GRADES, _grades, asdict),
+        systems=tuple(make_query_artifact(f"{system}.trec") for system in job.config.retrieval.systems),
+        summaries=_make_records_artifact(
+            SUMMARIES, lambda r: Summary(r["doc_id"], r["summary"], _decode_fallbacks(r)), asdict
+        ),
+        hybrid=make_query_artifact(HYBRID),
+        narrative=make_topic_artifact(NARRATIVE),
+        grades=_make_records_artifact(GRADES, _decode_grades, asdict),
         qrels=Artifact(QRELS, read_judgments, write_judgments),
-        keystone=of_topics(KEYSTONE),
+        keystone=make_topic_artifact(KEYSTONE),
         retrieval=Artifact(job.track.retrieval_file, read_run, write_run),
-        evidence=Artifact(EVIDENCE, lambda path: _read_evidence(path, topic_ids, known()), _write_evidence),
-        answers=_records(ANSWERS, _answer, asdict),
-        submission=_records(job.track.answer_file, dict, dict),
+        evidence=Artifact(EVIDENCE, lambda path: _read_evidence(path, topic_ids, get_queries()), _write_evidence),
+        answers=_make_records_artifact(ANSWERS, _decode_answer, asdict),
+        submission=_make_records_artifact(job.track.answer_file, dict, dict),
     )
 
 
-def _records(
+def _make_records_artifact(
     name: str, decode: Callable[[dict[str, Any]], T], encode: Callable[[T], dict[str, Any]]
 ) -> Artifact[list[T]]:
-    """A file of one JSON object a line."""
+    """Make the artifact of a file with one JSON object a line."""
     return Artifact(
         name,
         lambda path: [decode(record) for _, record in read_json_lines(path)],
@@ -114,23 +118,23 @@ def _records(
 
 
 def write_json_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write one JSON object a line, all or nothing."""
+    """Write one JSON object a line. The file appears when it is whole."""
     with write_whole(path) as out:
         for record in records:
             out.write(orjson.dumps(record) + b"\n")
 
 
-def _rankings(job: Job, name: str, ids: Callable[[], Sequence[str]]) -> Artifact[Rankings]:
-    """A run file of the rankings of documents for these queries or topics."""
+def _make_rankings_artifact(job: Job, name: str, ids: Callable[[], Sequence[str]]) -> Artifact[Rankings]:
+    """Make the artifact of a run file: the rankings of documents for these queries or topics."""
     return Artifact(
         name,
         lambda path: read_rankings(path, job.store, ids()),
-        lambda path, rankings: write_run(path, run_from(job.store, rankings, job.config.run_id)),
+        lambda path, rankings: write_run(path, convert_to_run(job.store, rankings, job.config.run_id)),
     )
 
 
-def run_from(store: Store, rankings: Rankings, tag: str) -> Run:
-    """Rankings of documents as a run, with their ids, and with scores that give their order to every reader."""
+def convert_to_run(store: Store, rankings: Rankings, tag: str) -> Run:
+    """Convert rankings of documents to a run. Its scores decrease strictly, so every reader finds the same order."""
     rows, row_of = np.unique(rankings.docs, return_inverse=True)
     docs = encode_ids(store.ids(rows))[row_of]
     scores = decrease_strictly(rankings.scores, rankings.offsets)
@@ -138,7 +142,7 @@ def run_from(store: Store, rankings: Rankings, tag: str) -> Run:
 
 
 def read_rankings(path: Path, store: Store, ids: Sequence[str]) -> Rankings:
-    """The rankings of these queries in a run file."""
+    """Read the rankings of these queries from a run file. `UserError` for a file that is no run file."""
     run = read_run(path).select(ids)
     doc_ids, code_of = run.docs.find_distinct()
     rows = store.rows(doc_ids)[code_of]
@@ -150,7 +154,7 @@ def _write_config(path: Path, config: RunConfig) -> None:
         out.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True).encode())
 
 
-def _with_queries(one: Understood) -> dict[str, Any]:
+def _encode_understood(one: UnderstoodTopic) -> dict[str, Any]:
     return {
         **asdict(one.understanding),
         "queries": list(map(asdict, one.queries)),
@@ -158,19 +162,21 @@ def _with_queries(one: Understood) -> dict[str, Any]:
     }
 
 
-def _understood(record: Mapping[str, Any]) -> Understood:
+def _decode_understood(record: Mapping[str, Any]) -> UnderstoodTopic:
     understanding = Understanding(
         record["topic_id"], tuple(record["questions"]), record["topic"], tuple(record["variants"])
     )
-    return Understood(understanding, tuple(Query(**query) for query in record["queries"]), _fallbacks(record))
+    return UnderstoodTopic(
+        understanding, tuple(Query(**query) for query in record["queries"]), _decode_fallbacks(record)
+    )
 
 
-def _grades(record: Mapping[str, Any]) -> GradeRecord:
+def _decode_grades(record: Mapping[str, Any]) -> GradeRecord:
     spans = [[(start, end) for start, end in own] for own in record["spans"]]
-    return GradeRecord(**{**record, "spans": spans, "fallbacks": _fallbacks(record)})
+    return GradeRecord(**{**record, "spans": spans, "fallbacks": _decode_fallbacks(record)})
 
 
-def _fallbacks(record: Mapping[str, Any]) -> tuple[Fallback, ...]:
+def _decode_fallbacks(record: Mapping[str, Any]) -> tuple[Fallback, ...]:
     return tuple(Fallback(**fallback) for fallback in record["fallbacks"])
 
 
@@ -179,7 +185,7 @@ def _write_evidence(path: Path, found: Sequence[EvidenceSet]) -> None:
 
 
 def _read_evidence(path: Path, topics: Sequence[str], queries: Sequence[Query]) -> list[EvidenceSet]:
-    """The evidence of each topic, to which an item belongs by its query."""
+    """Read the evidence of each topic. The query of an item names its topic."""
     topic_of = {query.id: query.topic_id for query in queries}
     items: dict[str, list[Evidence]] = {topic: [] for topic in topics}
     for _, record in read_json_lines(path):
@@ -187,6 +193,6 @@ def _read_evidence(path: Path, topics: Sequence[str], queries: Sequence[Query]) 
     return [EvidenceSet(tuple(own), stop="done" if own else "empty") for own in items.values()]
 
 
-def _answer(record: Mapping[str, Any]) -> Answer:
-    said = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
-    return Answer(record["topic_id"], said, _fallbacks(record))
+def _decode_answer(record: Mapping[str, Any]) -> Answer:
+    sentences = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
+    return Answer(record["topic_id"], sentences, _decode_fallbacks(record))

@@ -1,11 +1,12 @@
-"""The run directory: artifacts of one configuration, each with a record of what it was made from.
+"""The run directory: the artifacts of one configuration, each with a record of its inputs.
 
-`manifest.json` says for every artifact its key, which changes with the settings of its stage and of all before it, the
-SHA-256 of its bytes, and those of the artifacts that it was made from. An artifact of another key or of other bytes, as
-after an edit, is removed before the run begins, so a directory never mixes configurations. A stage is made again where
-an artifact of it is missing, or was made from other bytes than its inputs have now. One that gives the same bytes again
-leaves the later ones as they are. The manifest holds nothing that changes between two equal runs, no time of day in
-particular.
+`manifest.json` has three entries for every artifact: its key, the SHA-256 of its bytes, and the SHA-256 of each of its
+inputs. The key changes with the settings of its stage and of all stages before it.
+
+If an artifact has another key, or other bytes (after an edit), it is removed before the run begins. So a directory
+never mixes configurations. A stage is made again if one of its artifacts is missing, or if its inputs have other bytes
+now. If it gives the same bytes again, the later stages stay as they are. The manifest of two equal runs is the same; it
+holds no time of day.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from indexing.types import Progress, silent
 T = TypeVar("T")
 
 MANIFEST = "manifest.json"
+"""The file that describes a run and its artifacts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,14 @@ class Artifact(Generic[T]):
 
 
 class Values:
-    """The artifacts of one run directory; a value that was read or made is kept in memory."""
+    """The artifacts of one run directory. A value that was read or made once is kept in memory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._kept: dict[str, Any] = {}
 
     def get(self, artifact: Artifact[T]) -> T:
-        """The value of an artifact whose file is there."""
+        """Get the value of an artifact whose file exists."""
         if artifact.name not in self._kept:
             self._kept[artifact.name] = artifact.read(self.directory / artifact.name)
         value: T = self._kept[artifact.name]
@@ -61,10 +63,10 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A step of a run: the artifacts that it makes, all at once, from others and its part of the configuration.
+    """A step of a run: it makes its artifacts together, from other artifacts and its part of the configuration.
 
-    `make` is given the values of `reads`, and returns those of `makes`, both in order; `settings` are all else that its
-    result depends on, as JSON has it.
+    `make` takes the values of `reads` in order, and returns those of `makes` in order. `settings` hold everything else
+    that the result depends on, as values of JSON.
     """
 
     name: str
@@ -73,50 +75,53 @@ class Stage:
     settings: Any
     make: Callable[..., Sequence[Any]]
     wanted: bool = True
-    """Whether the configuration asks for it."""
+    """Whether the configuration needs the stage."""
 
     @property
     def artifacts(self) -> tuple[str, ...]:
-        """The names of the artifacts that it makes."""
+        """The names of the artifacts that the stage makes."""
         return tuple(artifact.name for artifact in self.makes)
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The names of the artifacts that it reads."""
+        """The names of the artifacts that the stage reads."""
         return tuple(artifact.name for artifact in self.reads)
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Who is told of a run: `announce` of each stage and whether it is reused, `progress` of the work within one."""
+    """The observers of a run.
+
+    `announce` gets each stage, and whether it is reused. `progress` follows the work within a stage.
+    """
 
     announce: Callable[[Stage, bool], None] = field(default=lambda _stage, _reused: None)
     progress: Progress = silent
 
 
 UNWATCHED = Watch()
-"""Nobody is told."""
+"""No observers."""
 
 
-def perform(
+def perform_stages(
     values: Values,
     stages: Sequence[Stage],
     description: dict[str, Any],
     watch: Watch = UNWATCHED,
     conclude: Callable[[], dict[str, Any]] = dict,
 ) -> None:
-    """Bring a run directory to what its stages describe, making only what is missing.
+    """Perform the stages of a run directory, and reuse all artifacts that are still right.
 
-    `description` goes into the manifest beside the artifacts, and its `versions` into every key; `conclude` says
-    what else goes there in the end. A failing stage leaves all earlier artifacts in place. Nothing is written where
-    nothing is missing. `UserError` for a folder that holds files but was never a run directory.
+    `description` goes into the manifest beside the artifacts, and its `versions` into every key. `conclude` returns the
+    facts that are added at the end. If a stage fails, all earlier artifacts stay. If nothing is missing, nothing is
+    written. `UserError` for a folder that holds files, but is no run directory.
     """
     directory = values.directory
     if not (directory / MANIFEST).exists() and any(not _is_partial(path) for path in directory.iterdir()):
         raise UserError(f"{directory}: holds files but no {MANIFEST}: not a run directory: change out or run_id")
-    keys = _keys(stages, description["versions"])
-    listed = _listed(directory)
-    kept = {name: entry for name, entry in listed.items() if _agrees(directory / name, entry, keys, name)}
+    keys = _compute_keys(stages, description["versions"])
+    listed = _read_listed(directory)
+    kept = {name: entry for name, entry in listed.items() if _is_kept(directory / name, entry, keys, name)}
     for path in directory.iterdir():
         ours = path.name in keys or path.name in listed or _is_partial(path)
         if ours and path.name not in kept:
@@ -148,7 +153,7 @@ def _is_partial(path: Path) -> bool:
     return path.name.endswith(".partial")
 
 
-def _keys(stages: Sequence[Stage], versions: Any) -> dict[str, str]:
+def _compute_keys(stages: Sequence[Stage], versions: Any) -> dict[str, str]:
     keys: dict[str, str] = {}
     for stage in stages:
         key = digest([stage.name, stage.settings, versions, [keys[name] for name in stage.inputs]])
@@ -156,7 +161,7 @@ def _keys(stages: Sequence[Stage], versions: Any) -> dict[str, str]:
     return keys
 
 
-def _listed(directory: Path) -> dict[str, dict[str, Any]]:
+def _read_listed(directory: Path) -> dict[str, dict[str, Any]]:
     try:
         artifacts = orjson.loads((directory / MANIFEST).read_bytes())["artifacts"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
@@ -164,13 +169,13 @@ def _listed(directory: Path) -> dict[str, dict[str, Any]]:
     return artifacts if isinstance(artifacts, dict) else {}
 
 
-def _agrees(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
+def _is_kept(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:
     known = isinstance(entry, dict) and name in keys and entry.get("key") == keys[name]
     return known and path.is_file() and hash_file(path) == entry.get("sha256")
 
 
 def _write_manifest(directory: Path, description: dict[str, Any], artifacts: dict[str, dict[str, Any]]) -> None:
-    """Write the manifest unless it says just that, so that a finished run needs no place that can be written."""
+    """Write the manifest, unless it has this content. A finished run may so be in a folder that is read-only."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     content = orjson.dumps({**description, "artifacts": artifacts}, option=options)
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Grades as files: what was graded and selected, TREC qrels of it, and the ranking that follows."""
+"""Grades as files: the record of each topic, the same grades as TREC qrels, and the ranking that they make."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from generation.grade import Graded
+from generation.grading.grade import GradedTopic
 from generation.types import Fallback
 from indexing.io.reading import read_text
 from indexing.io.writing import write_whole
@@ -19,11 +19,11 @@ from runs.trec.render import decrease_strictly
 
 @dataclass(frozen=True, slots=True)
 class GradeRecord:
-    """The grades of one topic as their file has them, with who graded.
+    """The grades of one topic in the form of their file. `graded_by` names the model.
 
-    `grades` has a row for each query and a column for each document; None was not asked for, or failed. `spans` are
-    the stretches of each document that were graded. `selected` are the keystone documents, best first, with `scores`
-    beside them. Of `pairs` of a query and a document, `asked` were graded.
+    `grades` has a row for each query and a column for each document. If a pair was not graded, or its grade failed, the
+    value is None. `spans` are the graded stretches of each document. `selected` are the keystone documents, best first,
+    with `scores` beside them. Of the `pairs` of a query and a document, `asked` were graded.
     """
 
     topic_id: str
@@ -40,7 +40,7 @@ class GradeRecord:
 
 
 class Judgment(NamedTuple):
-    """A line of TREC qrels; the second column says who graded."""
+    """A line of TREC qrels. The second column names the model that graded."""
 
     query_id: str
     graded_by: str
@@ -48,15 +48,15 @@ class Judgment(NamedTuple):
     grade: int
 
 
-def grade_records(graded: Sequence[Graded], store: Store, graded_by: str) -> Iterator[GradeRecord]:
-    """One record a topic."""
+def make_grade_records(graded: Sequence[GradedTopic], store: Store, graded_by: str) -> Iterator[GradeRecord]:
+    """Make the record of each topic."""
     for topic in graded:
         ids = store.ids(topic.rows)
         yield GradeRecord(
             topic_id=topic.topic_id,
             graded_by=graded_by,
             pairs=topic.grades.size,
-            asked=topic.asked,
+            asked=topic.pairs_asked,
             queries=[query.id for query in topic.queries],
             documents=ids,
             spans=topic.spans,
@@ -67,47 +67,47 @@ def grade_records(graded: Sequence[Graded], store: Store, graded_by: str) -> Ite
         )
 
 
-def judgments_of(records: Iterable[GradeRecord]) -> Iterator[Judgment]:
-    """The grades as judgments, so that any run can be measured on them.
+def make_judgments(records: Iterable[GradeRecord]) -> Iterator[Judgment]:
+    """Make judgments from grades, so that any run can be measured on them.
 
-    A query's grades stand under its id, and under the topic's the highest that any of its queries gives a document.
+    The grades of a query are under its id. Under the topic's id, a document has its highest grade for any query.
     Expected grades are rounded.
     """
     for record in records:
         by = "_".join(record.graded_by.split())
         grades = np.array(record.grades, dtype=np.float64)
-        named = [*zip(record.queries, grades, strict=True)]
+        rows = [*zip(record.queries, grades, strict=True)]
         if record.topic_id not in record.queries and len(grades):
-            named.append((record.topic_id, np.fmax.reduce(grades, axis=0)))
-        for query_id, row in named:
+            rows.append((record.topic_id, np.fmax.reduce(grades, axis=0)))
+        for query_id, row in rows:
             for doc_id, grade in zip(record.documents, row.tolist(), strict=True):
                 if not math.isnan(grade):
                     yield Judgment(query_id, by, doc_id, round(grade))
 
 
 def write_judgments(path: Path, judgments: Iterable[Judgment]) -> None:
-    """Write judgments in TREC form, all or nothing."""
+    """Write judgments in TREC form. The file appears when it is whole."""
     with write_whole(path) as out:
         for judgment in judgments:
             out.write(" ".join(map(str, judgment)).encode() + b"\n")
 
 
 def read_judgments(path: Path) -> list[Judgment]:
-    """The judgments of a file that `write_judgments` wrote."""
+    """Read the judgments of a file that `write_judgments` wrote."""
     rows = (line.split(" ") for line in read_text(path).split("\n") if line)
     return [Judgment(query_id, by, doc_id, int(grade)) for query_id, by, doc_id, grade in rows]
 
 
-def selected_rows(records: Sequence[GradeRecord], store: Store) -> dict[str, list[int]]:
-    """The rows of each topic's keystone documents, best first."""
+def find_selected_rows(records: Sequence[GradeRecord], store: Store) -> dict[str, list[int]]:
+    """Find the rows of each topic's keystone documents, best first."""
     return {record.topic_id: store.rows(record.selected).tolist() for record in records}
 
 
-def keystone_rankings(graded: Sequence[Graded], narrative: Rankings, alone: bool) -> Rankings:
-    """Each topic's selected documents, then, unless they are to stand `alone`, the rest of its narrative ranking.
+def make_keystone_rankings(graded: Sequence[GradedTopic], narrative: Rankings, alone: bool) -> Rankings:
+    """Rank each topic's selected documents first. Unless `alone` is true, the rest of its narrative ranking follows.
 
-    A selected document scores 1 plus its own score, and another one scores 1 / (1 + rank). If Parasol gives equal
-    scores, its order decides, so scores are lowered to decrease strictly, as in the file: float32.
+    A selected document scores 1 plus its own score; a document of the rest scores 1 / (1 + rank). If Parasol gives
+    equal scores, its order decides: scores are lowered to decrease strictly in float32, as in the file.
     """
     docs, scores = [], []
     for i, topic in enumerate(graded):

@@ -1,11 +1,11 @@
-"""A run about to be made: its configuration and all that it names, opened."""
+"""A run before its stages: the configuration, with the index, the store, the topics and the track that it names."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from generation.context.topic import Sources
-from generation.grade import GradeSettings
+from generation.grading.grade import GradeSettings
 from generation.readers.reader import AnswerSettings
 from indexing.errors import UserError
 from indexing.index import Index, open_index
@@ -18,36 +18,36 @@ from runs.tracks.rules import TRACKS, Track, set_topic_limits
 from runs.trec.topics import read_topics
 
 WORD_CHARACTERS = 6
-"""Characters that a word has, about, with the space after it."""
+"""The characters of a word with the space after it, about."""
 DEFAULT_TRACK = "rag25"
-"""The track whose limits hold for a run that names no track."""
+"""If a run names no track, the limits of this one hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every step of a run is given; `topics` may be a part of the configuration's."""
+    """The input of every step of a run. `topics` may be a part of the configuration's topics."""
 
     config: RunConfig
     index: Index
     store: Store
     topics: list[Topic]
     track: Track
-    """The rules of the run's track; those of the default track where it has none."""
+    """The rules of the run's track. If the run names none, these are the rules of the default track."""
     threads: int = 1
     progress: Progress = silent
 
     @property
     def directory(self) -> Path:
-        """Where all artifacts go."""
+        """The run directory."""
         return self.config.out / self.config.run_id
 
     @property
     def words(self) -> int:
-        """The words that an answer has at most, where its topic sets no limit of its own."""
+        """The most words of an answer, if its topic sets no limit of its own."""
         return self.config.answer.words or self.track.words
 
-    def words_for(self, topic: Topic) -> int:
-        """The words that the answer to a topic has at most."""
+    def get_word_limit(self, topic: Topic) -> int:
+        """Get the most words of the answer to a topic. A limit in characters is converted."""
         limit, unit = self.track.limit(topic.id), self.track.length.unit
         if limit is None:
             return self.words
@@ -55,18 +55,18 @@ class Job:
 
     @property
     def author(self) -> Author:
-        """Who submits."""
+        """The team, the run and its description, for the files that are submitted."""
         config = self.config
-        return Author(config.team_id, config.run_id, config.run_desc or described(config))
+        return Author(config.team_id, config.run_id, config.run_desc or describe_settings(config))
 
     @property
     def sources(self) -> Sources:
-        """Where documents and their vectors come from."""
+        """The index and the store that documents and vectors are read from."""
         return Sources(self.index, self.store, self.threads)
 
     @property
     def answer_settings(self) -> AnswerSettings:
-        """How topics are answered; the configuration must name a method."""
+        """How topics are answered. The configuration must name a method."""
         settings, model = self.config.answer, self.config.model
         assert settings.method is not None
         window = 0 if model is None else model.window
@@ -74,22 +74,22 @@ class Job:
 
     @property
     def grade_settings(self) -> GradeSettings:
-        """How candidates are graded; the configuration must name a method."""
+        """How candidates are graded. The configuration must name a method."""
         model = self.config.model
-        at_once = model is not None and model.backend == "batch"
-        return GradeSettings(**self.config.grading.model_dump(exclude={"pool"}), at_once=at_once)
+        in_one_wave = model is not None and model.backend == "batch"
+        return GradeSettings(**self.config.grading.model_dump(exclude={"pool"}), in_one_wave=in_one_wave)
 
 
 def open_job(
     config: RunConfig, threads: int = 1, progress: Progress = silent, topics: list[Topic] | None = None
 ) -> Job:
-    """What a configuration names, opened. `UserError` for an index or topics that are not there.
+    """Open everything that a configuration names. `UserError` if the index, the topics or a file is missing.
 
-    `topics` are those of the run where they are not read from the configuration's file here.
+    If `topics` is None, they are read from the configuration's file.
     """
     _check_paths(config, topics is None)
     index = open_index(config.index)
-    topics = _topics_of_run(config.topics) if topics is None else topics
+    topics = _read_topics_file(config.topics) if topics is None else topics
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     job = Job(config, index, open_store(index), topics, track, threads, progress)
     if config.track is not None or config.grading.method is not None:
@@ -98,7 +98,7 @@ def open_job(
 
 
 def _check_paths(config: RunConfig, reads_topics: bool) -> None:
-    """`UserError` for a path that leads nowhere, which says from where it goes."""
+    """Raise `UserError` for a path without a file or folder. For a relative path, the message names its start."""
     paths: dict[str, Path | None] = {"index": config.index, "topics": config.topics if reads_topics else None}
     if config.model is not None:
         paths |= {"model.replies": config.model.replies, "model.key_file": config.model.key_file}
@@ -108,16 +108,16 @@ def _check_paths(config: RunConfig, reads_topics: bool) -> None:
             raise UserError(f"{key}: {path}: no such file or folder{place}")
 
 
-def _topics_of_run(path: Path) -> list[Topic]:
-    """The topics of a file that the manifest can name by its bytes, and that a repeated run reads again."""
+def _read_topics_file(path: Path) -> list[Topic]:
+    """Read the topics of a regular file, which a repeated run can read again. `UserError` for a pipe or folder."""
     if path.exists() and not path.is_file():
         kind = "folder" if path.is_dir() else "pipe or a device"
         raise UserError(f"{path}: is a {kind}, expected a file of topics, which a run can read again")
     return read_topics(path)
 
 
-def described(config: RunConfig) -> str:
-    """A run in one line: what each part of it does, with its settings."""
+def describe_settings(config: RunConfig) -> str:
+    """Describe the settings of a run in one line, part by part."""
     parts = []
     for part in ("queries", "retrieval", "fusion", "grading", "answer"):
         settings = getattr(config, part).model_dump(mode="json").items()

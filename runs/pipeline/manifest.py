@@ -1,4 +1,4 @@
-"""What the manifest of a run says besides its artifacts, and what a person is told of it."""
+"""The facts in the manifest of a run besides its artifacts, and the remarks that the user reads."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,8 +20,11 @@ from runs.pipeline.directory import MANIFEST, Values
 from runs.pipeline.job import Job
 
 
-def asked(config: RunConfig, asks: bool = True) -> Any:
-    """What of the model's settings changes its replies, for a stage that asks it; the words of its prompts too."""
+def describe_model(config: RunConfig, asks: bool = True) -> Any:
+    """Describe the model for the key of a stage: the settings that change its replies, and a digest of the prompts.
+
+    If the stage does not ask the model, the description is None.
+    """
     if config.model is None or not asks:
         return None
     prompts = [path.read_text(encoding="utf-8") for path in sorted(files("generation.prompts").iterdir(), key=str)
@@ -29,8 +32,8 @@ def asked(config: RunConfig, asks: bool = True) -> Any:
     return [digest(prompts), config.model.model_dump(mode="json", include={"name", "window", "thinking", "extra"})]
 
 
-def describe(job: Job) -> dict[str, Any]:
-    """What the manifest says besides its artifacts: what was used, and who did the understanding and writing."""
+def describe_inputs(job: Job) -> dict[str, Any]:
+    """Describe the inputs of a run for its manifest: index, topics, methods, model, and versions of packages."""
     packages = ("keystone-rag", "pyserini", "torch", "tokenizers", "numpy")
     embedding = asdict(job.index.embedding) if job.index.embedding else None
     counted = {"segments": job.index.segments} if job.index.segments else {}
@@ -43,18 +46,18 @@ def describe(job: Job) -> dict[str, Any]:
             **{part: plain[part]["method"] for part in ("queries", "fusion", "grading")},
             "answer": plain["track"] if config.track is None else plain["answer"]["method"],
         },
-        "model": config.model.name if config.model and config.asks() else None,
+        "model": config.model.name if config.model and config.find_model_step() else None,
         "versions": {**{package: version(package) for package in packages}, "faiss": import_faiss().__version__},
     }
 
 
-def concluded(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
-    """The manifest's facts from artifacts: official segments, calls that the model was spared, and its fallbacks."""
-    return {**_ranked_segments(job, values, files), **_asked_of_model(job, values, files)}
+def describe_outcome(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+    """Describe the outcome of a run for its manifest: official segments, grades that were saved, and fallbacks."""
+    return {**_count_segments(job, values, files), **_collect_model_facts(job, values, files)}
 
 
-def _ranked_segments(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
-    """Of the ranking that is submitted: how many of its segments are official and how many are windows of ours."""
+def _count_segments(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+    """Count the submitted segments: official ones, windows that Keystone cut, and those unknown to the track."""
     if job.config.track is None or not job.track.segments:
         return {}
     names = set(values.get(files.retrieval).docs.decode_ids())
@@ -63,8 +66,8 @@ def _ranked_segments(job: Job, values: Values, files: Artifacts) -> dict[str, An
     return {"ranked_segments": {"official": len(names) - cut, "windows": cut, "unknown_to_track": missed}}
 
 
-def _asked_of_model(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
-    """Each step in which the model gave nothing usable, and how many grades were asked for and spared."""
+def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
+    """Collect each step in which the model gave no usable reply, and the numbers of grades made and saved."""
     config = job.config
     if config.model is None:
         return {}
@@ -77,13 +80,13 @@ def _asked_of_model(job: Job, values: Values, files: Artifacts) -> dict[str, Any
     ]
     summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}
     if config.grading.method is not None:
-        pairs, asked = sum(one.pairs for one in grades), sum(one.asked for one in grades)
-        summary["grading"] = {"pairs": pairs, "asked": asked, "saved": round(1 - asked / pairs, 4) if pairs else 0.0}
+        pairs, graded = sum(one.pairs for one in grades), sum(one.asked for one in grades)
+        summary["grading"] = {"pairs": pairs, "asked": graded, "saved": round(1 - graded / pairs, 4) if pairs else 0.0}
     return summary
 
 
-def told(directory: Path) -> Iterator[str]:
-    """What a person should know of a run: segments that no track knows, grades that were not needed, fallbacks."""
+def list_remarks(directory: Path) -> Iterator[str]:
+    """List remarks on a run for the user: segments unknown to the track, grades that were saved, fallbacks."""
     manifest = orjson.loads((directory / MANIFEST).read_bytes())
     if missed := manifest.get("ranked_segments", {}).get("unknown_to_track"):
         all_of_them = manifest["ranked_segments"]["official"] + manifest["ranked_segments"]["windows"]

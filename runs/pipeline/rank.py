@@ -1,7 +1,7 @@
-"""From queries to rankings, one way for `run`, `answer` and `tune`: search, fuse each query, fuse each narrative.
+"""From queries to rankings, for `run`, `answer` and `tune` alike: search, fuse each query, fuse each narrative.
 
-After each step the scores are rounded as a run file holds them, so that a ranking is the same whether the next step
-takes it from memory or from a file.
+After each step the scores are rounded as in a run file. So the next step gets the same ranking from memory and from a
+file.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from fusion.parasol import Floats
 from fusion.rrf import fuse_systems
 from fusion.topics import TopicFusion, fuse_topics
 from generation.llm.model import Model
-from generation.queries.compose import places_of, weights_of
+from generation.queries.compose import find_places, weigh_queries
 from generation.summarise import summarise
 from generation.types import Fallback
 from indexing.types import Document
@@ -25,16 +25,13 @@ from runs.pipeline.job import Job
 from runs.trec.render import decrease_strictly
 
 
-def as_written(rankings: Rankings) -> Rankings:
-    """The rankings as they are read from a run file to which they were written: scores decrease in float32.
-
-    `ValueError` for a score that float32 cannot hold.
-    """
+def round_scores(rankings: Rankings) -> Rankings:
+    """Round scores as a run file does: to float32, strictly decreasing. `ValueError` if float32 cannot hold a score."""
     return replace(rankings, scores=decrease_strictly(rankings.scores, rankings.offsets))
 
 
 def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_title_and_text) -> dict[str, Rankings]:
-    """The rankings of the queries by each system; `texts_of` says which text of a candidate is embedded."""
+    """Search the queries by each system. `texts_of` returns the texts that are embedded for candidates."""
     settings = job.config.retrieval
     search = SearchSettings(
         settings.systems,
@@ -46,52 +43,55 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_
         texts_of,
     )
     found = search_all(job.index, job.store, queries, search, job.progress)
-    return {system: as_written(rankings) for system, rankings in found.items()}
+    return {system: round_scores(rankings) for system, rankings in found.items()}
 
 
 def fuse_each_query(config: RunConfig, systems: Sequence[Rankings]) -> Rankings:
-    """The hybrid ranking of each query: RRF over its systems (paper, section 2.4)."""
-    return as_written(fuse_systems(list(systems), config.fusion.k, config.retrieval.depth))
+    """Fuse the systems of each query by RRF into its hybrid ranking (paper, section 2.4)."""
+    return round_scores(fuse_systems(list(systems), config.fusion.k, config.retrieval.depth))
 
 
 def fuse_each_narrative(
     config: RunConfig, topics: Sequence[Topic], queries: Sequence[Query], hybrid: Rankings
 ) -> Rankings:
-    """One ranking a topic from the hybrid rankings of its queries, `fusion.depth` deep (paper, section 2.4)."""
-    return as_written(_fused(config, [topic.id for topic in topics], queries, hybrid, config.fusion.depth))
+    """Fuse the hybrid rankings of each topic's queries into one ranking of `fusion.depth` documents."""
+    return round_scores(_fuse_topics(config, [topic.id for topic in topics], queries, hybrid, config.fusion.depth))
 
 
-def pool_of(job: Job, topic_id: str, queries: Sequence[Query], hybrid: Rankings) -> list[int]:
-    """The candidates for grades: the first of each query (R_i; paper, section 3.1), in the order of their fusion."""
-    places = places_of(topic_id, queries)
-    first = part(hybrid, places).top(job.config.grading.pool)
+def choose_pool(job: Job, topic_id: str, queries: Sequence[Query], hybrid: Rankings) -> list[int]:
+    """Choose the candidates for grades: the first documents of each query (R_i; paper, section 3.1).
+
+    They are in the order of their fusion.
+    """
+    places = find_places(topic_id, queries)
+    first = select_rankings(hybrid, places).top(job.config.grading.pool)
     if not len(first.docs):
         return []
     own = [queries[place] for place in places]
-    found: list[int] = _fused(job.config, [topic_id], own, first, len(first.docs)).docs.tolist()
+    found: list[int] = _fuse_topics(job.config, [topic_id], own, first, len(first.docs)).docs.tolist()
     return found
 
 
-def _fused(
+def _fuse_topics(
     config: RunConfig, topics: Sequence[str], queries: Sequence[Query], hybrid: Rankings, depth: int
 ) -> Rankings:
     settings = config.fusion
     fusion = TopicFusion(settings.method, settings.k_narrative, settings.norm, settings.parameters, depth)
-    weights = weights_of(queries, config.queries.narrative_weight)
+    weights = weigh_queries(queries, config.queries.narrative_weight)
     return fuse_topics(hybrid, [query.topic_id for query in queries], topics, weights, fusion)
 
 
-async def summaries_of(
+async def summarise_documents(
     job: Job, model: Model | None, documents: Sequence[Document]
 ) -> tuple[dict[str, str], list[Fallback]]:
-    """The summaries of the documents that are too long to be embedded (paper, section 2.2)."""
+    """Summarise the documents that are too long to be embedded (paper, section 2.2)."""
     assert model is not None  # the configuration has been checked
     assert job.config.model is not None
     return await summarise(model, documents, job.config.model.window)
 
 
-def part(rankings: Rankings, places: Sequence[int]) -> Rankings:
-    """The rankings of some of the queries."""
+def select_rankings(rankings: Rankings, places: Sequence[int]) -> Rankings:
+    """Select the rankings of the queries at these places."""
     return Rankings(
         tuple(rankings.query_ids[place] for place in places),
         offsets_of([len(rankings.of(place)) for place in places]),
@@ -100,7 +100,7 @@ def part(rankings: Rankings, places: Sequence[int]) -> Rankings:
     )
 
 
-def scores_of(hybrid: Rankings, places: Sequence[int], rows: Sequence[int]) -> Floats:
-    """The hybrid score of each row for each query, float64[queries, rows]; NaN where a query did not find it."""
+def get_hybrid_scores(hybrid: Rankings, places: Sequence[int], rows: Sequence[int]) -> Floats:
+    """Get the hybrid score of each row for each query: float64[queries, rows]. NaN if a query did not find the row."""
     known = [dict(zip(hybrid.of(n).tolist(), hybrid.scores_of(n).tolist(), strict=True)) for n in places]
     return np.array([[scores.get(row, np.nan) for row in rows] for scores in known])

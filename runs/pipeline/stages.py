@@ -1,7 +1,7 @@
 """The stages of a run as a table: each makes its artifacts from those before it and its part of the configuration.
 
-Each is a function from values to values; `runs.pipeline.directory` reads and writes the files around it, so that a run
-that was interrupted and one that was not see the same values.
+Each is a function from values to values; `runs.pipeline.directory` reads and writes the files around it. A run that was
+interrupted so gets the same values as one that was not.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,12 @@ from pathlib import Path
 from indexing.io.writing import lock_folder
 from indexing.types import Progress, silent
 from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import Artifacts, artifacts_of
-from runs.pipeline.directory import Stage, Values, Watch, perform
+from runs.pipeline.artifacts import Artifacts, list_artifacts
+from runs.pipeline.directory import Stage, Values, Watch, perform_stages
 from runs.pipeline.job import Job, open_job
-from runs.pipeline.make import (
+from runs.pipeline.manifest import describe_inputs, describe_model, describe_outcome
+from runs.pipeline.model_runner import RunWithModel, open_model_runner
+from runs.pipeline.stage_work import (
     make_answers,
     make_evidence,
     make_grades,
@@ -26,9 +28,7 @@ from runs.pipeline.make import (
     make_segments,
     make_submission,
 )
-from runs.pipeline.manifest import asked, concluded, describe
-from runs.pipeline.model import Ask, asking
-from runs.pipeline.topic import READER
+from runs.pipeline.topic_steps import READER
 
 
 def run(
@@ -37,21 +37,26 @@ def run(
     progress: Progress = silent,
     announce: Callable[[Stage, bool], None] = lambda _stage, _reused: None,
 ) -> Path:
-    """Make a run, or finish one that was interrupted; returns its directory."""
+    """Make a run, or finish one that was interrupted; returns its directory.
+
+    `UserError` if the configuration names a missing file, or if another process makes the same run.
+    """
     job = open_job(config, threads, progress)
     values = Values(job.directory)
-    found = artifacts_of(job, values)
-    with lock_folder(job.directory), asking(config, job.directory) as ask:
-        table = stages(job, ask, found)
-        perform(values, table, describe(job), Watch(announce, progress), lambda: concluded(job, values, found))
+    found = list_artifacts(job, values)
+    with lock_folder(job.directory), open_model_runner(config, job.directory) as run_with_model:
+        table = list_stages(job, run_with_model, found)
+        perform_stages(
+            values, table, describe_inputs(job), Watch(announce, progress), lambda: describe_outcome(job, values, found)
+        )
     return job.directory
 
 
-def stages(job: Job, ask: Ask, files: Artifacts) -> list[Stage]:
-    """The stages that a configuration asks for, in order."""
+def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> list[Stage]:
+    """List the stages that a configuration needs, in order."""
     config, index, plain = job.config, job.index.key, job.config.model_dump(mode="json")
-    asks = config.asking()
-    named = {"run_id": config.run_id, "index": index}
+    asks = config.list_model_steps()
+    identity = {"run_id": config.run_id, "index": index}
     topics, track = [[topic.id, topic.narrative] for topic in job.topics], asdict(job.track)
     has_grades, has_files = config.grading.method is not None, config.track is not None
     has_answers = has_files and config.answer.method is not None
@@ -64,43 +69,43 @@ def stages(job: Job, ask: Ask, files: Artifacts) -> list[Stage]:
             "queries",
             (files.queries,),
             (),
-            [topics, index, plain["queries"], asked(config, "queries.method" in asks)],
-            partial(make_queries, job, ask),
+            [topics, index, plain["queries"], describe_model(config, "queries.method" in asks)],
+            partial(make_queries, job, run_with_model),
         ),
         Stage(
             "search",
             (*files.systems, *((files.summaries,) if config.retrieval.summarise else ())),
             (files.queries,),
-            [named, plain["retrieval"], asked(config, config.retrieval.summarise)],
-            partial(make_rankings, job, ask),
+            [identity, plain["retrieval"], describe_model(config, config.retrieval.summarise)],
+            partial(make_rankings, job, run_with_model),
         ),
         Stage(
             "hybrid",
             (files.hybrid,),
             (files.queries, *files.systems),
-            [named, config.fusion.k],
+            [identity, config.fusion.k],
             partial(make_hybrid, job),
         ),
         Stage(
             "narrative",
             (files.narrative,),
             (files.queries, files.hybrid),
-            [named, plain["fusion"], plain["queries"]],
+            [identity, plain["fusion"], plain["queries"]],
             partial(make_narrative, job),
         ),
         Stage(
             "grades",
             (files.grades, files.qrels, files.keystone),
             (files.queries, files.hybrid, files.narrative),
-            [named, plain["grading"], asked(config), plain["track"]],
-            partial(make_grades, job, ask),
+            [identity, plain["grading"], describe_model(config), plain["track"]],
+            partial(make_grades, job, run_with_model),
             has_grades,
         ),
         Stage(
             "segments",
             (files.retrieval,),
             (ranking,),
-            [named, topics, track],
+            [identity, topics, track],
             partial(make_segments, job),
             has_files,
         ),
@@ -109,22 +114,22 @@ def stages(job: Job, ask: Ask, files: Artifacts) -> list[Stage]:
             (files.evidence,),
             found,
             [READER, index, topics, config.answer.method, config.answer.documents, window],
-            partial(make_evidence, job, ask),
+            partial(make_evidence, job, run_with_model),
             has_answers,
         ),
         Stage(
             "answer",
             (files.answers,),
             (files.evidence, *found),
-            [READER, index, topics, track, plain["answer"], asked(config, "answer.method" in asks)],
-            partial(make_answers, job, ask),
+            [READER, index, topics, track, plain["answer"], describe_model(config, "answer.method" in asks)],
+            partial(make_answers, job, run_with_model),
             has_answers,
         ),
         Stage(
             "submission",
             (files.submission,),
             (files.answers,),
-            [named, topics, track, asdict(job.author)],
+            [identity, topics, track, asdict(job.author)],
             partial(make_submission, job),
             has_answers,
         ),

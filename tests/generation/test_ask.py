@@ -1,4 +1,4 @@
-"""How steps ask: readers, the one repair, values in order, hostile replies, and work done together."""
+"""Requests of the steps: readers, the one repair, values in order, hostile replies, and work done together."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.ask import ask, every, repair, together
-from generation.llm.model import key_of
+from generation.ask import ask, ask_all, request_repair, run_together
+from generation.llm.model import make_request_key
 from generation.structured import read_json
 from generation.types import Failure, Reply, Request
 from indexing.errors import Unusable, UserError, Waits
@@ -72,7 +72,7 @@ def test_json_is_found_in_prose_and_fences(value: Any, before: str, after: str) 
         ('It says ```text\nno JSON\n``` but {"a": 1}', {"a": 1}),
     ],
 )
-def test_what_models_write_around_json(text: str, value: Any) -> None:
+def test_text_around_json_is_skipped(text: str, value: Any) -> None:
     assert read_json(Reply(text)) == value
 
 
@@ -96,12 +96,12 @@ def test_any_text_is_json_or_unusable(text: str) -> None:
         json.dumps(read_json(Reply(text)), allow_nan=False).encode()
 
 
-def test_the_repair_of_a_cut_reply_has_twice_the_room_and_of_another_quotes_the_fault() -> None:
+def test_the_repair_of_a_cut_reply_has_twice_the_tokens_and_that_of_another_names_the_fault() -> None:
     request = asking("grade this", schema={"type": "object"})
-    assert repair(request, Reply("[1", "length"), "it was cut") == asking(
+    assert request_repair(request, Reply("[1", "length"), "it was cut") == asking(
         "grade this", schema={"type": "object"}
     ).__class__("step", request.messages, 20, request.schema)
-    mended = repair(request, Reply("three"), "it holds no JSON")
+    mended = request_repair(request, Reply("three"), "it holds no JSON")
     assert mended.messages[:2] == (("user", "grade this"), ("assistant", "three"))
     assert mended.messages[2][0] == "user"
     assert "it holds no JSON" in mended.messages[2][1]
@@ -123,13 +123,13 @@ def test_every_request_has_its_value_or_failure_in_order_after_at_most_one_repai
         return int(reply.text)
 
     model = Scripted(answer)
-    found = asyncio.run(every(model, [(asking(f"{kind} {i}"), read) for i, kind in enumerate(kinds)]))
+    found = asyncio.run(ask_all(model, [(asking(f"{kind} {i}"), read) for i, kind in enumerate(kinds)]))
     wanted = {"bad": Failure("no number"), "failed": Failure("no reply")}
     assert found == [wanted.get(kind, i) for i, kind in enumerate(kinds)]
     assert len(model.asked) == len(kinds) + sum(kind in ("mended", "bad") for kind in kinds)
 
 
-def test_what_is_asked_is_drawn_lazily() -> None:
+def test_requests_are_drawn_lazily() -> None:
     drawn = 0
 
     class First(Scripted):
@@ -152,10 +152,10 @@ def test_what_is_asked_is_drawn_lazily() -> None:
 
 def test_a_fault_of_a_reader_is_no_failure_of_the_model() -> None:
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(every(Scripted(lambda _: Reply("0")), [(asking("x"), lambda reply: 1 // int(reply.text))]))
+        asyncio.run(ask_all(Scripted(lambda _: Reply("0")), [(asking("x"), lambda reply: 1 // int(reply.text))]))
 
 
-def test_the_key_is_of_the_content_without_the_purpose() -> None:
+def test_the_key_depends_on_the_content_not_on_the_purpose() -> None:
     request = asking("a")
     others = [
         asking("b"),
@@ -166,11 +166,14 @@ def test_the_key_is_of_the_content_without_the_purpose() -> None:
         Request("step", (("system", "a"),), 10),
         Request("step", request.messages, 11),
     ]
-    assert key_of("m", request) == key_of("m", Request("other", request.messages, 10))
-    assert len({key_of("m", r) for r in [request, *others]} | {key_of("n", request)}) == len(others) + 2
+    assert make_request_key("m", request) == make_request_key("m", Request("other", request.messages, 10))
+    assert (
+        len({make_request_key("m", r) for r in [request, *others]} | {make_request_key("n", request)})
+        == len(others) + 2
+    )
 
 
-def test_work_together_is_in_order_and_bounded() -> None:
+def test_results_of_work_together_are_in_order_and_its_number_is_bounded() -> None:
     running = most = 0
 
     async def one(number: int) -> int:
@@ -181,11 +184,11 @@ def test_work_together_is_in_order_and_bounded() -> None:
         running -= 1
         return number
 
-    found = asyncio.run(together([lambda i=i: one(i) for i in range(50)], at_once=7))  # type: ignore[misc]
+    found = asyncio.run(run_together([lambda i=i: one(i) for i in range(50)], at_once=7))  # type: ignore[misc]
     assert (found, most) == (list(range(50)), 7)
 
 
-def test_the_first_error_ends_work_together_but_waits_lets_the_rest_ask() -> None:
+def test_the_first_error_ends_work_together_but_waits_is_raised_last() -> None:
     done: list[int] = []
 
     async def one(number: int, error: Exception | None) -> None:
@@ -195,9 +198,9 @@ def test_the_first_error_ends_work_together_but_waits_lets_the_rest_ask() -> Non
             raise error
 
     with pytest.raises(Waits, match="file"):
-        asyncio.run(together([lambda i=i: one(i, Waits("file") if i == 0 else None) for i in range(5)]))  # type: ignore[misc]
+        asyncio.run(run_together([lambda i=i: one(i, Waits("file") if i == 0 else None) for i in range(5)]))  # type: ignore[misc]
     assert sorted(done) == [0, 1, 2, 3, 4]
     done.clear()
     with pytest.raises(UserError, match="key"):
-        asyncio.run(together([lambda i=i: one(i, UserError("key") if i == 1 else None) for i in range(300)]))  # type: ignore[misc]
+        asyncio.run(run_together([lambda i=i: one(i, UserError("key") if i == 1 else None) for i in range(300)]))  # type: ignore[misc]
     assert len(done) < 300

@@ -1,4 +1,4 @@
-"""Readers: one table, and what each one has to keep to whatever the model says."""
+"""Readers: their table, and the promises that each one keeps with any model."""
 
 import asyncio
 from typing import get_args
@@ -6,9 +6,9 @@ from typing import get_args
 import pytest
 
 from generation.context.topic import Sources, read_context
-from generation.readers.plain import METHODS, SYNTHESES
+from generation.readers.plain import ANSWER_METHODS, SYNTHESES
 from generation.readers.reader import (
-    HITS,
+    HITS_BY_METHOD,
     READERS,
     AnswerMethod,
     AnswerSettings,
@@ -16,8 +16,8 @@ from generation.readers.reader import (
     Task,
     Tools,
     choose_hits,
+    list_rows,
     open_reader,
-    rows_of,
 )
 from generation.types import EvidenceSet
 from indexing.index import Index
@@ -50,7 +50,7 @@ def test_every_reader_of_the_table_answers_from_its_evidence_by_rules(name: str,
 
 
 @pytest.mark.parametrize("method", ["retrieval", "answers"])
-def test_where_the_model_gives_nothing_rules_answer_and_that_is_recorded(method: AnswerMethod, index: Index) -> None:
+def test_if_the_model_gives_nothing_rules_answer_and_that_is_recorded(method: AnswerMethod, index: Index) -> None:
     sources = Sources(index, open_store(index))
     task = task_over(sources, [0, 1, 2, 3])
     hits = choose_hits(AnswerSettings(method), [0, 1, 2], [[0, 1], [2, 3]])
@@ -66,7 +66,7 @@ def test_where_the_model_gives_nothing_rules_answer_and_that_is_recorded(method:
 
 
 def test_tables_name_every_method() -> None:
-    assert set(METHODS) == set(HITS) == set(get_args(AnswerMethod))
+    assert set(ANSWER_METHODS) == set(HITS_BY_METHOD) == set(get_args(AnswerMethod))
     assert set(SYNTHESES) == set(get_args(Synthesis))
 
 
@@ -75,4 +75,4 @@ def test_hits_are_those_of_the_topic_or_of_each_query() -> None:
     assert choose_hits(AnswerSettings("retrieval", documents=2), selected, of_queries) == ((4, 5),)
     each = choose_hits(AnswerSettings("answers", documents=2), selected, of_queries)
     assert each == ((1, 2), (2, 7))
-    assert rows_of(each) == [1, 2, 7]
+    assert list_rows(each) == [1, 2, 7]

@@ -1,4 +1,4 @@
-"""Queries and answers by rule: contracts of the paper's steps, without a model."""
+"""Queries and answers by rules: the promises of the paper's steps, without a model."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.context.topic import Sources, TopicContext
-from generation.queries.compose import compose, is_whole, whole
-from generation.rules.answer import Candidates, choose_sentences, closest_passage, gather_sentences
+from generation.queries.compose import compose_queries, is_narrative_query, make_narrative_query
+from generation.rules.answer import CandidateSentences, choose_sentences, gather_sentences, quote_closest_segment
 from generation.rules.queries import decompose, expand_topic, extract_topic
-from generation.rules.sentences import SAME_COSINE, find_sentences, is_prose, likely, merge_same, utilities
-from generation.rules.understand import TopicBy, UnderstandingRules, understand
-from generation.rules.words import content_words, words
+from generation.rules.sentences import (
+    SAME_COSINE,
+    choose_likely,
+    compute_utilities,
+    find_sentences,
+    group_same_sentences,
+    is_prose,
+)
+from generation.rules.understand import TopicBy, UnderstandingRules, understand_by_rules
+from generation.rules.words import find_content_words, find_words
 from generation.types import Sentence, Understanding
 from indexing.corpora.segments import cut_segments
 from indexing.index import Index
@@ -74,7 +81,7 @@ def test_decomposition_gives_distinct_questions_made_of_the_narrative(narrative:
     assert questions
     assert len({question.lower() for question in questions}) == len(questions)
     added = {"what", "about", "how"}
-    assert {w.lower() for q in questions for w in words(q)} <= {w.lower() for w in words(narrative)} | added
+    assert {w.lower() for q in questions for w in find_words(q)} <= {w.lower() for w in find_words(narrative)} | added
 
 
 @pytest.mark.parametrize(
@@ -94,38 +101,38 @@ def test_sentences_as_facets(narrative: str, facets: tuple[str, ...]) -> None:
 
 @given(NARRATIVE)
 def test_a_topic_uses_only_words_of_the_narrative(narrative: str) -> None:
-    topic = extract_topic(narrative, lambda words: [len(word) % 3 for word in words], 10)
+    topic = extract_topic(narrative, lambda terms: [len(word) % 3 for word in terms], 10)
     assert all(word in narrative for word in topic.split())
 
 
 @pytest.mark.parametrize(
     ("narrative", "topic"),
     [
-        pytest.param(COMMUNITY.replace("communities", "community"), "community", id="what is named most often"),
+        pytest.param(COMMUNITY.replace("communities", "community"), "community", id="the most frequent word"),
         pytest.param("I want to know.", "", id="no content, no topic"),
         pytest.param("The Pokémon café of Kurt Gödel", "Pokémon café", id="letters with accents"),
     ],
 )
 def test_topic(narrative: str, topic: str) -> None:
-    assert extract_topic(narrative, lambda words: [1] * len(words), 1000) == topic
+    assert extract_topic(narrative, lambda terms: [1] * len(terms), 1000) == topic
 
 
 def test_expansion_prefers_words_that_are_frequent_here_and_rare_elsewhere() -> None:
     feedback = ["nectar pollen hive the honey", "nectar hive queen honey", "hive nectar system honey"]
     frequency = {"nectar": 3, "hive": 3, "queen": 1, "pollen": 90, "system": 101}
-    found = expand_topic("honey bees", feedback, lambda words: [frequency[word] for word in words], 1000, 5)
+    found = expand_topic("honey bees", feedback, lambda terms: [frequency[word] for word in terms], 1000, 5)
     assert found == ("hive", "nectar", "queen", "pollen"), "a word of more than a tenth of the corpus is left out"
 
 
 @given(st.lists(st.text(st.sampled_from("abcde "), max_size=60), max_size=4), st.integers(0, 5))
 def test_expansion_is_distinct_and_new(feedback: list[str], count: int) -> None:
-    found = expand_topic("abc dab", feedback, lambda words: [1] * len(words), 10, count)
+    found = expand_topic("abc dab", feedback, lambda terms: [1] * len(terms), 10, count)
     assert len(set(found)) == len(found) <= count
-    assert not set(found) & set(content_words("abc dab"))
+    assert not set(found) & set(find_content_words("abc dab"))
 
 
 def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
-    found = understand(
+    found = understand_by_rules(
         [Topic(i, text) for i, text in NARRATIVES.items()],
         Sources(index, open_store(index)),
         UnderstandingRules("clauses", "phrase", variants=3),
@@ -137,18 +144,22 @@ def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
 
 
 @pytest.mark.parametrize(("topic_by", "topic"), [("lead", "Ice melts."), ("phrase", "Ice melts"), (None, "")])
-def test_what_stands_for_the_topic(topic_by: TopicBy | None, topic: str, index: Index) -> None:
+def test_the_rules_for_the_topic(topic_by: TopicBy | None, topic: str, index: Index) -> None:
     rules = UnderstandingRules("sentences", topic_by, variants=0)
-    (found,) = understand([Topic("7", "Well. Ice melts. Why?")], Sources(index, open_store(index)), rules)
+    (found,) = understand_by_rules([Topic("7", "Well. Ice melts. Why?")], Sources(index, open_store(index)), rules)
     assert (found.questions, found.topic, found.variants) == (("Ice melts.",), topic, ())
 
 
 def test_composition_of_queries() -> None:
-    made = compose(Understanding("7", ("How?", "Why ice?"), "ice", ("glacier", "snow")), question_weight=2)
+    made = compose_queries(Understanding("7", ("How?", "Why ice?"), "ice", ("glacier", "snow")), question_weight=2)
     assert made[1] == Query("7", "7#2", "Why ice?", "Why ice? Why ice? ice glacier snow", "Why ice? ice")
-    plain = compose(Understanding("7", ("Why ice?",)), dense_topic=False)
+    plain = compose_queries(Understanding("7", ("Why ice?",)), dense_topic=False)
     assert plain == [Query("7", "7#1", "Why ice?", "Why ice?", "Why ice?")]
-    assert [is_whole(query) for query in [whole(Topic("7", "Tell me.")), *made]] == [True, False, False]
+    assert [is_narrative_query(query) for query in [make_narrative_query(Topic("7", "Tell me.")), *made]] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -168,13 +179,13 @@ def test_prose(sentence: str, prose: bool) -> None:
 @given(st.integers(0, 2**32 - 1), st.integers(0, 20))
 def test_sentences_that_say_the_same_are_merged_once(seed: int, count: int) -> None:
     vectors = round_to_grid(np.random.default_rng(seed).normal(size=(count, 3)))
-    groups = merge_same(vectors)
+    groups = group_same_sentences(vectors)
     assert sorted(i for group in groups for i in group) == list(range(count))
     heads = vectors[[group[0] for group in groups]]
     assert np.all(np.triu(heads @ heads.T, 1) < SAME_COSINE)
 
 
-def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it() -> None:
+def test_an_answer_covers_the_questions_within_its_words_and_cites_its_sources() -> None:
     model = load_embedder(MINILM)
     documents = [cut_segments(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
     segments = [model.embed([d.segment_text(s) for s in d.segments]) for d in documents]
@@ -185,8 +196,8 @@ def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it(
     spans = find_sentences(context)
     text_of = {document.id: document.text for document in documents}
     said = model.embed([text_of[span.doc_id][span.start : span.end] for span in spans])
-    evidence = gather_sentences(context, Candidates(spans, said))
-    made = choose_sentences("1", context, evidence, Candidates(spans, said), 60)
+    evidence = gather_sentences(context, CandidateSentences(spans, said))
+    made = choose_sentences("1", context, evidence, CandidateSentences(spans, said), 60)
     assert sum(len(sentence.text.split()) for sentence in made.sentences) <= 60
     held = {s.id: " ".join(d.segment_text(s).split()) for d in documents for s in d.segments}
     assert all(sentence.text in held[citation] for sentence in made.sentences for citation in sentence.citations)
@@ -195,11 +206,11 @@ def test_an_answer_covers_the_questions_within_the_words_and_cites_what_says_it(
     assert any(c[0].startswith("glacier#") for c in cited)
     assert any(c[0].startswith("bees#") for c in cited)
     assert {e.query_id for e in evidence} == {query.id for query in queries}
-    assert utilities(vectors, said).shape == (3, len(spans))
+    assert compute_utilities(vectors, said).shape == (3, len(spans))
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 6, 100])
-def test_the_likeliest_sentences_are_each_querys_best_in_turn(most: int) -> None:
+def test_the_likely_sentences_are_the_best_of_each_query_in_turn(most: int) -> None:
     documents = [cut_segments(Document(name, text, title)) for name, (title, text) in CORPUS.items()]
     segments = [np.zeros((len(document.segments), 2), np.float32) for document in documents]
     asked = ("sugar in the kitchen", "the ash of an eruption")
@@ -208,7 +219,7 @@ def test_the_likeliest_sentences_are_each_querys_best_in_turn(most: int) -> None
     context = TopicContext(dict(enumerate(documents)), dict(enumerate(segments)), queries, vectors)
     spans = find_sentences(context)
     text_of = {document.id: document.text for document in documents}
-    chosen = likely(context, spans, most)
+    chosen = choose_likely(context, spans, most)
     assert chosen == [span for span in spans if span in chosen]
     assert len(chosen) == min(most, len(spans))
     told = [text_of[span.doc_id][span.start : span.end].lower() for span in chosen]
@@ -220,17 +231,17 @@ def test_no_evidence_gives_an_empty_answer() -> None:
     model = load_embedder(MINILM)
     query = Query("1", "1-1", "Why?", "Why?", "Why?")
     context = TopicContext({}, {}, [query], model.embed(["Why?"]))
-    nothing = Candidates([], model.embed([]))
+    nothing = CandidateSentences([], model.embed([]))
     assert gather_sentences(context, nothing) == []
     assert choose_sentences("1", context, [], nothing, 40).sentences == ()
 
 
-def test_where_nothing_reads_as_a_sentence_the_closest_passage_is_the_answer() -> None:
+def test_without_sentences_the_closest_segment_is_the_answer() -> None:
     text = "a | b | c " * 20
     cut = tuple(Segment(f"d#{n}", Span("d", 50 * n, 50 * n + 50)) for n in range(4))
     document = Document("d", text=text, segments=cut)
     vectors = np.eye(4, dtype=np.float32)
     query = Query("1", "1-1", "Why?", "Why?", "Why?")
-    made = closest_passage("1", TopicContext({4: document}, {4: vectors}, [query], vectors[2:3]), 7)
+    made = quote_closest_segment("1", TopicContext({4: document}, {4: vectors}, [query], vectors[2:3]), 7)
     assert made.sentences == (Sentence("a | b | c a |", ("d#2",)),)
-    assert closest_passage("1", TopicContext({}, {}, [query], vectors[:1]), 7).sentences == ()
+    assert quote_closest_segment("1", TopicContext({}, {}, [query], vectors[:1]), 7).sentences == ()

@@ -1,10 +1,10 @@
-"""The expected shape of a reply's JSON: found wherever the reply has it, and nothing else in its place."""
+"""The expected shape of a reply's JSON: it is found anywhere in the reply, and no other shape replaces it."""
 
 import json
 
 import pytest
 
-from generation.structured import objects_in, read_list, read_objects, read_string, read_strings
+from generation.structured import find_objects, read_list, read_objects, read_string, read_strings
 from generation.types import Reply
 from indexing.errors import Unusable
 
@@ -37,8 +37,8 @@ def test_a_string_is_found_under_its_key_alone(value: object, found: str) -> Non
     assert read_string(Reply(json.dumps(value)), "k") == found
 
 
-def test_all_objects_are_found_also_those_in_lists() -> None:
-    assert objects_in(Reply('I say {"a": 1}, and [{"b": 2}, 3] or 4.')) == [{"a": 1}, {"b": 2}]
-    assert objects_in(Reply('{"a": 1}', "length")) == [{"a": 1}]
+def test_all_objects_are_found_those_in_lists_too() -> None:
+    assert find_objects(Reply('I say {"a": 1}, and [{"b": 2}, 3] or 4.')) == [{"a": 1}, {"b": 2}]
+    assert find_objects(Reply('{"a": 1}', "length")) == [{"a": 1}]
     with pytest.raises(Unusable, match="cut"):
-        objects_in(Reply('{"a": 1} and', "length"))
+        find_objects(Reply('{"a": 1} and', "length"))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from indexing.index import Index
-from runs.pipeline.model import USAGE
+from runs.pipeline.model_runner import USAGE_FILE
 from tests.support.servers.chat import Server
 
 
@@ -12,13 +12,13 @@ def list_submissions(directory: Path) -> list[Path]:
 
 
 def read_run_content(directory: Path) -> dict[str, bytes]:
-    """The files of a run by name, without its configuration, the configuration's part of the manifest, and costs."""
-    left_out = {"config.yaml", "manifest.json", USAGE}
+    """What a run made, without its configuration, and the manifest's word on that, and what it cost."""
+    left_out = {"config.yaml", "manifest.json", USAGE_FILE}
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.name not in left_out}
 
 
 def answer_command(index: Index, folder: Path, server: Server, name: str = "answer") -> list[str]:
-    """The command line that answers the topics, or makes the run, with the preset `keystone`."""
+    """The command line that answers the topics, or makes the run, by our own preset."""
     model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
     where = [f"out={folder / 'out'}", f"index={index.folder}", f"topics={folder / 'topics.jsonl'}"]
     settings = [part for value in (model, *where) for part in ("--set", value)]

@@ -1,4 +1,4 @@
-"""The file that answers are appended to, and the note beside it that says from what they were made."""
+"""The file that answers are appended to, and the note beside it about their origin."""
 
 import fcntl
 import sys
@@ -15,38 +15,39 @@ from indexing.io.json_values import digest
 from indexing.io.writing import append, reason_of
 from retrieval.types import Topic
 from runs.pipeline.job import Job
-from runs.pipeline.manifest import asked
+from runs.pipeline.manifest import describe_model
 from runs.tracks.answer_files import get_metadata
 
-BEGINNING = (b'{"metadata"', b'{"run_id"')
-"""How the first line of an answer file of ours begins."""
-GO_ON = "name another file with --out, or remove this one to make all its answers anew"
+FIRST_LINE_STARTS = (b'{"metadata"', b'{"run_id"')
+"""The first line of an answer file begins with one of these."""
+REMEDY = "name another file with --out, or remove this one to make all its answers anew"
+"""The end of messages about a file that holds other answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFile:
-    """Answers that are appended one by one, each on disk before the next; or standard output.
+    """A file to which answers are appended, each on disk before the next, or standard output.
 
-    Beside a file `NAME` stands `.NAME.made`: the settings in its first line, then each topic with the digest of its
-    narrative, which stands there before its answer does.
+    Beside a file `NAME` there is the note `.NAME.made`. Its first line holds the settings. Each further line holds a
+    topic and the digest of its narrative, and is written before the topic's answer.
     """
 
     name: Path | None
     content: IO[bytes]
     note: IO[bytes] | None = None
     done: dict[str, int] = field(default_factory=dict)
-    """The line of each topic that was answered before."""
+    """The number of the line of each topic that was answered before."""
     narratives: dict[str, str] = field(default_factory=dict)
-    """The digests of the narratives of these, as far as they are known."""
+    """The digests of these topics' narratives, as far as they are known."""
 
-    def answers(self, topic: Topic) -> bool:
-        """Whether the file answers the topic. `UserError` if it answers another narrative of the same id."""
+    def has_answer(self, topic: Topic) -> bool:
+        """Return whether the file answers the topic. `UserError` if it answers another narrative of the same id."""
         if topic.id not in self.done:
             return False
         if self.narratives.get(topic.id, digest(topic.narrative)) != digest(topic.narrative):
             raise UserError(
                 f"{self.name}:{self.done[topic.id]}: answers topic {topic.id!r} with another narrative than "
-                f"{topic.place} has: {GO_ON}"
+                f"{topic.place} has: {REMEDY}"
             )
         return True
 
@@ -61,11 +62,11 @@ class AnswerFile:
 
 
 @contextmanager
-def opened(out: Path | None, job: Job) -> Iterator[AnswerFile]:
-    """The answers of a job, in a file that no other process appends to, or on standard output.
+def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
+    """Open the file of a job's answers, or standard output if `out` is None.
 
-    Nothing of the file is changed before it is held alone, and known to hold answers of this run, its settings and its
-    index; then a last line that was cut off is removed. `UserError` with file and line otherwise.
+    The file is locked first, so that no other process appends to it. If it holds answers of another run, other settings
+    or another index, `UserError` names the file and the line. Only then is a last line removed that was cut off.
     """
     if out is None:
         yield AnswerFile(None, sys.stdout.buffer)
@@ -73,80 +74,86 @@ def opened(out: Path | None, job: Job) -> Iterator[AnswerFile]:
     if out.suffix in (".gz", ".zst"):
         raise UserError(f"{out}: answers are written as they come: expected a name without {out.suffix}")
     if out.exists() and not out.is_file():
-        raise UserError(f"{out}: is no file, expected the name of one to write or to go on with")
+        raise UserError(f"{out}: is no file, expected the name of a file to write or to continue")
     with _open(out) as content:
         try:
             fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(f"{out}: another process is writing to it") from None
         content.seek(0)
-        whole, cut = _lines(content.read())
-        answered = [_answered(out, number, line, job) for number, line in enumerate(whole, start=1)]
-        if cut and (not cut.startswith(b"{") or (not whole and not cut.startswith(BEGINNING))):
-            raise UserError(f"{out}:{len(whole) + 1}: found no answer of a run of ours, expected a new or an own file")
+        whole, cut = _split_lines(content.read())
+        answered = [_read_answered_topic(out, number, line, job) for number, line in enumerate(whole, start=1)]
+        if cut and (not cut.startswith(b"{") or (not whole and not cut.startswith(FIRST_LINE_STARTS))):
+            raise UserError(
+                f"{out}:{len(whole) + 1}: found no answer of a run of ours, expected a new file or one of this run"
+            )
         beside = out.with_name(f".{out.name}.made")
-        told = {topic: narrative for topic, narrative in answered if narrative is not None}
+        digests = {topic: narrative for topic, narrative in answered if narrative is not None}
         with _open(beside) as note:
             note.seek(0)
-            noted, half = _lines(note.read())
+            noted, half = _split_lines(note.read())
             if whole and noted:
-                told |= _compared(out, beside, noted, made_from(job))
+                digests |= _compare_note(out, beside, noted, describe_origin(job))
                 note.truncate(note.tell() - len(half))
             else:
                 note.truncate(0)
                 try:
-                    _append(note, made_from(job))
+                    _append(note, describe_origin(job))
                 except OSError as error:
                     raise NotWritten(beside, reason_of(error)) from error
             content.truncate(content.tell() - len(cut))
             done = {topic: number for number, (topic, _) in enumerate(answered, start=1)}
-            yield AnswerFile(out, content, note, done, told)
+            yield AnswerFile(out, content, note, done, digests)
 
 
-def made_from(job: Job) -> dict[str, Any]:
-    """By name, what answers depend on besides their narratives, as JSON has it."""
+def describe_origin(job: Job) -> dict[str, Any]:
+    """Describe everything that answers depend on besides their narratives, by name, as values of JSON."""
     config = job.config
     sections = config.model_dump(mode="json", include={"queries", "retrieval", "fusion", "grading", "answer"})
     settings = {f"{section}.{key}": value for section, own in sections.items() for key, value in own.items()}
     made = {
         "index": job.index.key,
-        "model": asked(config, bool(config.asks())),
+        "model": describe_model(config, bool(config.find_model_step())),
         **config.model_dump(mode="json", include={"track", "team_id", "run_id", "run_desc"}),
         **settings,
     }
     return dict(orjson.loads(orjson.dumps(made)))
 
 
-def _compared(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -> dict[str, str]:
-    """The digests of narratives that a note holds. `UserError` where it names other settings."""
+def _compare_note(out: Path, note: Path, noted: list[bytes], made: dict[str, Any]) -> dict[str, str]:
+    """Read the digests of narratives from a note. `UserError` if the note has other settings."""
     try:
         before: dict[str, Any] = orjson.loads(noted[0])
         other = sorted(name for name in before.keys() & made if before[name] != made[name])
         narratives = dict(map(orjson.loads, noted[1:]))
     except (ValueError, TypeError, AttributeError):
-        raise UserError(f"{note}: damaged: remove it, and {out} is gone on with as it is") from None
+        raise UserError(f"{note}: damaged: remove it to continue {out} as it is") from None
     if other:
-        changes = "; ".join(_change(name, before[name], made[name]) for name in other)
-        raise UserError(f"{out}: its answers were made with {changes}: {GO_ON}")
+        changes = "; ".join(_describe_change(name, before[name], made[name]) for name in other)
+        raise UserError(f"{out}: its answers were made with {changes}: {REMEDY}")
     return narratives
 
 
-def _change(name: str, before: Any, now: Any) -> str:
+def _describe_change(name: str, before: Any, now: Any) -> str:
     return f"another {name}" if name in ("index", "model") else f"{name} {before!r}, found {now!r} now"
 
 
-def _answered(path: Path, number: int, line: bytes, job: Job) -> tuple[str, str | None]:
-    """The topic of a line of an answer file of this run, and the digest of its narrative where it tells that."""
+def _read_answered_topic(path: Path, number: int, line: bytes, job: Job) -> tuple[str, str | None]:
+    """Read the topic of a line of an answer file, and the digest of its narrative if the line holds that.
+
+    `UserError` if the line is no answer of this run.
+    """
     track, author = job.track, job.author
     try:
         metadata = get_metadata(orjson.loads(line), track)
-        told = {key.holds: metadata[key.name] for key in track.keys}
-        if (told["run"], told.get("team", author.team_id)) != (author.run_id, author.team_id):
+        values = {key.holds: metadata[key.name] for key in track.keys}
+        if (values["run"], values.get("team", author.team_id)) != (author.run_id, author.team_id):
             raise ValueError
-        return str(told["topic"]), digest(told["narrative"]) if "narrative" in told else None
+        return str(values["topic"]), digest(values["narrative"]) if "narrative" in values else None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
-            f"{path}:{number}: found no answer of run {author.run_id!r} for {track.name}, expected a new or an own file"
+            f"{path}:{number}: found no answer of run {author.run_id!r} for {track.name}, "
+            "expected a new file or one of this run"
         ) from None
 
 
@@ -162,7 +169,7 @@ def _append(file: IO[bytes], record: Any) -> None:
     file.flush()
 
 
-def _lines(content: bytes) -> tuple[list[bytes], bytes]:
-    """The lines of a file that are whole, and what follows them."""
+def _split_lines(content: bytes) -> tuple[list[bytes], bytes]:
+    """Split a file into its whole lines and the rest after them."""
     end = content.rfind(b"\n") + 1
     return content[:end].splitlines(), content[end:]

@@ -1,4 +1,4 @@
-"""Batch answering: any number of narratives over an index, each answer written as soon as it is made."""
+"""Answers to any number of narratives over an index. Each is written as soon as it is made."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from generation.ask import together
+from generation.ask import run_together
 from generation.llm.model import Model
 from generation.types import Fallback
 from indexing.errors import UserError, Waits
@@ -21,83 +21,93 @@ from retrieval.backends import open_store
 from retrieval.types import Query, Rankings, Topic
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
-from runs.pipeline.answering.answer_file import AnswerFile, opened
+from runs.pipeline.answering.answer_file import AnswerFile, open_answer_file
 from runs.pipeline.job import Job, open_job
-from runs.pipeline.model import Ask, asking
-from runs.pipeline.queries import METHODS, understood
-from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, part, search_systems, summaries_of
-from runs.pipeline.topic import Searched, grade, open_task, reader_of
+from runs.pipeline.model_runner import RunWithModel, open_model_runner
+from runs.pipeline.queries import QUERY_METHODS, understand_topics
+from runs.pipeline.rank import (
+    fuse_each_narrative,
+    fuse_each_query,
+    search_systems,
+    select_rankings,
+    summarise_documents,
+)
+from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_run_reader, open_task
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from runs.tracks.rules import set_topic_limits
 from runs.trec.topics import read_topics, stream_topics
 
-NAME = "keystone"
-"""The run id of answers where nothing else is said."""
-AT_ONCE = 64
-"""Topics under way at one time where a model is asked, which can answer many."""
+DEFAULT_RUN_ID = "keystone"
+"""The run id, if neither a configuration nor a preset names one."""
+TOPICS_AT_ONCE = 64
+"""If the run has a model, this number of topics is under way at one time."""
 
 
-def settings(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
-    """The configuration of a run that answers these topics over this index; `-` is standard input."""
+def make_config(config: Path | None, overrides: list[str], preset: str | None, topics: Path, index: Path) -> RunConfig:
+    """Make the configuration of a run that answers these topics over this index. `-` is standard input."""
     topics = STDIN if topics == Path("-") else topics
     fixed = [f"topics={orjson.dumps(str(topics)).decode()}", f"index={orjson.dumps(str(index)).decode()}"]
-    return read_config(config, [f"run_id={NAME}"] * (config is None and preset is None) + overrides + fixed, preset)
+    return read_config(
+        config, [f"run_id={DEFAULT_RUN_ID}"] * (config is None and preset is None) + overrides + fixed, preset
+    )
 
 
-def answer_file(config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent) -> list[Fallback]:
-    """Answer the configuration's topics to a file, from where an earlier try left it, or to standard output.
+def answer_to_file(
+    config: RunConfig, out: Path | None, threads: int = 1, progress: Progress = silent
+) -> list[Fallback]:
+    """Answer the configuration's topics to a file or to standard output. Answers that the file has already are kept.
 
-    Topics that come through a pipe are answered as they come; those of a file are all read first. Returns where the
-    model gave nothing.
+    Topics of a pipe are answered as they come; topics of a file are all read first. Returns the fallbacks. `UserError`
+    if the configuration asks for no answers.
     """
     if config.track is None or config.answer.method is None:
-        raise UserError("found track: none or answer.method: none, expected answers to be asked for")
+        raise UserError("found track: none or answer.method: none, expected a track and a method of answers")
     piped = config.topics.exists() and not (config.topics.is_file() or config.topics.is_dir())
     topics = None if piped else read_topics(config.topics)
     job = open_job(config, threads, progress, topics or [])
     missed: list[Fallback] = []
-    with opened(out, job) as file, asking(config, config.out) as ask:
+    with open_answer_file(out, job) as file, open_model_runner(config, config.out) as run_with_model:
 
         def write(topic: Topic, record: dict[str, Any], fallbacks: list[Fallback]) -> None:
             file.append(topic, record)
             missed.extend(fallbacks)
 
         if topics is None:
-            answer_topics(job, _left(stream_topics(config.topics), file), None, ask, write)
+            answer_topics(job, _skip_answered(stream_topics(config.topics), file), None, run_with_model, write)
         else:
-            left = list(_left(topics, file))
-            answer_topics(job, left, len(left), ask, write)
+            left = list(_skip_answered(topics, file))
+            answer_topics(job, left, len(left), run_with_model, write)
     return missed
 
 
-def _left(topics: Iterable[Topic], file: AnswerFile) -> Iterator[Topic]:
-    return (topic for topic in topics if not file.answers(topic))
+def _skip_answered(topics: Iterable[Topic], file: AnswerFile) -> Iterator[Topic]:
+    return (topic for topic in topics if not file.has_answer(topic))
 
 
 def answer_topics(
     job: Job,
     topics: Iterable[Topic],
     number: int | None,
-    ask: Ask,
+    run_with_model: RunWithModel,
     write: Callable[[Topic, dict[str, Any], list[Fallback]], None],
 ) -> None:
-    """Answer topics as they come, in any order; `number` is how many there are, where that is known.
+    """Answer topics as they come, in any order. `number` is their number, or None if it is unknown.
 
-    `write` is given each one with its record of the track's answer file when it is done, and where the model gave
-    nothing. An error of `topics` is raised when those before it have been answered.
+    `write` receives each topic, its record for the track's answer file, and its fallbacks. If reading `topics` fails,
+    the topics before the error are answered first.
     """
-    at_once = AT_ONCE if job.config.model else job.threads
+    at_once = TOPICS_AT_ONCE if job.config.model else job.threads
 
     async def work(model: Model | None) -> None:
-        searches, arrived = Searches(job, model), Arriving(topics, at_once)
+        searches, arrived = Searches(job, model), ArrivingTopics(topics, at_once)
         with job.progress("Answering", number) as tick:
 
-            async def some() -> None:
+            async def answer_some() -> None:
                 waits = None
-                while topic := await arrived.one():
+                while topic := await arrived.take():
                     try:
                         record, fallbacks = await answer_one(job, model, searches, topic)
-                    except Waits as error:  # what is asked for the others is to be in the same file
+                    except Waits as error:  # the requests of the other topics belong in the same file
                         waits = error
                     else:
                         write(topic, record, fallbacks)
@@ -105,14 +115,14 @@ def answer_topics(
                 if waits:
                     raise waits
 
-            await together([some] * at_once, at_once)
-            arrived.end()
+            await run_together([answer_some] * at_once, at_once)
+            arrived.raise_error()
 
-    ask(work)
+    run_with_model(work)
 
 
-class Arriving:
-    """Topics read in a thread, which waits where so many are read ahead; it holds up no end of the process."""
+class ArrivingTopics:
+    """Topics that a thread reads, at most `ahead` of them in advance. The process can end while the thread reads."""
 
     def __init__(self, topics: Iterable[Topic], ahead: int) -> None:
         self._topics: asyncio.Queue[Topic | None] = asyncio.Queue()
@@ -121,7 +131,7 @@ class Arriving:
         loop = asyncio.get_running_loop()
 
         def read() -> None:
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits for topics
+            with suppress(RuntimeError):  # the loop has ended, and no caller waits for topics
                 try:
                     for topic in topics:
                         self._room.acquire()
@@ -132,16 +142,16 @@ class Arriving:
 
         Thread(target=read, daemon=True).start()
 
-    async def one(self) -> Topic | None:
-        """The next topic; None when there is none any more."""
+    async def take(self) -> Topic | None:
+        """Take the next topic; None if there is none left."""
         topic = await self._topics.get()
         self._room.release()
         if topic is None:
             self._topics.put_nowait(None)
         return topic
 
-    def end(self) -> None:
-        """Raise what ended the reading before its time."""
+    def raise_error(self) -> None:
+        """Raise the error that ended the reading, if there was one."""
         if self._error:
             raise self._error
 
@@ -149,44 +159,44 @@ class Arriving:
 async def answer_one(
     job: Job, model: Model | None, searches: "Searches", topic: Topic
 ) -> tuple[dict[str, Any], list[Fallback]]:
-    """One topic from narrative to its record of the track's answer file, and where the model gave nothing."""
+    """Answer one topic; returns its record for the track's answer file, and its fallbacks."""
     one = replace(job, topics=[topic], track=set_topic_limits(job.track, [topic]))
-    if job.index.pooled:  # a store of its own, which frees the rows of a REST search with the topic
+    if job.index.pooled:  # with a store of its own, the rows of a REST search are freed with the topic
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
-    async with searches.java if METHODS[job.config.queries.method].searches else nullcontext():
-        (found,) = await understood(one, model)
-    searched = Searched(topic, found.queries, await searches.hybrid(one, found.queries))
+    async with searches.java if QUERY_METHODS[job.config.queries.method].searches else nullcontext():
+        (found,) = await understand_topics(one, model)
+    searched = SearchedTopic(topic, found.queries, await searches.hybrid(one, found.queries))
     fallbacks = list(found.fallbacks)
     if job.config.grading.method is not None:
-        graded = await grade(one, model, searched)
+        graded = await grade_candidates(one, model, searched)
         fallbacks += graded.fallbacks
         selected = [graded.rows[place] for place in graded.selected]
     else:
         selected = fuse_each_narrative(one.config, [topic], found.queries, searched.hybrid).of(0).tolist()
     task, hits = await open_task(one, searched, selected)
-    reader = reader_of(one, model)
+    reader = open_run_reader(one, model)
     answer = await reader.answer(task, await reader.gather(task, hits))
     record = make_answer_record(topic, cite_by_track_ids(answer, one.track), one.track, job.author)
     return record, [*fallbacks, *answer.fallbacks]
 
 
 class Searches:
-    """Searches of topics that come one by one: all that wait are searched as one batch.
+    """Searches for topics that come one by one. All topics that wait are searched as one batch.
 
-    In a candidate pool each topic is searched by itself, with its own store, so that its answer does not depend on its
-    company.
+    In a candidate pool, each topic is searched alone and with its own store. So its answer does not depend on other
+    topics.
     """
 
     def __init__(self, job: Job, model: Model | None) -> None:
         self.java = asyncio.Lock()
-        """Held by who calls Java, which one thread at a time may do."""
+        """Held by the caller of Java. Only one thread at a time may call it."""
         self._job, self._model = job, model
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[Job, Sequence[Query], asyncio.Future[Rankings]]] = []
         self._running: asyncio.Task[None] | None = None
 
     async def hybrid(self, job: Job, queries: Sequence[Query]) -> Rankings:
-        """The hybrid ranking of each query of a topic's job."""
+        """Make the hybrid ranking of each query of a topic's job."""
         found: asyncio.Future[Rankings] = self._loop.create_future()
         self._waiting.append((job, queries, found))
         if self._running is None or self._running.done():
@@ -207,7 +217,7 @@ class Searches:
                     continue
             place = 0
             for _, own, found in batch:
-                found.set_result(part(hybrid, range(place, place + len(own))))
+                found.set_result(select_rankings(hybrid, range(place, place + len(own))))
                 place += len(own)
 
     def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
@@ -215,6 +225,6 @@ class Searches:
         return fuse_each_query(job.config, list(search_systems(job, queries, texts_of).values()))
 
     def _texts_of(self, documents: Sequence[Document]) -> list[str]:
-        work = summaries_of(self._job, self._model, documents)
+        work = summarise_documents(self._job, self._model, documents)
         summaries, _ = asyncio.run_coroutine_threadsafe(work, self._loop).result()
         return [summaries.get(document.id, document.contents) for document in documents]

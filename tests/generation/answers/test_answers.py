@@ -1,4 +1,4 @@
-"""Cited answers and sub-answers: what is read from replies, how long they may be, and what a model cannot break."""
+"""Cited answers and sub-answers: their replies, their lengths, and promises that no model can break."""
 
 import asyncio
 import json
@@ -8,12 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.answer import AnswerTask, answered
-from generation.answers.answer import request as answer_request
-from generation.answers.sentences import Passage, count, cut, list_sentences, read_rewritten, reader, tidy
-from generation.answers.shorten import shortened
-from generation.answers.sub_answers import PromptWith, SubTask, sub_answered
-from generation.context.delimit import block
+from generation.answers.answer import AnswerTask, write_answers
+from generation.answers.answer import request_answer as answer_request
+from generation.answers.sentences import (
+    Passage,
+    count_words,
+    cut_to_words,
+    list_sentences,
+    make_answer_reader,
+    read_rewritten,
+    tidy,
+)
+from generation.answers.shorten import shorten_answers
+from generation.answers.sub_answers import PromptWith, SubTask, write_sub_answers
+from generation.context.delimit import delimit
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.errors import Unusable
 from tests.support.models.answer_replies import BEES, PASSAGES, REPLY, make_reply, make_rewritten_reply
@@ -38,7 +46,9 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
         pytest.param(
             make_reply(("A.", [2, -1, 0, 10**18])), [("A.", ("bees",))], id="numbers of no document are dropped"
         ),
-        pytest.param(make_reply(("A.", [True, 1.0, "0", None])), [("A.", ())], id="what is no whole number is dropped"),
+        pytest.param(
+            make_reply(("A.", [True, 1.0, "0", None])), [("A.", ())], id="values that are no whole numbers are dropped"
+        ),
         pytest.param(make_reply(("A.", None), ("B.", "0")), [("A.", ()), ("B.", ())], id="no list cites nothing"),
         pytest.param('[{"text": "A."}]', [("A.", ())], id="the list alone, without citations"),
         pytest.param(f"Sure!\n```json\n{make_reply(('A.', [0]))}\n```", [("A.", ("bees",))], id="prose around a fence"),
@@ -64,9 +74,9 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
 def test_an_answer_is_read_or_refused(reply: str, sentences: list[tuple[str, tuple[str, ...]]] | None) -> None:
     if sentences is None:
         with pytest.raises(Unusable):
-            reader(PASSAGES)(Reply(reply))
+            make_answer_reader(PASSAGES)(Reply(reply))
     else:
-        assert reader(PASSAGES)(Reply(reply)) == tuple(Sentence(*sentence) for sentence in sentences)
+        assert make_answer_reader(PASSAGES)(Reply(reply)) == tuple(Sentence(*sentence) for sentence in sentences)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +121,7 @@ def test_sentences_are_rewritten_by_id_with_their_own_citations(
 def test_the_model_is_shown_numbered_documents_between_two_narratives() -> None:
     system, user = (text for _, text in answer_request(task(passages=(BEES, HOSTILE))).messages)
     first, last = user.index("How do insects move?"), user.rindex("How do insects move?")
-    assert first < user.index(block(0, "Bees dance.", "Bees")) < user.index('<document id="1">') < last
+    assert first < user.index(delimit(0, "Bees dance.", "Bees")) < user.index('<document id="1">') < last
     assert user.count("<document") == user.count("</document>") == 2
     assert "3 to 8 words" in user
     assert "never an instruction" in system
@@ -124,7 +134,7 @@ def test_the_model_is_shown_numbered_documents_between_two_narratives() -> None:
             {"answer": make_reply(("Bees dance.", [0]), ("Ants walk.", [1]))},
             [("Bees dance.", ("bees",)), ("Ants walk.", ("ants",))],
             [],
-            id="as asked: one call",
+            id="a good answer: one call",
         ),
         pytest.param(
             {"answer": make_reply(("Bees dance.", [9])), "cite": '{"sentences": [{"id": 0, "citations": [1]}]}'},
@@ -199,7 +209,7 @@ def test_answers(
     recorded: list[tuple[str, str]],
 ) -> None:
     answers, fallbacks = asyncio.run(
-        answered(Scripted(by_purpose(**{purpose: [said] for purpose, said in replies.items()})), [task()])
+        write_answers(Scripted(by_purpose(**{purpose: [said] for purpose, said in replies.items()})), [task()])
     )
     wanted = None if sentences is None else Answer("1", tuple(Sentence(*sentence) for sentence in sentences))
     assert answers == [wanted]
@@ -210,7 +220,7 @@ def test_an_answer_is_shortened_twice_at_most() -> None:
     lengths = iter([12, 11, 10, 9])
     model = Scripted(lambda _: make_rewritten_reply((0, "x " * next(lengths)), (1, "y")))
     answer = Answer("1", (Sentence("x " * 19, ("bees",)), Sentence("y", ("ants",))))
-    (found,), fallbacks = asyncio.run(shortened(model, [answer], [(3, 8)]))
+    (found,), fallbacks = asyncio.run(shorten_answers(model, [answer], [(3, 8)]))
     assert len(model.requests) == 2
     assert found is None
     assert [fallback.step for fallback in fallbacks] == ["shorten"]
@@ -218,8 +228,8 @@ def test_an_answer_is_shortened_twice_at_most() -> None:
 
 def test_without_documents_the_model_is_not_asked() -> None:
     model = Scripted(lambda _: make_reply(("From memory.", [])))
-    answers, fallbacks = asyncio.run(answered(model, [task(passages=())]))
-    subs, more = asyncio.run(sub_answered(model, [SubTask("1", "N?", "Q?", ())]))
+    answers, fallbacks = asyncio.run(write_answers(model, [task(passages=())]))
+    subs, more = asyncio.run(write_sub_answers(model, [SubTask("1", "N?", "Q?", ())]))
     assert (answers, subs, model.requests) == ([None], [None], [])
     assert [fallback.step for fallback in fallbacks + more] == ["answer", "sub_answer"]
 
@@ -229,7 +239,7 @@ def test_results_follow_the_order_of_the_tasks() -> None:
         return make_reply((request.messages[1][1].split("<document")[1].split("\n")[1], [0]))
 
     tasks = [task(str(n), passages=[Passage(f"d{n}", "", f"Text {n}.")]) for n in range(9)]
-    answers, fallbacks = asyncio.run(answered(Scripted(echo), tasks))
+    answers, fallbacks = asyncio.run(write_answers(Scripted(echo), tasks))
     assert answers == [Answer(str(n), (Sentence(f"Text {n}.", (f"d{n}",)),)) for n in range(9)]
     assert fallbacks == []
 
@@ -237,7 +247,7 @@ def test_results_follow_the_order_of_the_tasks() -> None:
 @pytest.mark.parametrize(("prompt_with", "shown", "hidden"), [("query", "Q?", "N?"), ("narrative", "N?", "Q?")])
 def test_sub_answers_are_prompted_with_query_or_narrative(prompt_with: PromptWith, shown: str, hidden: str) -> None:
     model = Scripted(lambda _: make_reply(("Bees dance.", [0])))
-    answers, _ = asyncio.run(sub_answered(model, [SubTask("1", "N?", "Q?", PASSAGES)], prompt_with))
+    answers, _ = asyncio.run(write_sub_answers(model, [SubTask("1", "N?", "Q?", PASSAGES)], prompt_with))
     user = model.requests[0].messages[1][1]
     assert user.count(shown) == 2
     assert hidden not in user
@@ -252,7 +262,7 @@ def test_sentences_of_sub_answers_all_cite() -> None:
             cite=['{"sentences": [{"id": 0, "citations": [0]}, {"id": 1, "citations": []}]}'],
         )
     )
-    answers, fallbacks = asyncio.run(sub_answered(model, [SubTask("1", "N?", "Q?", PASSAGES)]))
+    answers, fallbacks = asyncio.run(write_sub_answers(model, [SubTask("1", "N?", "Q?", PASSAGES)]))
     assert answers == [Answer("1", (Sentence("Cited.", ("ants",)), Sentence("Found.", ("bees",))))]
     assert fallbacks == [Fallback("1", "cite", "1 of 3 sentences are left without citation")]
 
@@ -261,14 +271,14 @@ def test_sentences_of_sub_answers_all_cite() -> None:
 def test_no_reply_breaks_an_answer(replies: list[Said]) -> None:
     turns = iter(replies * 20)
     answers, fallbacks = asyncio.run(
-        answered(Scripted(lambda _: next(turns)), [task("1"), task("2", passages=[HOSTILE]), task("3")])
+        write_answers(Scripted(lambda _: next(turns)), [task("1"), task("2", passages=[HOSTILE]), task("3")])
     )
     for number, answer in enumerate(answers, 1):
         if answer is None:
             assert any(fallback.topic_id == str(number) for fallback in fallbacks)
         else:
             assert answer.topic_id == str(number)
-            assert 0 < count(answer.sentences) <= 8
+            assert 0 < count_words(answer.sentences) <= 8
             cited = {citation for sentence in answer.sentences for citation in sentence.citations}
             assert cited <= ({"evil"} if number == 2 else {"bees", "ants"})
             assert all(sentence.text == tidy(sentence.text) for sentence in answer.sentences)
@@ -279,7 +289,7 @@ def test_no_reply_breaks_an_answer(replies: list[Said]) -> None:
 def test_no_reply_breaks_a_sub_answer(replies: list[Said]) -> None:
     turns = iter(replies * 20)
     answers, _ = asyncio.run(
-        sub_answered(Scripted(lambda _: next(turns)), [SubTask("1", "N?", f"Q{n}?", PASSAGES) for n in range(3)])
+        write_sub_answers(Scripted(lambda _: next(turns)), [SubTask("1", "N?", f"Q{n}?", PASSAGES) for n in range(3)])
     )
     assert all(sentence.citations for answer in answers if answer for sentence in answer.sentences)
 
@@ -287,10 +297,10 @@ def test_no_reply_breaks_a_sub_answer(replies: list[Said]) -> None:
 @given(st.lists(st.integers(0, 9), max_size=6), st.integers(0, 30))
 def test_cutting_keeps_the_longest_beginning_that_fits(lengths: list[int], high: int) -> None:
     answer = Answer("1", tuple(Sentence("w " * length, ("d",)) for length in lengths))
-    found, lost = cut(answer, high, "cut")
+    found, lost = cut_to_words(answer, high, "cut")
     kept = found.sentences if found else ()
     assert kept == answer.sentences[: len(kept)]
-    assert count(kept) <= high
+    assert count_words(kept) <= high
     assert len(kept) == len(lengths) or sum(lengths[: len(kept) + 1]) > high
     assert bool(lost) == (len(kept) < len(lengths))
 

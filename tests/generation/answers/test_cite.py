@@ -1,4 +1,4 @@
-"""Reference assignment: which documents a model names for a sentence, and which of them are about something else."""
+"""Reference assignment: the documents that a model names for a sentence, and the check of their subjects."""
 
 import asyncio
 import json
@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.cite import NEAR, assigned, check, read, request
+from generation.answers.cite import (
+    LEAST_CITED_COSINE,
+    assign_citations,
+    drop_far_citations,
+    read_supports,
+    request_citations,
+)
 from generation.types import Answer, Failure, Fallback, Reply, Sentence
 from indexing.errors import Unusable
 from indexing.types import MINILM
@@ -42,20 +48,20 @@ def given_to(*sentences: tuple[Any, Any]) -> str:
 def test_an_assignment_is_read_or_refused(reply: str, found: list[tuple[str, ...]] | None) -> None:
     if found is None:
         with pytest.raises(Unusable):
-            read(Reply(reply), BARE, PASSAGES)
+            read_supports(Reply(reply), BARE, PASSAGES)
     else:
-        assert read(Reply(reply), BARE, PASSAGES) == found
+        assert read_supports(Reply(reply), BARE, PASSAGES) == found
 
 
-def test_only_sentences_without_citation_are_asked_for() -> None:
+def test_references_are_requested_only_for_uncited_sentences() -> None:
     model = Scripted(lambda _: given_to((0, [1])))
     answers = [
         Answer("1", (Sentence("Bees dance.", ("bees",)), Sentence("Ants walk.", ()))),
         None,
         Answer("3", (Sentence("Bees dance.", ("bees",)),)),
     ]
-    found, fallbacks = asyncio.run(assigned(model, answers, [PASSAGES] * 3))
-    assert model.requests == [request((Sentence("Ants walk.", ()),), PASSAGES)]
+    found, fallbacks = asyncio.run(assign_citations(model, answers, [PASSAGES] * 3))
+    assert model.requests == [request_citations((Sentence("Ants walk.", ()),), PASSAGES)]
     assert found == [
         Answer("1", (Sentence("Bees dance.", ("bees",)), Sentence("Ants walk.", ("ants",)))),
         None,
@@ -66,7 +72,7 @@ def test_only_sentences_without_citation_are_asked_for() -> None:
 
 def test_a_failure_leaves_the_sentence_uncited() -> None:
     answers = [Answer("1", (Sentence("Bees dance.", ("bees",)), *BARE))]
-    found, fallbacks = asyncio.run(assigned(Scripted(lambda _: Failure("down")), answers, [PASSAGES]))
+    found, fallbacks = asyncio.run(assign_citations(Scripted(lambda _: Failure("down")), answers, [PASSAGES]))
     assert found == answers
     assert fallbacks == [
         Fallback("1", "cite", "down"),
@@ -75,9 +81,9 @@ def test_a_failure_leaves_the_sentence_uncited() -> None:
 
 
 @given(REPLY, st.lists(st.sampled_from([(), ("bees",), ("other",)]), min_size=1, max_size=4))
-def test_no_reply_changes_what_is_cited_already(reply: Said, citations: list[tuple[str, ...]]) -> None:
+def test_no_reply_changes_earlier_citations(reply: Said, citations: list[tuple[str, ...]]) -> None:
     answer = Answer("1", tuple(Sentence(f"S{n}.", cited) for n, cited in enumerate(citations)))
-    (found,), _ = asyncio.run(assigned(Scripted(lambda _: reply), [answer], [PASSAGES]))
+    (found,), _ = asyncio.run(assign_citations(Scripted(lambda _: reply), [answer], [PASSAGES]))
     assert found
     assert [sentence.text for sentence in found.sentences] == [sentence.text for sentence in answer.sentences]
     for before, after in zip(citations, found.sentences, strict=True):
@@ -89,14 +95,18 @@ def unit(*cosines: float) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.array([[cosine, np.sqrt(1 - cosine**2)] for cosine in cosines], dtype=np.float32)
 
 
-def test_a_citation_goes_where_nothing_of_the_document_is_near() -> None:
+def test_a_citation_is_dropped_if_no_segment_of_the_document_is_near() -> None:
     sentence = Sentence("S.", ("far", "one-near", "unknown", "empty"))
-    segments = {"far": unit(-0.5, NEAR - 0.01), "one-near": unit(0, NEAR + 0.01), "empty": unit(0.5)[:0]}
-    checked, dropped = check([sentence], unit(1), segments)
+    segments = {
+        "far": unit(-0.5, LEAST_CITED_COSINE - 0.01),
+        "one-near": unit(0, LEAST_CITED_COSINE + 0.01),
+        "empty": unit(0.5)[:0],
+    }
+    checked, dropped = drop_far_citations([sentence], unit(1), segments)
     assert checked == [Sentence("S.", ("one-near", "unknown", "empty"))]
     ((place, doc_id, cosine),) = dropped
     assert (place, doc_id) == (0, "far")
-    assert cosine == pytest.approx(NEAR - 0.01)
+    assert cosine == pytest.approx(LEAST_CITED_COSINE - 0.01)
 
 
 @given(
@@ -109,16 +119,16 @@ def test_a_check_drops_and_adds_nothing_else(
 ) -> None:
     sentences = [Sentence("S.", tuple(cited)) for cited in citations]
     segments = {name: unit(*given).reshape(-1, 2) for name, given in zip("abc", cosines, strict=True)}
-    checked, dropped = check(sentences, unit(*[1.0] * len(sentences)).reshape(-1, 2), segments, near)
+    checked, dropped = drop_far_citations(sentences, unit(*[1.0] * len(sentences)).reshape(-1, 2), segments, near)
     lost = {(place, doc_id) for place, doc_id, _ in dropped}
     assert all(cosine < near for _, _, cosine in dropped)
     for place, (before, after) in enumerate(zip(sentences, checked, strict=True)):
         assert after.text == before.text
         assert after.citations == tuple(c for c in before.citations if (place, c) not in lost)
-    assert check(checked, unit(*[1.0] * len(sentences)).reshape(-1, 2), segments, near) == (checked, [])
+    assert drop_far_citations(checked, unit(*[1.0] * len(sentences)).reshape(-1, 2), segments, near) == (checked, [])
 
 
-def test_the_threshold_parts_sentences_in_other_words_from_documents_about_something_else() -> None:
+def test_the_threshold_separates_paraphrases_from_other_subjects() -> None:
     said = {
         "bees": "Workers of the hive show one another the way to blossoms by a dance.",
         "volcano": "Molten rock and fumes come out of openings in the ground.",
@@ -127,7 +137,7 @@ def test_the_threshold_parts_sentences_in_other_words_from_documents_about_somet
     embed = load_embedder(MINILM).embed
     segments = {name: embed([" ".join(CORPUS[name])]) for name in ("bees", "volcano", "wasps", "twin-a")}
     vectors = embed(list(said.values()))
-    assert check([Sentence(text, (name,)) for name, text in said.items()], vectors, segments)[1] == []
+    assert drop_far_citations([Sentence(text, (name,)) for name, text in said.items()], vectors, segments)[1] == []
     others = ["volcano", "bees", "twin-a"]
-    _, dropped = check([Sentence("", (name,)) for name in others], vectors, segments)
+    _, dropped = drop_far_citations([Sentence("", (name,)) for name in others], vectors, segments)
     assert [doc_id for _, doc_id, _ in dropped] == others

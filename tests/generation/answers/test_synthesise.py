@@ -1,4 +1,4 @@
-"""One answer from many sub-answers: no edit moves a citation, the limit is met, and what `edit` cannot do."""
+"""One answer from many sub-answers: no edit moves a citation, the limit is met, and `edit` has its limits."""
 
 import asyncio
 import json
@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.sentences import Passage, count
-from generation.answers.synthesise import SynthesisTask, edit, joined, resynthesise, select, select_edit
+from generation.answers.sentences import Passage, count_words
+from generation.answers.synthesise import (
+    SynthesisTask,
+    edit,
+    join_sub_answers,
+    resynthesise,
+    select_edit,
+    select_sentences,
+)
 from generation.types import Answer, Failure, Fallback, Request, Sentence
 from indexing.vectors.types import Vectors
 from tests.support.models.answer_replies import LINE, REPLY, make_reply, make_rewritten_reply
@@ -43,7 +50,7 @@ def vectors(task: SynthesisTask) -> tuple[Vectors, Vectors]:
 
 
 def editor(rewrite: Callable[[str], str]) -> Callable[[Request], str]:
-    """A model that rewrites each listed sentence, and does all else that is asked of it."""
+    """Make a model that rewrites each listed sentence, and answers all other requests."""
 
     def reply(request: Request) -> str:
         rows = [json.loads(row) for row in LISTED.findall(request.messages[1][1])]
@@ -57,8 +64,8 @@ def six_words(text: str) -> str:
 
 
 def test_edit_cannot_meet_its_limit_on_seven_sub_answers() -> None:
-    """Six words are the least that states a fact: 126 such sentences have 756 words, and 400 are allowed."""
-    assert (len(joined(SEVEN)), count(joined(SEVEN))) == (126, 2646)
+    """A sentence that states a fact has at least six words. 126 such sentences have 756 words, and 400 are allowed."""
+    assert (len(join_sub_answers(SEVEN)), count_words(join_sub_answers(SEVEN))) == (126, 2646)
     (answer,), fallbacks = asyncio.run(edit(Scripted(editor(six_words)), [SEVEN]))
     assert fallbacks == [
         Fallback("1", "edit", "756 words in 126 sentences, at most 400 wanted: cut after sentence 66, 396 words")
@@ -71,25 +78,25 @@ def test_select_edit_answers_all_seven_queries_within_the_limit() -> None:
     queries, sentences = vectors(SEVEN)
     (answer,), fallbacks = asyncio.run(select_edit(Scripted(editor(str.upper)), [SEVEN], [queries], [sentences]))
     assert answer
-    assert 350 <= count(answer.sentences) <= 400
+    assert 350 <= count_words(answer.sentences) <= 400
     assert [sentence.citations[0] for sentence in answer.sentences] == sorted(s.citations[0] for s in answer.sentences)
     assert {sentence.citations[0] for sentence in answer.sentences} == {f"d{query}" for query in range(7)}
     assert all(sentence.text.isupper() for sentence in answer.sentences)
     assert fallbacks == []
 
 
-def test_the_same_sentence_is_told_once_with_the_citations_of_all() -> None:
+def test_a_repeated_sentence_appears_once_with_all_citations() -> None:
     same = [Answer("1", (Sentence(f"Text {n}.", cited),)) for n, cited in enumerate([("a", "b"), ("c",), ("b", "d")])]
     task = synthesis([same[0], None, same[1], same[2]])
     toward = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
-    chosen = select(task, np.zeros((4, 2), dtype=np.float32), toward)
+    chosen = select_sentences(task, np.zeros((4, 2), dtype=np.float32), toward)
     assert chosen == (Sentence("Text 0.", ("a", "b", "d")), Sentence("Text 1.", ("c",)))
 
 
-def test_a_sentence_near_no_query_still_serves_the_one_it_was_written_for() -> None:
+def test_a_sentence_near_no_query_still_serves_its_own_query() -> None:
     task = synthesis([sub_answer(0, 1, 5), sub_answer(1, 1, 5)])
     queries, _ = vectors(task)
-    assert select(task, queries, np.eye(4, dtype=np.float32)[2:]) == joined(task)
+    assert select_sentences(task, queries, np.eye(4, dtype=np.float32)[2:]) == join_sub_answers(task)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +118,11 @@ def test_an_edit_that_fails_leaves_the_chosen_sentences(reply: str | Failure, re
     task = synthesis([sub_answer(0, 1, 5), sub_answer(1, 1, 5)], (5, 12))
     queries, sentences = vectors(task)
     answers, fallbacks = asyncio.run(select_edit(Scripted(lambda _: reply), [task], [queries], [sentences]))
-    assert answers == [Answer("1", joined(task))]
+    assert answers == [Answer("1", join_sub_answers(task))]
     assert fallbacks == [Fallback("1", "edit", f"sentences left unedited: {reason}")]
 
 
-def test_without_sub_answers_nothing_is_asked() -> None:
+def test_without_sub_answers_the_model_is_not_asked() -> None:
     task, model = synthesis([None, None]), Scripted(lambda _: make_reply())
     queries, sentences = np.eye(2, dtype=np.float32), np.empty((0, 2), dtype=np.float32)
     results = [
@@ -174,10 +181,10 @@ def of(lengths: list[list[int] | None], high: int) -> SynthesisTask:
 def test_no_edit_changes_a_citation_or_exceeds_the_limit(
     lengths: list[list[int] | None], high: int, reply: Said
 ) -> None:
-    """Citations name their sentence here, so that each list of them says which sentence it belongs to."""
+    """Here each citation names its sentence, so that a moved citation can be seen."""
     task = of(lengths, high)
     queries, sentences = vectors(task)
-    every = [sentence.citations for sentence in joined(task)]
+    every = [sentence.citations for sentence in join_sub_answers(task)]
     model = Scripted(lambda _: reply)
     (edited,), recorded = asyncio.run(edit(model, [task]))
     assert (
@@ -187,32 +194,33 @@ def test_no_edit_changes_a_citation_or_exceeds_the_limit(
     if selected is None:
         assert recorded
     else:
-        chosen = select(task, queries, sentences)
+        chosen = select_sentences(task, queries, sentences)
         assert [sentence.citations for sentence in selected.sentences] == [sentence.citations for sentence in chosen]
     for answer in (edited, selected):
-        assert answer is None or 0 < count(answer.sentences) <= high
+        assert answer is None or 0 < count_words(answer.sentences) <= high
 
 
 @given(LENGTHS, st.integers(1, 40), st.lists(EDITED, min_size=1, max_size=4))
 def test_no_reply_breaks_a_resynthesis(lengths: list[list[int] | None], high: int, replies: list[Said]) -> None:
     turns = iter(replies * 20)
     task = of(lengths, high)
-    documents = [Passage(citation, "", "Text.") for s in joined(task) for citation in s.citations]
+    documents = [Passage(citation, "", "Text.") for s in join_sub_answers(task) for citation in s.citations]
     (answer,), fallbacks = asyncio.run(resynthesise(Scripted(lambda _: next(turns)), [task], [documents]))
-    assert fallbacks if answer is None else 0 < count(answer.sentences) <= high
+    assert fallbacks if answer is None else 0 < count_words(answer.sentences) <= high
 
 
 @given(LENGTHS, st.integers(1, 40), st.lists(st.integers(0, 2), min_size=16, max_size=16))
-def test_merging_unites_all_citations_of_the_same_sentence(
+def test_merging_joins_all_citations_of_the_same_sentence(
     lengths: list[list[int] | None], high: int, kinds: list[int]
 ) -> None:
     task = of(lengths, high)
-    kinds = kinds[: len(joined(task))]
-    chosen = select(task, np.zeros((len(lengths), 3), dtype=np.float32), np.eye(3, dtype=np.float32)[kinds])
+    kinds = kinds[: len(join_sub_answers(task))]
+    chosen = select_sentences(task, np.zeros((len(lengths), 3), dtype=np.float32), np.eye(3, dtype=np.float32)[kinds])
     united = [
-        {c for s, k in zip(joined(task), kinds, strict=True) if k == kind for c in s.citations} for kind in range(3)
+        {c for s, k in zip(join_sub_answers(task), kinds, strict=True) if k == kind for c in s.citations}
+        for kind in range(3)
     ]
-    assert count(chosen) <= high
+    assert count_words(chosen) <= high
     for sentence in chosen:
         assert set(sentence.citations) in united
         assert len(set(sentence.citations)) == len(sentence.citations)

@@ -1,10 +1,10 @@
-"""The estimate of tokens: what fits a limit is the longest beginning that does."""
+"""The estimate of tokens, and the longest beginning of a text within a limit."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.tokens import clip, tokens
+from generation.context.tokens import clip, count_tokens
 
 TEXTS = st.text(st.sampled_from("ab \u00e9\u4e2d\u6587\U0001f41d"), max_size=40)
 
@@ -20,13 +20,13 @@ TEXTS = st.text(st.sampled_from("ab \u00e9\u4e2d\u6587\U0001f41d"), max_size=40)
         pytest.param("\u00e9t\u00e9", 1, id="accents count as letters"),
     ],
 )
-def test_an_estimate(text: str, estimate: int) -> None:
-    assert tokens(text) == estimate
+def test_the_estimate_of_tokens(text: str, estimate: int) -> None:
+    assert count_tokens(text) == estimate
 
 
 @given(TEXTS, st.integers(0, 12))
 def test_the_longest_beginning_within_a_limit(text: str, limit: int) -> None:
     kept = clip(text, limit)
     assert text.startswith(kept)
-    assert tokens(kept) <= limit
-    assert kept == text or tokens(text[: len(kept) + 1]) > limit
+    assert count_tokens(kept) <= limit
+    assert kept == text or count_tokens(text[: len(kept) + 1]) > limit

@@ -1,4 +1,4 @@
-"""Requests as files, replies from anyone; and replies that are recorded."""
+"""Requests as files, replies that another program makes, and recorded replies."""
 
 import asyncio
 import json
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from generation.ask import every, together
+from generation.ask import ask_all, run_together
 from generation.llm import batch_files
-from generation.llm.batch_files import replies_of
+from generation.llm.batch_files import locate_replies
 from generation.llm.cache import Cache
 from generation.llm.chat import read_bound, read_reply
-from generation.llm.model import key_of
-from generation.llm.replay import record
+from generation.llm.model import make_request_key
+from generation.llm.replay import record_replies
 from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import Unusable, UserError, Waits
@@ -32,15 +32,15 @@ def settings(folder: Path, **changes: Any) -> ModelSettings:
     return ModelSettings.model_validate({"name": "m", "backend": "batch", "cache": folder / "replies.sqlite"} | changes)
 
 
-def ask_all(
+def ask_steps(
     chosen: ModelSettings, *steps: Iterable[Request], read: Callable[[Reply], Any] = lambda reply: reply.text
 ) -> Any:
-    """What steps that run together find, the usage, and the notes."""
+    """Run steps together; returns their outcomes, the usage, and the notes."""
 
     async def run() -> Any:
         async with open_beside_cache(chosen) as model:
             asked = [[(request, read) for request in step] for step in steps]
-            found = await together([lambda each=each: every(model, each) for each in asked])  # type: ignore[misc]
+            found = await run_together([lambda each=each: ask_all(model, each) for each in asked])  # type: ignore[misc]
             return found, dict(model.usage), model.notes
 
     return asyncio.run(run())
@@ -52,7 +52,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 def waiting(folder: Path) -> list[Path]:
     files = sorted((folder / "batch").glob("*.requests.jsonl"))
-    return [file for file in files if not replies_of(file).exists()]
+    return [file for file in files if not locate_replies(file).exists()]
 
 
 def answer(request: dict[str, Any], text: str | None = None) -> dict[str, Any]:
@@ -65,16 +65,18 @@ def write(file: Path, replies: list[dict[str, Any]]) -> None:
     file.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
 
 
-def test_what_is_missing_is_written_once_and_the_same_run_goes_on_when_replies_are_there(tmp_path: Path) -> None:
+def test_missing_requests_are_written_once_and_the_same_run_continues_with_their_replies(tmp_path: Path) -> None:
     steps = [asking("a"), asking("b", schema=SCHEMA), asking("a")], [asking("c"), asking("b", schema=SCHEMA)]
     with pytest.raises(Waits) as error:
-        ask_all(settings(tmp_path), *steps)
+        ask_steps(settings(tmp_path), *steps)
     (file,) = waiting(tmp_path)
     assert str(file) in str(error.value)
-    assert replies_of(file).name in str(error.value)
+    assert locate_replies(file).name in str(error.value)
     assert "3 requests" in str(error.value)
     asked = lines(file)
-    assert [request["custom_id"] for request in asked] == [key_of("m", r) for r in (*steps[0][:2], steps[1][0])]
+    assert [request["custom_id"] for request in asked] == [
+        make_request_key("m", r) for r in (*steps[0][:2], steps[1][0])
+    ]
     assert asked[0] | {"custom_id": ""} == {
         "custom_id": "",
         "method": "POST",
@@ -84,33 +86,35 @@ def test_what_is_missing_is_written_once_and_the_same_run_goes_on_when_replies_a
     assert asked[1]["body"]["response_format"]["json_schema"]["schema"] == SCHEMA
     before = file.read_bytes()
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), *reversed(steps))
+        ask_steps(settings(tmp_path), *reversed(steps))
     assert waiting(tmp_path) == [file]
     assert sorted(file.read_bytes().splitlines()) == sorted(before.splitlines())
-    write(replies_of(file), [answer(request) for request in reversed(asked)])
-    found, usage, notes = ask_all(settings(tmp_path), *steps)
+    write(locate_replies(file), [answer(request) for request in reversed(asked)])
+    found, usage, notes = ask_steps(settings(tmp_path), *steps)
     assert found == [["a", "b", "a"], ["c", "b"]]
     assert usage == {"step": Usage(3, 30, cache_hits=2)}
     assert notes == []
-    assert ask_all(settings(tmp_path), *steps)[1] == {"step": Usage(cache_hits=5)}
-    assert sorted(path.name for path in (tmp_path / "batch").iterdir()) == sorted([file.name, replies_of(file).name])
+    assert ask_steps(settings(tmp_path), *steps)[1] == {"step": Usage(cache_hits=5)}
+    assert sorted(path.name for path in (tmp_path / "batch").iterdir()) == sorted(
+        [file.name, locate_replies(file).name]
+    )
 
 
-def test_what_further_steps_and_repairs_ask_waits_in_files_of_its_own(tmp_path: Path) -> None:
+def test_requests_of_later_steps_and_repairs_wait_in_their_own_files(tmp_path: Path) -> None:
     def read(reply: Reply) -> str:
         if reply.text == "bad":
             raise Unusable("bad")
         return reply.text
 
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), [asking("a"), asking("b")], read=read)
+        ask_steps(settings(tmp_path), [asking("a"), asking("b")], read=read)
     (file,) = waiting(tmp_path)
-    write(replies_of(file), [answer(request, "bad" if i else None) for i, request in enumerate(lines(file))])
+    write(locate_replies(file), [answer(request, "bad" if i else None) for i, request in enumerate(lines(file))])
     with pytest.raises(Waits, match="2 requests"):
-        ask_all(settings(tmp_path), [asking("a"), asking("b"), asking("c")], read=read)
+        ask_steps(settings(tmp_path), [asking("a"), asking("b"), asking("c")], read=read)
     (repairs,) = waiting(tmp_path)
-    write(replies_of(repairs), [answer(request, "mended") for request in lines(repairs)])
-    assert ask_all(settings(tmp_path), [asking("a"), asking("b"), asking("c")], read=read)[0] == [
+    write(locate_replies(repairs), [answer(request, "mended") for request in lines(repairs)])
+    assert ask_steps(settings(tmp_path), [asking("a"), asking("b"), asking("c")], read=read)[0] == [
         ["a", "mended", "mended"]
     ]
 
@@ -123,27 +127,27 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
-def test_a_refused_request_is_a_failure_as_long_as_the_file_says_so(refusal: dict[str, Any], tmp_path: Path) -> None:
+def test_a_refused_request_is_a_failure_while_the_file_exists(refusal: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), [asking("a"), asking("b")])
+        ask_steps(settings(tmp_path), [asking("a"), asking("b")])
     (file,) = waiting(tmp_path)
     first, second = lines(file)
-    write(replies_of(file), [answer(first), {"custom_id": second["custom_id"], **refusal}])
+    write(locate_replies(file), [answer(first), {"custom_id": second["custom_id"], **refusal}])
     for _ in range(2):
-        ((one, other),), _, _ = ask_all(settings(tmp_path), [asking("a"), asking("b")])
+        ((one, other),), _, _ = ask_steps(settings(tmp_path), [asking("a"), asking("b")])
         assert one == "a"
         assert isinstance(other, Failure)
         assert "too long" in other.reason
-    write(replies_of(file), [answer(first)])
+    write(locate_replies(file), [answer(first)])
     with pytest.raises(Waits, match="1 request waits"):
-        ask_all(settings(tmp_path), [asking("a"), asking("b")])
+        ask_steps(settings(tmp_path), [asking("a"), asking("b")])
 
 
 def refused(request: dict[str, Any], said: str) -> dict[str, Any]:
     return {"custom_id": request["custom_id"], "response": {"status_code": 400, "body": {"error": {"message": said}}}}
 
 
-def test_what_can_be_written_in_another_way_is_written_again_and_remembered_when_it_was_answered(
+def test_a_request_is_rewritten_without_a_refused_field_which_is_remembered_after_a_reply(
     tmp_path: Path,
 ) -> None:
     steps = [asking("a"), asking("b", schema=SCHEMA), asking("c")]
@@ -154,11 +158,11 @@ def test_what_can_be_written_in_another_way_is_written_again_and_remembered_when
     ]
     for refusals in ((0, 0, 0), (2, 1, 2), (None, None, 2)):
         with pytest.raises(Waits):
-            ask_all(settings(tmp_path), steps)
+            ask_steps(settings(tmp_path), steps)
         (file,) = waiting(tmp_path)
         asked = lines(file)
         write(
-            replies_of(file),
+            locate_replies(file),
             [answer(r) if n is None else refused(r, said[n]) for r, n in zip(asked, refusals, strict=True)],
         )
     assert [sorted(request["body"].keys() - {"model", "messages"}) for request in asked] == [
@@ -166,12 +170,12 @@ def test_what_can_be_written_in_another_way_is_written_again_and_remembered_when
         ["max_completion_tokens", "temperature"],
         ["max_completion_tokens"],
     ]
-    ((one, two, three),), _, notes = ask_all(settings(tmp_path), steps)
+    ((one, two, three),), _, notes = ask_steps(settings(tmp_path), steps)
     assert (one, two) == ("a", "b")
     assert isinstance(three, Failure), "refused in the same words again"
     assert len([note for note in notes if note.startswith("m ")]) == 3
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), [asking("d", schema=SCHEMA)])
+        ask_steps(settings(tmp_path), [asking("d", schema=SCHEMA)])
     (file,) = waiting(tmp_path)
     body = lines(file)[0]["body"]
     assert body.keys() == {"model", "messages", "max_completion_tokens", "response_format"}
@@ -181,12 +185,12 @@ def test_a_refusal_that_repeats_a_text_changes_nothing_for_others(tmp_path: Path
     hostile = "response_format max_completion_tokens logprobs temperature is not supported"
     for rounds in range(1, 7):
         with pytest.raises(Waits):
-            ask_all(settings(tmp_path), [asking("a", schema=SCHEMA), asking(hostile, schema=SCHEMA)])
+            ask_steps(settings(tmp_path), [asking("a", schema=SCHEMA), asking(hostile, schema=SCHEMA)])
         (file,) = waiting(tmp_path)
         harmless, *others = lines(file)
         assert {"response_format", "max_tokens", "temperature"} <= harmless["body"].keys()
         assert len(others) == (rounds < 6), "asked for in each other way, and then no more"
-        write(replies_of(file), [refused(request, hostile) for request in others])
+        write(locate_replies(file), [refused(request, hostile) for request in others])
 
 
 FAULTS = {
@@ -203,37 +207,37 @@ def test_a_request_that_failed_otherwise_is_written_again_under_another_name(
     fault: dict[str, Any], tmp_path: Path
 ) -> None:
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), [asking("a")])
+        ask_steps(settings(tmp_path), [asking("a")])
     seen = set()
     for _ in range(3):
         (file,) = waiting(tmp_path)
         (request,) = lines(file)
-        write(replies_of(file), [{"custom_id": request["custom_id"], **fault}])
+        write(locate_replies(file), [{"custom_id": request["custom_id"], **fault}])
         seen.add(file)
         with pytest.raises(Waits, match="1 of these 1 had been asked before") as error:
-            ask_all(settings(tmp_path), [asking("a")])
+            ask_steps(settings(tmp_path), [asking("a")])
         assert f"{request['custom_id']} (line 1: " in str(error.value)
     (file,) = waiting(tmp_path)
     assert file not in seen
-    write(replies_of(file), [answer(lines(file)[0])])
-    found, _, notes = ask_all(settings(tmp_path), [asking("a")])
+    write(locate_replies(file), [answer(lines(file)[0])])
+    found, _, notes = ask_steps(settings(tmp_path), [asking("a")])
     assert found == [["a"]]
     assert notes == [], "of what has been answered since"
 
 
-def test_replies_to_what_nobody_asked_are_left_out_with_a_note(tmp_path: Path) -> None:
+def test_replies_to_unknown_requests_are_left_out_with_a_note(tmp_path: Path) -> None:
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), [asking("a")])
+        ask_steps(settings(tmp_path), [asking("a")])
     (file,) = waiting(tmp_path)
     (request,) = lines(file)
-    planted = answer(request, "planted") | {"custom_id": key_of("m", asking("other"))}
-    write(replies_of(file), [planted, answer(request)])
-    found, _, notes = ask_all(settings(tmp_path), [asking("a")])
+    planted = answer(request, "planted") | {"custom_id": make_request_key("m", asking("other"))}
+    write(locate_replies(file), [planted, answer(request)])
+    found, _, notes = ask_steps(settings(tmp_path), [asking("a")])
     assert found == [["a"]]
-    unknown = key_of("m", asking("other"))
-    assert notes == [f"{replies_of(file)}: 1 reply is taken; 1 to no request in the folder: {unknown}"]
+    unknown = make_request_key("m", asking("other"))
+    assert notes == [f"{locate_replies(file)}: 1 reply is taken; 1 to no request in the folder: {unknown}"]
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), [asking("other")])
+        ask_steps(settings(tmp_path), [asking("other")])
 
 
 DEEP = '{"custom_id": "x", "response": ' + "[" * 300 + "]" * 300 + "}"
@@ -254,81 +258,81 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("line", "words"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_line_is_named_costs_no_other_reply_and_is_told_before_it_is_paid_twice(
+def test_a_broken_line_is_named_before_it_is_paid_again_and_costs_no_other_reply(
     line: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), [asking("a"), asking("b")])
+        ask_steps(settings(tmp_path), [asking("a"), asking("b")])
     (file,) = waiting(tmp_path)
     one, other = lines(file)
     key = other["custom_id"]
-    replies_of(file).write_text(f"{json.dumps(answer(one))}\n{line.replace('KEY', key)}\n")
+    locate_replies(file).write_text(f"{json.dumps(answer(one))}\n{line.replace('KEY', key)}\n")
     with pytest.raises(Waits, match="1 request waits") as error:
-        ask_all(settings(tmp_path), [asking("a"), asking("b")])
+        ask_steps(settings(tmp_path), [asking("a"), asking("b")])
     said = caplog.messages[-1]
-    assert said.startswith(f"{replies_of(file)}: 1 reply is taken; 1 {words.replace('KEY', key)}")
+    assert said.startswith(f"{locate_replies(file)}: 1 reply is taken; 1 {words.replace('KEY', key)}")
     assert f"1 of these 1 had been asked before: {key} (" in str(error.value)
     (again,) = waiting(tmp_path)
     assert [request["custom_id"] for request in lines(again)] == [key]
     again.unlink()
-    write(replies_of(file), [answer(one), answer(other)])
-    assert ask_all(settings(tmp_path), [asking("a"), asking("b")])[0] == [["a", "b"]]
+    write(locate_replies(file), [answer(one), answer(other)])
+    assert ask_steps(settings(tmp_path), [asking("a"), asking("b")])[0] == [["a", "b"]]
 
 
-def test_what_is_asked_and_not_answered_is_told_from_what_waits_in_another_file(
+def test_requests_without_a_reply_differ_from_requests_that_wait_in_another_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = [asking(str(i)) for i in range(9)]
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), asked[:6])
+        ask_steps(settings(tmp_path), asked[:6])
     (first,) = waiting(tmp_path)
     with pytest.raises(Waits) as error:
-        ask_all(settings(tmp_path), asked)
-    twice = sorted(key_of("m", request) for request in asked[:6])
+        ask_steps(settings(tmp_path), asked)
+    twice = sorted(make_request_key("m", request) for request in asked[:6])
     assert "6 of these 9 stand in other files too, which wait for replies. " in str(error.value)
     assert f"{twice[0]} ({first.name})" in str(error.value)
     assert "and 3 more" in str(error.value)
     (second,) = set(waiting(tmp_path)) - {first}
     second.unlink()
-    write(replies_of(first), [answer(request) for request in lines(first)[:4]])
+    write(locate_replies(first), [answer(request) for request in lines(first)[:4]])
     with pytest.raises(Waits, match="5 requests wait") as error:
-        ask_all(settings(tmp_path), asked)
-    assert caplog.messages == [f"{replies_of(first)}: 4 replies are taken"]
+        ask_steps(settings(tmp_path), asked)
+    assert caplog.messages == [f"{locate_replies(first)}: 4 replies are taken"]
     assert "2 of these 5 had been asked before: " in str(error.value)
-    assert f"({replies_of(first).name} holds no reply)" in str(error.value)
+    assert f"({locate_replies(first).name} holds no reply)" in str(error.value)
     assert "stand in other files" not in str(error.value)
 
 
 @pytest.mark.parametrize("tokens", [10, None, "10", 2**63, -1])
-def test_whatever_a_request_says_of_tokens_its_reply_is_read(tokens: Any) -> None:
+def test_a_reply_is_read_for_any_token_limit_in_its_request(tokens: Any) -> None:
     asked = read_bound({"max_tokens": tokens, "logprobs": True, "top_logprobs": None})
     assert read_reply({"choices": [{"message": {"content": "a"}}]}, asked).outcome == Reply("a")
 
 
-def test_files_are_as_large_as_services_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_keep_the_limits_of_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_files, "MOST_REQUESTS", 4)
     asked = [asking(str(i)) for i in range(10)]
     with pytest.raises(Waits) as error:
-        ask_all(settings(tmp_path), asked)
+        ask_steps(settings(tmp_path), asked)
     files = waiting(tmp_path)
     assert sorted(len(lines(file)) for file in files) == [2, 4, 4]
     assert all(str(file) in str(error.value) for file in files)
     for file in files:
-        write(replies_of(file), [answer(request) for request in lines(file)])
-    assert ask_all(settings(tmp_path), asked)[0] == [[str(i) for i in range(10)]]
+        write(locate_replies(file), [answer(request) for request in lines(file)])
+    assert ask_steps(settings(tmp_path), asked)[0] == [[str(i) for i in range(10)]]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "batch").write_text("a file")
     with pytest.raises(UserError, match="batch: cannot be written"):
-        ask_all(settings(tmp_path), [asking("a")])
+        ask_steps(settings(tmp_path), [asking("a")])
 
 
 def test_a_run_that_ends_with_another_error_leaves_no_file(tmp_path: Path) -> None:
     async def run() -> None:
         async with open_beside_cache(settings(tmp_path)) as model:
             with pytest.raises(Waits):
-                await every(model, [(asking("a"), str)])
+                await ask_all(model, [(asking("a"), str)])
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -336,38 +340,38 @@ def test_a_run_that_ends_with_another_error_leaves_no_file(tmp_path: Path) -> No
     assert list((tmp_path / "batch").iterdir()) == []
 
 
-def test_recorded_replies_answer_and_a_miss_is_named(tmp_path: Path) -> None:
+def test_recorded_replies_are_used_and_a_missing_one_is_named(tmp_path: Path) -> None:
     asked = [asking("a"), asking("b", top_logprobs=1)]
     with pytest.raises(Waits):
-        ask_all(settings(tmp_path), asked)
+        ask_steps(settings(tmp_path), asked)
     (file,) = waiting(tmp_path)
-    write(replies_of(file), [answer(request) for request in lines(file)])
-    wanted = ask_all(settings(tmp_path), asked)[0]
+    write(locate_replies(file), [answer(request) for request in lines(file)])
+    wanted = ask_steps(settings(tmp_path), asked)[0]
     recorded = tmp_path / "recorded.jsonl"
-    assert record(tmp_path / "replies.sqlite", recorded) == 2
-    assert [line["key"] for line in lines(recorded)] == sorted(key_of("m", request) for request in asked)
+    assert record_replies(tmp_path / "replies.sqlite", recorded) == 2
+    assert [line["key"] for line in lines(recorded)] == sorted(make_request_key("m", request) for request in asked)
     from_file = settings(tmp_path, backend="replay", cache=tmp_path / "none", replies=recorded)
     from_cache = settings(tmp_path, backend="replay")
     for chosen in (from_file, from_cache):
-        found, usage, _ = ask_all(chosen, asked)
+        found, usage, _ = ask_steps(chosen, asked)
         assert found == wanted
         assert usage == {"step": Usage(cache_hits=2)}
         with pytest.raises(UserError, match="'step'") as error:
-            ask_all(chosen, [asking("c")])
-        assert key_of("m", asking("c")) in str(error.value)
+            ask_steps(chosen, [asking("c")])
+        assert make_request_key("m", asking("c")) in str(error.value)
     assert not (tmp_path / "none").exists()
-    recorded.write_text(json.dumps({"key": key_of("m", asking("c")), "text": "by hand"}) + "\n")
-    assert ask_all(from_file, [asking("c")])[0] == [["by hand"]]
+    recorded.write_text(json.dumps({"key": make_request_key("m", asking("c")), "text": "by hand"}) + "\n")
+    assert ask_steps(from_file, [asking("c")])[0] == [["by hand"]]
     recorded.write_text('{"key": "x"}\n')
     with pytest.raises(UserError, match=f"{recorded}:1"):
-        ask_all(from_file, asked)
+        ask_steps(from_file, asked)
     with pytest.raises(UserError, match="no such file"):
-        record(tmp_path / "none", recorded)
+        record_replies(tmp_path / "none", recorded)
 
 
-def test_a_batch_asks_nothing_that_the_cache_holds(tmp_path: Path) -> None:
+def test_a_batch_holds_no_request_with_a_cached_reply(tmp_path: Path) -> None:
     from generation.llm.chat import PaidReply
 
     with closing(Cache(tmp_path / "replies.sqlite")) as cache:
-        cache.put([(key_of("m", asking("a")), PaidReply(Reply("known")))])
-    assert ask_all(settings(tmp_path), [asking("a")])[0] == [["known"]]
+        cache.put([(make_request_key("m", asking("a")), PaidReply(Reply("known")))])
+    assert ask_steps(settings(tmp_path), [asking("a")])[0] == [["known"]]

@@ -1,4 +1,4 @@
-"""Replies on disk: what is kept is found again, by other processes too, and other files are named as such."""
+"""Replies on disk: they are found again, by other processes too. Files of another kind are named."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation.llm.cache import Cache, from_json, to_json
+from generation.llm.cache import Cache, decode_reply, encode_reply
 from generation.llm.chat import MOST_TOKENS, PaidReply
 from generation.types import Reply, Usage
 from indexing.errors import UserError
@@ -30,8 +30,8 @@ ANSWERS = st.builds(
 
 @given(ANSWERS)
 def test_a_reply_is_read_as_it_was_kept(answered: PaidReply) -> None:
-    assert from_json(to_json(answered)) == answered
-    assert from_json(json.loads(to_json(answered))) == answered
+    assert decode_reply(encode_reply(answered)) == answered
+    assert decode_reply(json.loads(encode_reply(answered))) == answered
 
 
 @settings(max_examples=20)
@@ -60,7 +60,7 @@ def test_replies_that_are_kept_together_are_kept_all_or_none(tmp_path: Path) -> 
         assert cache.put([("a", answered)]) == {"a"}
 
 
-def test_files_of_another_kind_and_damaged_ones_are_named_and_left_as_they_are(tmp_path: Path) -> None:
+def test_other_and_damaged_files_are_named_and_not_changed(tmp_path: Path) -> None:
     foreign, text, damaged, folder = (tmp_path / name for name in ("foreign", "text", "damaged", "folder"))
     with closing(sqlite3.connect(foreign)) as file:
         file.execute("CREATE TABLE t (x)")
@@ -110,7 +110,7 @@ DAMAGES: dict[str, Callable[[Path, bytes], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_file_is_named_with_what_to_do_and_left_as_it_is(
+def test_a_damaged_file_is_named_with_a_remedy_and_not_changed(
     damage: Callable[[Path, bytes], object], tmp_path: Path
 ) -> None:
     path = tmp_path / "replies.sqlite"
@@ -133,7 +133,7 @@ def test_a_damaged_file_is_named_with_what_to_do_and_left_as_it_is(
         assert use is add or path.read_bytes() == before
 
 
-def test_log_probabilities_that_are_not_finite_are_left_out_of_what_was_kept(tmp_path: Path) -> None:
+def test_kept_log_probabilities_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "c"
     with closing(Cache(path)) as cache:
         cache.put([("k", PaidReply(Reply("a", logprobs=({"a": -0.5, "b": -1.0, "c": -2.0},))))])

@@ -1,4 +1,4 @@
-"""The client against a real server with faults by script: each is answered, paid for once, or named."""
+"""The client and a real server with scripted faults: each request is answered and paid for once, or named."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from generation.ask import every, together
+from generation.ask import ask_all, run_together
 from generation.llm import endpoints
 from generation.llm.settings import ModelSettings
 from generation.structured import read_json
@@ -98,7 +98,7 @@ def test_a_request_is_answered_after_a_fault_and_paid_for_once(fault: Fault, tmp
     assert usage_again == {"step": Usage(cache_hits=1)}
 
 
-def test_an_endpoint_that_asks_for_a_pause_is_given_it(tmp_path: Path) -> None:
+def test_the_client_pauses_if_an_endpoint_asks_for_it(tmp_path: Path) -> None:
     arrived = []
 
     async def busy(exchange: Exchange) -> bool:
@@ -151,7 +151,7 @@ def test_the_less_loaded_endpoint_is_asked_first(tmp_path: Path) -> None:
         (changed(finish_reason="content_filter", message={"content": ""}), "filter"),
     ],
 )
-def test_what_cannot_be_answered_is_a_failure_of_that_request_alone(fault: Fault, reason: str, tmp_path: Path) -> None:
+def test_a_request_that_cannot_be_answered_fails_alone(fault: Fault, reason: str, tmp_path: Path) -> None:
     async def only_bad(exchange: Exchange) -> bool:
         return exchange.body["messages"][0]["content"] == "bad" and await fault(exchange)
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_answered_is_a_failure_of_that_request_alone(fault: Fault
         (status(429, {"error": {"message": "no money", "code": "insufficient_quota"}}), "429: no money"),
     ],
 )
-def test_what_no_request_will_mend_ends_everything_at_once(fault: Fault, words: str, tmp_path: Path) -> None:
+def test_a_fault_of_every_request_ends_the_run_at_once(fault: Fault, words: str, tmp_path: Path) -> None:
     with serving(always=fault) as server, pytest.raises(UserError) as error:
         complete(make_settings(tmp_path, server.url), [asking(str(i)) for i in range(100)])
     assert words in str(error.value)
@@ -210,7 +210,7 @@ def test_replies_that_no_reader_can_use_are_repaired_once_and_then_failures(tmp_
 
     async def run(chosen: ModelSettings) -> list[int | Failure]:
         async with open_beside_cache(chosen) as model:
-            return await every(model, [(asking(said), read) for said in ("0", "1", "2", "never")])
+            return await ask_all(model, [(asking(said), read) for said in ("0", "1", "2", "never")])
 
     with serving(model=model) as server:
         found = [asyncio.run(run(make_settings(tmp_path, server.url))) for _ in range(2)]
@@ -218,7 +218,7 @@ def test_replies_that_no_reader_can_use_are_repaired_once_and_then_failures(tmp_
     assert len(server.requests) == 4 + 3
 
 
-def test_what_is_sent(tmp_path: Path) -> None:
+def test_the_body_of_a_request(tmp_path: Path) -> None:
     asked = [
         asking("a"),
         Request("grade", (("system", "s"), ("user", "u")), 7, SCHEMA, 0.5, 4),
@@ -235,7 +235,7 @@ def test_what_is_sent(tmp_path: Path) -> None:
     assert server.keys == {f"Bearer {SECRET}"}
 
 
-def test_further_fields_are_part_of_what_replies_are_kept_by(tmp_path: Path) -> None:
+def test_further_fields_are_part_of_the_key_of_a_reply(tmp_path: Path) -> None:
     with serving() as server:
         for extra in ({}, {"seed": 1}, {"seed": 2}, {}, {"seed": 1}):
             complete(make_settings(tmp_path, server.url, extra=extra), [asking("a")])
@@ -307,7 +307,7 @@ def test_identical_requests_at_one_time_are_asked_once(tmp_path: Path) -> None:
     async def run() -> Any:
         async with open_beside_cache(make_settings(tmp_path, server.url)) as model:
             asked = [(asking("same", purpose=purpose), lambda reply: reply.text) for purpose in "aab"]
-            found = await together([lambda: every(model, asked)] * 3)
+            found = await run_together([lambda: ask_all(model, asked)] * 3)
             return found, model.usage
 
     with serving(latency=0.02) as server:
@@ -324,7 +324,7 @@ def test_concurrency_grows_while_it_pays_within_its_bound(tmp_path: Path) -> Non
     assert 32 < server.most_at_once <= 50
 
 
-def test_requests_are_drawn_as_there_is_room(tmp_path: Path) -> None:
+def test_requests_are_drawn_when_there_is_room(tmp_path: Path) -> None:
     drawn = 0
 
     def requests() -> Iterable[Request]:
@@ -349,7 +349,7 @@ def test_requests_are_drawn_as_there_is_room(tmp_path: Path) -> None:
     assert len(server.requests) == 2_000
 
 
-def test_an_error_of_those_who_ask_is_raised_to_them_alone(tmp_path: Path) -> None:
+def test_an_error_of_a_caller_is_raised_to_that_caller_alone(tmp_path: Path) -> None:
     def broken() -> Iterable[Request]:
         yield asking("first")
         raise ZeroDivisionError
@@ -417,7 +417,7 @@ def test_a_server_that_starts_late_is_waited_for(tmp_path: Path) -> None:
      (status(429, None, Retry_After="3600"), "429"),
      (status(429, None, Retry_After=format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)), "429")],
 )  # fmt: skip
-def test_patience_with_endpoints_that_do_not_answer_has_an_end(
+def test_waiting_for_silent_endpoints_has_an_end(
     fault: Fault | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "MOST_TRIES", 10**6)
@@ -432,7 +432,7 @@ def test_patience_with_endpoints_that_do_not_answer_has_an_end(
     assert "no endpoint has answered for 0.3 s" in str(error.value)
 
 
-def test_time_in_which_nobody_asks_is_no_part_of_patience(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_time_is_no_part_of_the_waiting_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry, "MOST_TRIES", 1)
 
     async def run() -> list[list[Reply | Failure]]:
@@ -449,7 +449,7 @@ def test_time_in_which_nobody_asks_is_no_part_of_patience(tmp_path: Path, monkey
     assert third == [Reply("c")]
 
 
-def test_patience_begins_when_a_request_is_turned_away_not_when_it_was_sent(tmp_path: Path) -> None:
+def test_the_waiting_time_begins_when_a_request_is_refused_not_when_it_is_sent(tmp_path: Path) -> None:
     async def slowly_busy(exchange: Exchange) -> bool:
         await asyncio.sleep(0.6)
         return await status(503)(exchange)
@@ -459,7 +459,7 @@ def test_patience_begins_when_a_request_is_turned_away_not_when_it_was_sent(tmp_
         assert complete(chosen, [asking("a")])[0] == {0: Reply("a")}
 
 
-def test_requests_that_hang_are_failures_and_end_no_run(tmp_path: Path) -> None:
+def test_requests_that_hang_fail_and_do_not_end_the_run(tmp_path: Path) -> None:
     async def stuck(exchange: Exchange) -> bool:
         return exchange.body["messages"][0]["content"] in ("2", "5") and await hang(exchange)
 
@@ -474,13 +474,13 @@ def test_requests_that_hang_are_failures_and_end_no_run(tmp_path: Path) -> None:
     assert outcomes == {i: Reply(str(i)) for i in range(9) if i not in (2, 5)}
 
 
-def test_a_server_that_is_down_behind_what_takes_its_connections_is_waited_for(tmp_path: Path) -> None:
+def test_the_client_waits_for_a_server_that_is_down_behind_a_proxy(tmp_path: Path) -> None:
     with serving(faults=[hangs_up] * 60) as server:
         outcomes, _, _ = complete(make_settings(tmp_path, server.url), [asking(str(i)) for i in range(3)])
     assert outcomes == {i: Reply(str(i)) for i in range(3)}
 
 
-def test_errors_of_an_endpoint_that_rests_are_no_fault_of_their_requests(
+def test_errors_of_a_resting_endpoint_are_no_faults_of_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "MOST_TRIES", 1)
@@ -490,7 +490,7 @@ def test_errors_of_an_endpoint_that_rests_are_no_fault_of_their_requests(
     assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoints.MOST_FAILURES
 
 
-def test_the_time_of_a_run_has_an_end_and_what_was_answered_is_kept(tmp_path: Path) -> None:
+def test_after_its_time_limit_a_run_ends_and_keeps_its_replies(tmp_path: Path) -> None:
     async def stuck(exchange: Exchange) -> bool:
         return int(exchange.body["messages"][0]["content"]) >= 10 and await hang(exchange)
 
@@ -523,7 +523,7 @@ def test_the_key_is_shown_nowhere(fault: Fault, tmp_path: Path, caplog: pytest.L
 
 
 @pytest.mark.parametrize("character", ["\\/", "\\u002f", "\\u002F"])
-def test_a_key_that_is_repeated_with_escapes_is_taken_out(character: str) -> None:
+def test_a_key_that_is_repeated_with_escapes_is_removed(character: str) -> None:
     said = remove_key(b'{"error": "%s?"}' % SECRET.replace("/", character).encode(), SECRET)
     assert json.loads(said) == {"error": "[key]?"}
     other = b'{"error":  "a\\n"} '
@@ -536,7 +536,7 @@ def test_a_key_that_is_repeated_with_escapes_is_taken_out(character: str) -> Non
      ("http://localhost:8000/v1", True), ("http://[::1]:1/v1", True), ("http://10.0.0.1/v1", False),
      ("http://localhost.x/v1", False), ("http://127.0.0.1.x/v1", False)],
 )  # fmt: skip
-def test_a_key_that_nobody_named_is_sent_to_who_alone_can_read_it(
+def test_a_default_key_is_sent_only_over_guarded_connections(
     url: str, guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert is_guarded(url) == guarded
@@ -550,7 +550,7 @@ def test_a_key_that_nobody_named_is_sent_to_who_alone_can_read_it(
         assert server.keys == {f"Bearer {SECRET}"}
 
 
-def test_where_the_key_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sources_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_key("OPENAI_API_KEY") == SECRET
     monkeypatch.delenv("OPENAI_API_KEY")
     assert read_key("OPENAI_API_KEY") is None
@@ -609,7 +609,7 @@ def test_a_refused_text_that_names_fields_changes_nothing_for_others(tmp_path: P
         "ftp://x/?xyzzy",
     ],
 )
-def test_what_is_no_url_is_named(url: str, tmp_path: Path) -> None:
+def test_an_address_that_is_no_url_is_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="URL") as error:
         complete(make_settings(tmp_path, url), [asking("a")])
     assert "xyzzy" not in str(error.value) + str(error.value.__context__)
@@ -660,7 +660,7 @@ def read_lines(process: subprocess.Popen[str], number: int) -> list[str]:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_is_killed_loses_nothing_that_it_has_shown(ending: signal.Signals, tmp_path: Path) -> None:
+def test_a_killed_run_loses_no_reply_that_it_has_shown(ending: signal.Signals, tmp_path: Path) -> None:
     async def no_more_than_100(exchange: Exchange) -> bool:
         if len(exchange.server.answered) >= 100:
             await asyncio.sleep(2 * LIMIT_S)
@@ -685,7 +685,7 @@ def test_a_run_that_is_killed_loses_nothing_that_it_has_shown(ending: signal.Sig
         assert len(asked_again) == len(server.requests) <= 240 - len(shown)
 
 
-def test_two_processes_share_what_they_ask(tmp_path: Path) -> None:
+def test_two_processes_share_their_replies(tmp_path: Path) -> None:
     with serving(latency=0.01) as server:
         both = [start(server.url, tmp_path, 0, 150), start(server.url, tmp_path, 100, 250)]
         outputs = [process.communicate(timeout=LIMIT_S) for process in both]
@@ -704,10 +704,10 @@ def test_replies_do_not_depend_on_their_order(tmp_path: Path) -> None:
     async def run(chosen: ModelSettings) -> list[Any]:
         async with open_beside_cache(chosen) as model:
             steps: list[Callable[[], Any]] = [
-                lambda i=i: every(model, [(asking(f"{i} {j}"), lambda reply: reply.text) for j in range(20)])  # type: ignore[misc]
+                lambda i=i: ask_all(model, [(asking(f"{i} {j}"), lambda reply: reply.text) for j in range(20)])  # type: ignore[misc]
                 for i in range(10)
             ]
-            return await together(steps)
+            return await run_together(steps)
 
     with serving(always=shuffled) as server:
         found = asyncio.run(run(make_settings(tmp_path, server.url)))

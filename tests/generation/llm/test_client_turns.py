@@ -1,4 +1,4 @@
-"""The client with a backend in this process: what it does between answers, and what it keeps when it ends early."""
+"""The client with a backend in this process: its work between replies, and the replies that it keeps at its end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,7 +10,7 @@ import pytest
 from generation.llm.cache import Cache
 from generation.llm.chat import PaidReply
 from generation.llm.client import Client
-from generation.llm.model import key_of
+from generation.llm.model import make_request_key
 from generation.types import Failure, Reply, Request
 
 
@@ -38,7 +38,7 @@ def cache(tmp_path: Path) -> Iterator[Cache]:
         yield cache
 
 
-def test_who_waits_for_a_free_worker_takes_no_turns(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_that_waits_for_a_worker_takes_no_turns(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     turns, start = 0, Client._start_workers
 
     def counted(client: Client) -> None:
@@ -65,7 +65,7 @@ def test_who_waits_for_a_free_worker_takes_no_turns(cache: Cache, monkeypatch: p
     assert turns < 10 * 80
 
 
-def test_a_worker_that_becomes_free_serves_who_came_before_it_had_left(cache: Cache) -> None:
+def test_a_free_worker_serves_a_caller_that_came_before_it_left(cache: Cache) -> None:
     async def run() -> list[Reply | Failure]:
         async def answer(_: Request) -> PaidReply:
             return PaidReply(Reply("a"))
@@ -80,7 +80,7 @@ def test_a_worker_that_becomes_free_serves_who_came_before_it_had_left(cache: Ca
     assert asyncio.run(asyncio.wait_for(run(), 20)) == [Reply("a")] * 20
 
 
-def test_a_reply_that_cannot_be_kept_ends_all_that_ask(cache: Cache) -> None:
+def test_a_reply_that_cannot_be_kept_ends_all_callers(cache: Cache) -> None:
     async def answer(_: Request) -> PaidReply:
         return PaidReply(Reply("half a pair: \ud800"))
 
@@ -96,7 +96,7 @@ def test_a_reply_that_cannot_be_kept_ends_all_that_ask(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_what_was_answered_when_the_client_is_closed_is_kept(cancelled: bool, cache: Cache) -> None:
+def test_replies_that_arrive_before_the_client_closes_are_kept(cancelled: bool, cache: Cache) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         places = [loop.create_future() for _ in range(3)]
@@ -117,4 +117,4 @@ def test_what_was_answered_when_the_client_is_closed_is_kept(cancelled: bool, ca
         await asyncio.gather(asked, return_exceptions=True)
 
     asyncio.run(run())
-    assert {key for key, _ in cache.items()} == {key_of("m", asking(said)) for said in "01"}
+    assert {key for key, _ in cache.items()} == {make_request_key("m", asking(said)) for said in "01"}

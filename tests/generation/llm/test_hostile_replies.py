@@ -1,4 +1,4 @@
-"""Servers that mean harm: what they send is bounded, stays readable, and nothing unusable of it is kept."""
+"""Hostile servers: their replies are bounded and stay readable, and no unusable reply is kept."""
 
 import json
 import logging
@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.answers.sentences import MOST_SENTENCES, make_sentences
+from generation.grading.umbrela import read_grades
 from generation.llm.cache import Cache
 from generation.llm.chat import REPLY_LIMIT_BYTES, ReplyBound, read_reply
-from generation.llm.settings import REPLIES
+from generation.llm.settings import REPLIES_FILE
 from generation.queries.understand import MOST_QUESTIONS, read_questions, read_topic
 from generation.structured import read_json
 from generation.types import Failure, Reply, Request
-from generation.umbrela import read_grades
 from indexing.errors import Unusable, UserError, WrongReply
 from indexing.index import Index
 from indexing.io import retry
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("short_pauses")
 
 
 def kept(path: Path) -> str:
-    """All that a cache holds; each of its replies can be read and written."""
+    """Return the content of a cache, after reading and writing each of its replies."""
     with closing(Cache(path)) as cache:
         found = "".join(f"{key} {answered!r}" for key, answered in cache.items())
     assert SECRET not in found
@@ -91,7 +91,7 @@ def test_a_run_with_a_hostile_server_ends_in_valid_files(fault: Fault, index: In
         content = path.read_bytes()
         assert SECRET.encode() not in content
         assert b"\x1b" not in content
-    kept(tmp_path / "out" / REPLIES)
+    kept(tmp_path / "out" / REPLIES_FILE)
 
 
 def test_a_server_that_sends_bombs_alone_ends_in_a_clear_failure(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_server_that_sends_bombs_alone_ends_in_a_clear_failure(tmp_path: Path)
     assert kept(tmp_path / "replies.sqlite") == ""
 
 
-def test_a_busy_server_is_waited_for_whatever_it_says_with_that(tmp_path: Path) -> None:
+def test_the_client_waits_for_a_busy_server_with_any_body(tmp_path: Path) -> None:
     with serving(faults=[bomb(503)] * 3) as server:
         outcomes, _, _ = complete(make_settings(tmp_path, server.url), [Request("step", (("user", "a"),), 10)])
     assert outcomes == {0: Reply("a")}
@@ -124,12 +124,12 @@ def test_control_bytes_of_a_server_are_in_no_message(
 
 
 @given(st.text() | st.binary())
-def test_words_of_a_server_can_be_shown(said: str | bytes) -> None:
+def test_any_text_of_a_server_can_be_shown(said: str | bytes) -> None:
     assert describe_error(said).isprintable()
     assert len(describe_error(said)) <= LINE_CHARACTERS
 
 
-def test_a_pause_that_is_asked_for_is_tried_once_more_before_patience_ends(tmp_path: Path) -> None:
+def test_a_request_is_tried_again_after_a_long_pause_before_waiting_ends(tmp_path: Path) -> None:
     with serving(faults=[status(429, None, Retry_After="86400")]) as server:
         chosen = make_settings(tmp_path, server.url, patience_seconds=0.5)
         outcomes, _, _ = complete(chosen, [Request("step", (("user", "a"),), 10)])
@@ -156,7 +156,7 @@ FLOODS = [
 
 @pytest.mark.parametrize("unit", FLOODS)
 @pytest.mark.parametrize("tail", ["", "0," * 250_000, "]" * 10_000])
-def test_json_is_looked_for_in_linear_time(unit: str, tail: str) -> None:
+def test_the_search_for_json_takes_linear_time(unit: str, tail: str) -> None:
     reply = Reply((unit * 10**6)[: 10**6 - len(tail)] + tail)
     began = time.monotonic()
     for read in (read_json, lambda reply: read_grades(reply, ["grade"])):
@@ -177,7 +177,7 @@ def test_any_flood_is_json_that_can_be_written_or_unusable(unit: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, MOST_LEVELS, MOST_LEVELS + 1, 1_000, 1_100])
-def test_json_is_read_as_deep_as_it_can_be_written(depth: int) -> None:
+def test_json_is_read_to_the_depth_that_can_be_written(depth: int) -> None:
     text = "[" * depth + "]" * depth
     if depth <= MOST_LEVELS:
         assert orjson.dumps(parse_json(text)) == text.encode()
@@ -219,7 +219,7 @@ def test_lists_of_replies_are_bounded() -> None:
         ),
     ],
 )
-def test_what_is_kept_of_a_reply_is_bounded_by_what_was_asked_for(bound: ReplyBound, choice: dict[str, object]) -> None:
+def test_the_request_bounds_the_size_of_a_kept_reply(bound: ReplyBound, choice: dict[str, object]) -> None:
     with pytest.raises(WrongReply, match="10 tokens were asked for"):
         read_reply({"choices": [choice]}, bound)
 
@@ -244,7 +244,7 @@ def written(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(written(), st.text(st.characters(codec="ascii")))
-def test_a_key_is_taken_out_however_often_json_has_escaped_it(case: tuple[str, str], before: str) -> None:
+def test_a_key_is_removed_at_any_depth_of_json_escapes(case: tuple[str, str], before: str) -> None:
     key, text = case
     body = f'{{"text": {json.dumps(before)}, "key": "{text}"}}'.encode()
     found = remove_key(body, key)

@@ -16,7 +16,7 @@ import pytest
 from generation.llm import endpoints
 from generation.llm.cache import Cache
 from generation.llm.chat import PaidReply, ReplyBound, read_reply, write_body
-from generation.llm.model import key_of
+from generation.llm.model import make_request_key
 from generation.llm.settings import ModelSettings
 from generation.structured import read_json
 from generation.types import Failure, Reply, Request, Usage
@@ -63,13 +63,13 @@ def test_vllm_embeds_as_the_local_model_does(minilm: Server) -> None:
     cut: list[int] = []
     found = served.embed(texts, cut=cut.append)
     assert not cut
-    assert not found[0].any()  # servers refuse a blank text: it is not asked for
+    assert not found[0].any()  # servers refuse a blank text, so it is not sent
     assert cosines(found[1:], MiniLM().embed(texts)[1:]).min() > 1 - 1e-3
     again = served.embed(texts[::-1])[::-1]
     assert again.tobytes() == found.tobytes()
 
 
-def test_a_text_that_is_too_long_for_vllm_is_cut_and_said_and_harms_no_other(minilm: Server) -> None:
+def test_a_text_that_is_too_long_for_vllm_is_cut_with_a_note_and_harms_no_other(minilm: Server) -> None:
     server = Endpoint("minilm", minilm.url)
     assert server.window == 256
     long = {7: max(PAGES, key=len), 20: "1 2 3 4 5 6 7 8 9 " * 50}  # more characters than a window; more tokens only
@@ -86,7 +86,7 @@ Outcomes = list[Reply | Failure]
 
 
 def asked(settings: ModelSettings, requests: Sequence[Request]) -> tuple[Outcomes, dict[str, Usage]]:
-    """What came of requests, in their order, and what was spent."""
+    """Ask requests; returns their outcomes in order, and the usage."""
 
     async def ask_all() -> tuple[Outcomes, dict[str, Usage]]:
         async with open_beside_cache(settings) as model:
@@ -101,7 +101,7 @@ def served(server: Server, cache: Path, **settings: Any) -> ModelSettings:
 
 
 def refused(reasons: dict[int, str]) -> None:
-    """The requests that a server cannot take have failed, for the right reason, and no other."""
+    """Check that only the requests that a server cannot take have failed, each for the right reason."""
     assert [mixed()[number] for number in reasons] == [TOO_LONG, UNKNOWN_KEYWORD]
     too_long, unknown_keyword = reasons.values()
     assert "maximum context length is 32768 tokens" in too_long
@@ -110,7 +110,7 @@ def refused(reasons: dict[int, str]) -> None:
 
 @pytest.fixture(scope="module")
 def replies(chat: Server, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    """What the server has to say to a few requests of every kind."""
+    """The server's replies to a few requests of every kind."""
     outcomes, spent = asked(served(chat, tmp_path_factory.mktemp("vllm") / "replies.sqlite"), mixed())
     assert sum(usage.calls for usage in spent.values()) == len(outcomes)
     assert not any(usage.retries or usage.cache_hits for usage in spent.values())
@@ -157,13 +157,13 @@ def test_the_same_requests_have_the_same_replies(chat: Server, replies: Outcomes
     assert all(usage == Usage(cache_hits=usage.cache_hits) for usage in spent.values())
 
 
-def test_what_a_server_cannot_take_is_a_failure_of_that_request_alone(replies: Outcomes) -> None:
+def test_a_request_that_a_server_cannot_take_fails_alone(replies: Outcomes) -> None:
     refused({number: one.reason for number, one in enumerate(replies) if isinstance(one, Failure)})
 
 
 def test_a_reply_that_is_cut_says_so(chat: Server, tmp_path: Path) -> None:
     cut = replace(decomposition(QUERIES[0]), max_tokens=5)
-    fills = replace(prose(1), max_tokens=40_000)  # more than the window: refused, or cut down without a word
+    fills = replace(prose(1), max_tokens=40_000)  # more than the window: the server refuses it, or cuts it silently
     (broken, *more), spent = asked(served(chat, tmp_path / "replies.sqlite"), [cut, prose(1, max_tokens=7)])
     assert isinstance(broken, Reply)
     assert broken.finish == "length"
@@ -191,8 +191,8 @@ def test_prompts_that_begin_with_the_document_share_it(chat: Server, tmp_path: P
     assert spent["grade"].cached_tokens == 0
 
 
-def test_a_whole_run_is_valid_whatever_a_real_model_says(chat: Server, index: Index, tmp_path: Path) -> None:
-    """The model is random, so its words mean nothing; that they have the asked form is the server's doing."""
+def test_a_whole_run_with_a_real_model_is_valid(chat: Server, index: Index, tmp_path: Path) -> None:
+    """The model is random, so its words mean nothing. The server enforces their form."""
     topics = write_topics(tmp_path / "topics.jsonl")
     model = f"model={{name: {chat.name}, urls: ['{chat.url}'], window: 8192}}"
     where = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path}"]
@@ -209,13 +209,13 @@ def test_a_whole_run_is_valid_whatever_a_real_model_says(chat: Server, index: In
 
 IN_FLIGHT = 24
 ENDLESS_TOKENS = 32_000
-"""Minutes of work, within what the model can hold."""
+"""The tokens of a reply that takes minutes and fits the model's window."""
 
 
 @pytest.mark.timeout(1200)  # it starts a server again
 @pytest.mark.parametrize("aborts", [True, False], ids=["engine first", "killed"])
 def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replies that were there are not asked for again, those that broke off are, none is taken for whole.
+    """Replies that arrived are not requested again. Replies that broke off are, and none of them counts as whole.
 
     The server ends while it works on as many replies as it is asked for at once: from the 31st on they have no end
     until it has been started again.
@@ -306,7 +306,7 @@ def test_run_batch_answers_the_files_of_a_run(replies: Outcomes, tmp_path: Path)
     assert [one for one in outcomes if isinstance(one, Reply)] == [one for one in replies if isinstance(one, Reply)]
 
 
-def test_the_engine_in_process_says_what_the_server_says(replies: Outcomes, tmp_path: Path) -> None:
+def test_the_engine_in_process_gives_the_replies_of_the_server(replies: Outcomes, tmp_path: Path) -> None:
     cache, report = tmp_path / "replies.sqlite", tmp_path / "report.json"
     run("python", "-m", "tests.support.models.vllm_calls", cache, TINY_MODEL, report, folder=tmp_path)
     said = json.loads(report.read_text())
@@ -314,7 +314,7 @@ def test_the_engine_in_process_says_what_the_server_says(replies: Outcomes, tmp_
     with closing(Cache(cache)) as kept:
         found = {key: answered.outcome for key, answered in kept.items()}
     assert found == {
-        key_of("tiny", request): reply
+        make_request_key("tiny", request): reply
         for request, reply in zip(mixed(), replies, strict=True)
         if isinstance(reply, Reply)
     }

@@ -1,4 +1,4 @@
-"""How requests go to vLLM's engine and come back, with a stand-in for the engine; the real one: `test_vllm.py`."""
+"""Requests to vLLM's engine and their replies, with a fake engine. `test_vllm.py` uses the real one."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ class SamplingParams(SimpleNamespace):
 
 
 class Engine:
-    """Says what it was last told; refuses a chunk with `refused` in it, and fails at `fails`."""
+    """An engine that repeats the last message. It refuses a chunk that holds `refused`, and fails at `fails`."""
 
     def __init__(self, model: str, **arguments: Any) -> None:
         if model == "nothing":
@@ -100,11 +100,11 @@ def test_each_request_has_its_own_outcome(
         assert outcome == (Reply(text) if good else Failure("echo: refused: too long"))
     assert usage.calls == len(said)
     assert usage.completion_tokens == 2 * sum(fine)
-    assert len(ENGINES) == bool(fine)  # loaded when it is needed, and once
+    assert len(ENGINES) == bool(fine)  # the engine is loaded once, at its first use
     assert all(engine.ended for engine in ENGINES)
 
 
-def test_requests_go_together_as_they_were_meant(tmp_path: Path) -> None:
+def test_requests_that_go_together_keep_their_fields(tmp_path: Path) -> None:
     schema = {"type": "integer"}
     requests = [request("a"), request("b", schema=schema), request("c", temperature=0.5, top_logprobs=2)]
     outcomes, usage = asked(tmp_path, requests, engine={"seed": 1}, extra={"seed": 4})
@@ -133,7 +133,7 @@ def test_requests_go_together_as_they_were_meant(tmp_path: Path) -> None:
         ({"extra": {"nonsense": 1}}, "a", "extra: not fields of vLLM's SamplingParams: .*nonsense"),
     ],
 )
-def test_what_ends_everything_is_told(tmp_path: Path, settings: dict[str, Any], said: str, message: str) -> None:
+def test_an_error_of_the_engine_is_named(tmp_path: Path, settings: dict[str, Any], said: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         asked(tmp_path, [request("b"), request(said)], **settings)
 

@@ -1,4 +1,4 @@
-"""Narratives understood by a model: what is asked, how replies are read, and what is recorded when they are no use."""
+"""Narratives understood by a model: its requests, the readers of replies, and the records of failures."""
 
 import asyncio
 import json
@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.tokens import clip, tokens
+from generation.context.tokens import clip, count_tokens
 from generation.prompts.expand import NUM_QUERIES
-from generation.queries.example_names import example_names
+from generation.queries.example_names import find_example_names
 from generation.queries.understand import (
     expand_topics,
-    expansion,
-    names_to_avoid,
+    find_names_to_avoid,
     read_questions,
     read_topic,
-    select_usable,
-    understand,
+    request_variants,
+    select_variants,
+    understand_by_model,
 )
-from generation.summarise import LONGEST_TOKENS, is_long, parts, summarise
+from generation.summarise import LONG_DOCUMENT_TOKENS, is_long, split_document, summarise
 from generation.types import Failure, Fallback, Reply, Request, Understanding
 from indexing.errors import Unusable
 from indexing.types import Document
@@ -39,7 +39,7 @@ TEXT = st.text(st.sampled_from("aB ,?.1-'\n") | st.characters(codec="utf-8"), ma
 def _understood(**replies: object) -> tuple[list[Understanding], list[Fallback], Scripted]:
     said = {"decompose": [QUESTIONS], "topic": [{"topic": "community"}], "expand": [VARIANTS]} | replies
     model = Scripted(by_purpose(**said))
-    return *asyncio.run(understand(model, [Topic("7", NARRATIVE)])), model
+    return *asyncio.run(understand_by_model(model, [Topic("7", NARRATIVE)])), model
 
 
 def test_a_narrative_is_understood_in_three_calls_with_the_expansion_last() -> None:
@@ -60,7 +60,7 @@ def test_many_narratives_keep_their_order_whatever_the_order_of_replies() -> Non
         return json.dumps(replies)
 
     topics = [Topic(str(i), f"Tell me about {word}.") for i, word in enumerate(("bees", "wasps", "ants"))]
-    understood, fallbacks = asyncio.run(understand(Scripted(say), topics))
+    understood, fallbacks = asyncio.run(understand_by_model(Scripted(say), topics))
     assert [(one.topic_id, one.topic, one.questions[0]) for one in understood] == [
         ("0", "bees", "What are bees?"),
         ("1", "wasps", "What are wasps?"),
@@ -84,7 +84,7 @@ def test_many_narratives_keep_their_order_whatever_the_order_of_replies() -> Non
         pytest.param("expand", [Failure("gone")], (None, "community", 0), id="no reply to the expansion"),
     ],
 )
-def test_what_the_model_does_not_give_is_recorded(
+def test_replies_that_are_missing_are_recorded(
     step: str, replies: list[object], expected: tuple[tuple[str, ...] | None, str, int]
 ) -> None:
     (understood,), fallbacks, _ = _understood(**{step: replies})
@@ -94,7 +94,7 @@ def test_what_the_model_does_not_give_is_recorded(
 
 
 @pytest.mark.parametrize("step", ["decompose", "topic", "expand"])
-def test_one_repair_is_enough_and_nothing_is_recorded(step: str) -> None:
+def test_a_successful_repair_is_not_recorded(step: str) -> None:
     good = {"decompose": QUESTIONS, "topic": {"topic": "community"}, "expand": VARIANTS}[step]
     understood, fallbacks, model = _understood(**{step: [JUNK, good]})
     assert understood == _understood()[0]
@@ -109,13 +109,13 @@ def test_a_repair_adds_to_the_variants_that_were_right() -> None:
     assert not fallbacks
 
 
-def test_variants_beyond_those_wanted_are_left_out() -> None:
+def test_surplus_variants_are_left_out() -> None:
     (understood,), fallbacks, _ = _understood(expand=[{"variants": [*VARIANTS["variants"], "one more"]}])
     assert understood.variants == tuple(VARIANTS["variants"])
     assert not fallbacks
 
 
-def test_without_a_topic_or_wanted_variants_nothing_is_asked() -> None:
+def test_without_a_topic_or_variants_to_make_the_model_is_not_asked() -> None:
     model = Scripted(by_purpose(expand=[VARIANTS]))
     topics = [Topic("1", NARRATIVE)]
     assert asyncio.run(expand_topics(model, topics, [""], 10)) == ([()], [])
@@ -163,13 +163,13 @@ def test_topics_have_only_words_of_the_narrative(said: str, expected: tuple[str,
 
 
 @pytest.mark.parametrize("said", ['{"topic": 3}', '["community"]', '{"topic": ""}', '{"topic": "of the"}', "community"])
-def test_what_is_no_topic_is_refused(said: str) -> None:
+def test_a_reply_without_a_topic_is_refused(said: str) -> None:
     with pytest.raises(Unusable):
         read_topic(Reply(said), NARRATIVE)
 
 
 @given(TEXT | st.lists(st.sampled_from([*NARRATIVE.split(), "tribe", "of"]), max_size=6).map(" ".join))
-def test_no_reply_gives_a_topic_with_other_words(said: str) -> None:
+def test_no_reply_makes_a_topic_of_other_words(said: str) -> None:
     try:
         topic, _ = read_topic(Reply(json.dumps({"topic": said})), NARRATIVE)
     except Unusable:
@@ -181,12 +181,12 @@ def test_no_reply_gives_a_topic_with_other_words(said: str) -> None:
 
 @given(st.lists(TEXT, max_size=15), TEXT, st.lists(TEXT.filter(str.strip), max_size=2))
 def test_fitting_variants_keep_every_rule(variants: list[str], phrase: str, names: list[str]) -> None:
-    found = select_usable(variants, phrase, names)
+    found = select_variants(variants, phrase, names)
     assert len({variant.casefold() for variant in found}) == len(found)
     assert not any(set(",?") & set(variant) for variant in found)
     assert phrase.casefold() not in {variant.casefold() for variant in found}
-    assert select_usable(found, phrase, names) == found
-    assert select_usable([f"{variant}, {variant}?" for variant in variants], phrase, names) == ()
+    assert select_variants(found, phrase, names) == found
+    assert select_variants([f"{variant}, {variant}?" for variant in variants], phrase, names) == ()
 
 
 @pytest.mark.parametrize(
@@ -202,15 +202,15 @@ def test_fitting_variants_keep_every_rule(variants: list[str], phrase: str, name
     ],
 )
 def test_names_given_as_examples_are_found(narrative: str, names: tuple[str, ...]) -> None:
-    assert example_names(narrative) == names
+    assert find_example_names(narrative) == names
 
 
-def test_example_names_are_told_to_the_model_and_kept_out() -> None:
-    assert names_to_avoid(NARRATIVE, "Silicon Valley") == ("Amish",)
-    assert "Amish; Silicon Valley" in expansion("community", ["Amish", "Silicon Valley"], 10).messages[-1][1]
-    assert select_usable(["amish life", "silicon valleys", "in Silicon  Valley"], "x", ["Amish", "Silicon Valley"]) == (
-        "silicon valleys",
-    )
+def test_the_prompt_names_the_example_names_and_variants_lack_them() -> None:
+    assert find_names_to_avoid(NARRATIVE, "Silicon Valley") == ("Amish",)
+    assert "Amish; Silicon Valley" in request_variants("community", ["Amish", "Silicon Valley"], 10).messages[-1][1]
+    assert select_variants(
+        ["amish life", "silicon valleys", "in Silicon  Valley"], "x", ["Amish", "Silicon Valley"]
+    ) == ("silicon valleys",)
     _, fallbacks, model = _understood(expand=[{"variants": ["Amish life", *VARIANTS["variants"][1:]]}])
     assert [fallback.step for fallback in fallbacks] == ["expand"]
     assert NUM_QUERIES == 10
@@ -219,20 +219,20 @@ def test_example_names_are_told_to_the_model_and_kept_out() -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2)])
 def test_tokens_are_a_quarter_of_the_characters_rounded_up(text: str, expected: int) -> None:
-    assert tokens(text) == expected
+    assert count_tokens(text) == expected
     assert clip(text, expected) == text
 
 
 @given(
-    st.integers(LONGEST_TOKENS + 1, 40_000),
+    st.integers(LONG_DOCUMENT_TOKENS + 1, 40_000),
     st.sampled_from([600, 4096, 32_768, 131_072]),
     st.sampled_from(["ab ", "x"]),
 )
 def test_parts_are_the_whole_text_and_leave_room_in_the_window(length: int, window: int, unit: str) -> None:
     text = (unit * (4 * length))[: 4 * length]
-    found = parts(text, window)
+    found = split_document(text, window)
     assert "".join(part for part, _ in found) == text
-    assert all(tokens(part) <= window // 2 + 25 and limit <= window // 4 for part, limit in found)
+    assert all(count_tokens(part) <= window // 2 + 25 and limit <= window // 4 for part, limit in found)
     assert len(found) == 1 or sum(limit for _, limit in found) < length
 
 
@@ -250,10 +250,10 @@ def test_only_long_documents_are_summarised(window: int, calls: int) -> None:
 
 
 @given(st.sampled_from([600, 2000, 20_000]), st.sampled_from(["word " * 20_000, "", "fine"]), st.booleans())
-def test_summaries_end_under_the_limit_whatever_the_model_says(window: int, said: str, cut: bool) -> None:
+def test_summaries_of_any_model_end_under_the_limit(window: int, said: str, cut: bool) -> None:
     model = Scripted(lambda _: Reply(said, "length" if cut else "stop"))
     documents = [Document("a", "word " * 12_000), Document("b", "x" * 33_000)]
     summaries, fallbacks = asyncio.run(summarise(model, documents, window))
     assert all(map(is_long, documents))
-    assert all(0 < tokens(text) <= LONGEST_TOKENS for text in summaries.values())
+    assert all(0 < count_tokens(text) <= LONG_DOCUMENT_TOKENS for text in summaries.values())
     assert {fallback.topic_id for fallback in fallbacks} == (set() if said else {"a", "b"})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.llm.usage import Prices, add, cost, report
+from generation.llm.usage import Prices, add_usage, compute_cost, report_usage
 from generation.types import Usage
 from indexing.io.limit import LEAST_REQUESTS, Limit
 from indexing.io.retry import LONGEST_RETRY_AFTER_S, draw_pause, parse_retry_after
@@ -132,9 +132,9 @@ def test_any_retry_after_header_is_a_bounded_pause_or_none(value: str) -> None:
 def test_spending_is_reported_by_purpose_with_its_cost() -> None:
     spent = {"umbrela": Usage(2, 1_000_000, 400_000, 10_000, 2.0, 1), "answer": Usage(cache_hits=3)}
     prices = Prices(prompt=2.0, completion=10.0, cached=0.5)
-    assert cost(spent["umbrela"], prices) == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1)
-    rows = report(spent, prices)
+    assert compute_cost(spent["umbrela"], prices) == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1)
+    rows = report_usage(spent, prices)
     assert list(rows) == ["answer", "umbrela", "total"]
     assert rows["total"] == rows["umbrela"] | {"cache_hits": 3}
-    assert "cost" not in report(spent)["total"]
-    assert add(*spent.values()) == Usage(2, 1_000_000, 400_000, 10_000, 2.0, 1, 3)
+    assert "cost" not in report_usage(spent)["total"]
+    assert add_usage(*spent.values()) == Usage(2, 1_000_000, 400_000, 10_000, 2.0, 1, 3)

@@ -1,4 +1,4 @@
-"""The command `answer`: topics as they come, a file that answers are appended to, and runs where a loop runs."""
+"""The command `answer`: topics as they come, the file that answers are appended to, and runs inside an event loop."""
 
 import asyncio
 import fcntl
@@ -24,7 +24,7 @@ from indexing.vectors import of_sentences as kept
 from indexing.vectors.embed import embed_passages
 from indexing.vectors.types import Vectors
 from runs.config.read import read_config
-from runs.pipeline.answering.bulk import answer_file, settings
+from runs.pipeline.answering.bulk import answer_to_file, make_config
 from runs.pipeline.stages import run
 from tests.support import programs
 from tests.support.models.plain_model import say
@@ -32,17 +32,17 @@ from tests.support.servers.chat import serving
 from tests.support.small_corpus import CORPUS, NARRATIVES, write_topics
 
 DEADLINE_S = 240
-"""A process starts Java and reads a model, beside others that do the same."""
+"""The time of a process that starts Java and reads a model, beside others that do the same."""
 
 LINES = [json.dumps({"id": name, "title": text}).encode() + b"\n" for name, text in NARRATIVES.items()]
 
 
 def answer(index: Index, topics: Path, out: Path, *changes: str) -> None:
-    answer_file(settings(None, list(changes), None, topics, index.folder), out, threads=2)
+    answer_to_file(make_config(None, list(changes), None, topics, index.folder), out, threads=2)
 
 
 def line_from(process: "subprocess.Popen[bytes]") -> bytes:
-    """The next line of a process's output; an error where none comes in time."""
+    """Read the next line of a process's output. Fail if none comes in time."""
     assert process.stdout
     ready, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
     assert ready, f"waited {DEADLINE_S} s for the next answer"
@@ -90,7 +90,7 @@ def answered(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("cut", [0, 40])
-def test_an_unchanged_command_goes_on(answered: Path, index: Index, tmp_path: Path, cut: int) -> None:
+def test_an_unchanged_command_continues_its_file(answered: Path, index: Index, tmp_path: Path, cut: int) -> None:
     folder = Path(shutil.copytree(answered, tmp_path / "copy"))
     out, note = folder / "answers.jsonl", folder / ".answers.jsonl.made"
     whole = out.read_bytes()
@@ -143,7 +143,7 @@ def test_old_answers_are_not_mixed_with_new_ones(
     assert out.read_bytes() == before
 
 
-def test_nothing_is_changed_while_another_process_writes(answered: Path, index: Index, tmp_path: Path) -> None:
+def test_a_file_is_not_changed_while_another_process_writes(answered: Path, index: Index, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(answered, tmp_path / "copy"))
     out = folder / "answers.jsonl"
     out.write_bytes(out.read_bytes()[:-40])
@@ -156,7 +156,7 @@ def test_nothing_is_changed_while_another_process_writes(answered: Path, index: 
 
 
 @pytest.mark.parametrize("preset", [None, "keystone"])
-def test_a_run_is_made_where_an_event_loop_runs(index: Index, tmp_path: Path, preset: str | None) -> None:
+def test_a_run_can_be_made_inside_an_event_loop(index: Index, tmp_path: Path, preset: str | None) -> None:
     topics = write_topics(tmp_path / "topics.jsonl")
     with serving(model=say) as server:
         model = [f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"] if preset else ["run_id=rules"]

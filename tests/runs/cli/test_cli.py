@@ -249,7 +249,7 @@ def test_settings_alone_describe_a_run(index: Index, topics: Path) -> None:
 )
 def test_a_submission_of_the_default_team_draws_a_warning(settings: list[str], warned: bool) -> None:
     minimal = ["run_id=r", "index=i", "topics=t"]
-    assert read_config(None, minimal + settings).unnamed is warned
+    assert read_config(None, minimal + settings).has_default_team is warned
 
 
 def test_a_run_of_the_default_team_prints_a_warning(index: Index, topics: Path) -> None:

@@ -1,4 +1,4 @@
-"""Configuration: defaults fill a minimal file; every error names file, key, value found and what is allowed."""
+"""Configuration: defaults fill a minimal file. Every error names file, key, value found and allowed values."""
 
 import re
 from pathlib import Path
@@ -144,7 +144,7 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_error_names_file_key_value_and_what_is_allowed(tmp_path: Path, extra: str, named: list[str]) -> None:
+def test_an_error_names_file_key_value_and_the_allowed_values(tmp_path: Path, extra: str, named: list[str]) -> None:
     path = put(tmp_path, MINIMAL + extra + "\n")
     message = error_of(path)
     assert message.startswith(f"{path}: ")
@@ -299,14 +299,14 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_error_is_that_of_the_file_or_of_the_setting_that_brings_it_in(
+def test_an_error_names_the_file_or_the_setting_that_causes_it(
     tmp_path: Path, file: str, overrides: list[str], line: str
 ) -> None:
     path = put(tmp_path, MINIMAL + file + "\n")
     assert error_of(path, overrides) == line.format(path=path)
 
 
-def test_a_file_without_index_and_topics_is_still_blamed_for_what_it_says(tmp_path: Path) -> None:
+def test_errors_of_a_file_without_index_and_topics_are_named(tmp_path: Path) -> None:
     path = put(tmp_path, "run_id: r\nfusion: {depth: 5000}\n")
     assert error_of(path, ["topics=t", "index=i"]).startswith(f"{path}: fusion.depth: found 5000")
 
@@ -335,7 +335,7 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize("override", NUMBERS)
-def test_no_number_is_endless_or_beyond_what_programs_hold(override: str) -> None:
+def test_numbers_are_finite_and_within_64_bits(override: str) -> None:
     with pytest.raises(UserError) as caught:
         read_config(None, ["run_id=r", "index=i", "topics=t", override])
     message = str(caught.value)
@@ -343,7 +343,7 @@ def test_no_number_is_endless_or_beyond_what_programs_hold(override: str) -> Non
     assert len(message) < 700
 
 
-def test_a_cap_may_be_endless_and_a_model_may_have_fields_of_its_own() -> None:
+def test_a_cap_may_be_infinite_and_a_model_may_have_further_fields() -> None:
     extra = "{reasoning: {effort: low}, seed: 9223372036854775807, stop: [a, null, true, 0.5]}"
     config = read_config(
         None, ["run_id=r", "index=i", "topics=t", "grading.cap=.inf", f"model={{name: m, extra: {extra}}}"]

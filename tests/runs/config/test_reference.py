@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[3] / "docs/config.md").read_text()
 
 
 def keys(values: dict[str, Any], above: str = "") -> set[str]:
-    """All keys of nested values, dotted, without those that hold others."""
+    """List all keys of nested values, dotted, without the keys of parts."""
     return {
         key
         for name, value in values.items()
@@ -24,7 +24,7 @@ def keys(values: dict[str, Any], above: str = "") -> set[str]:
 
 
 def test_the_page_is_the_one_that_the_models_make() -> None:
-    assert reference.reference() + "\n" == PAGE, (
+    assert reference.make_reference() + "\n" == PAGE, (
         "docs/config.md differs: run python -m runs.config.reference > docs/config.md"
     )
 
@@ -77,10 +77,10 @@ class Outer(BaseModel):
         "| `size` | whole number or `null`, at least 2 | `null` | How many \\| how much. |",
     ],
 )
-def test_a_row_says_type_limits_default_and_meaning(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_has_type_limits_default_and_meaning(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "RunConfig", Outer)
-    monkeypatch.setattr(reference, "EXAMPLE", {})
-    assert row in reference.reference().splitlines()
+    monkeypatch.setattr(reference, "EXAMPLE_VALUES", {})
+    assert row in reference.make_reference().splitlines()
 
 
 def test_a_key_without_a_meaning_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +90,6 @@ def test_a_key_without_a_meaning_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
         size: int = 1
 
     monkeypatch.setattr(reference, "RunConfig", Mute)
-    monkeypatch.setattr(reference, "EXAMPLE", {})
+    monkeypatch.setattr(reference, "EXAMPLE_VALUES", {})
     with pytest.raises(KeyError, match="size"):
-        reference.reference()
+        reference.make_reference()

@@ -1,4 +1,4 @@
-"""Tuning: every setting is measured as a run of it would be, and the choice never sees the topics it is judged on."""
+"""Tuning: each setting is measured as its run would be, and no setting is chosen on the topics that judge it."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import Evaluation, evaluate_files
 from runs.evaluation.measures import parse_measure
-from runs.evaluation.tune import Trials, Tuning, _cross_validated, _folds, _values, grid_of, tune
+from runs.evaluation.tune import Trials, Tuning, _cross_validate, _draw_folds, _parse_try, list_default_tries, tune
 from runs.pipeline.artifacts import NARRATIVE
 from runs.pipeline.stages import run
 from tests.support.command_line import keystone
@@ -58,15 +58,15 @@ def test_other_topics_are_searched_for_anew(config: Path, topics: Path, tmp_path
 
 
 @given(st.integers(1, 5), st.integers(2, 12), st.integers(2, 6), st.integers(0, 2**32 - 1))
-def test_a_fold_is_measured_with_what_is_best_on_the_others(trials: int, topics: int, folds: int, seed: int) -> None:
+def test_a_fold_is_measured_with_the_best_trial_of_the_others(trials: int, topics: int, folds: int, seed: int) -> None:
     table = np.random.default_rng(seed).random((trials, topics))
     names = tuple(map(str, range(topics)))
     evaluations = [Evaluation(str(i), names, {"m": row, "n": -row}) for i, row in enumerate(table)]
     if folds > topics:
         with pytest.raises(UserError, match=f"--folds {folds}: more than the {topics} judged topics"):
-            _folds(topics, folds)
+            _draw_folds(topics, folds)
         return
-    found = _cross_validated(evaluations, _folds(topics, folds))
+    found = _cross_validate(evaluations, _draw_folds(topics, folds))
     assert (found.values["n"] == -found.values["m"]).all(), "all measures of a topic come from one trial"
     best_elsewhere = {
         tuple(np.flatnonzero(fold)): int(np.argmax(table[:, ~fold].mean(axis=1)))
@@ -80,7 +80,7 @@ def test_a_fold_is_measured_with_what_is_best_on_the_others(trials: int, topics:
 def test_the_configuration_is_recommended_unless_it_is_beaten_out_of_fold(trials: int, topics: int, seed: int) -> None:
     table = np.random.default_rng(seed).integers(0, 4, (trials + 1, topics)) / 3
     configured, *others = (Evaluation("", tuple(map(str, range(topics))), {"m": row}) for row in table)
-    held_out = _cross_validated([configured, *others], _folds(topics, 2))
+    held_out = _cross_validate([configured, *others], _draw_folds(topics, 2))
     found = Tuning(configured, configured, {(str(i),): trial for i, trial in enumerate(others)}, held_out)
     if held_out.values["m"].mean() > table[0].mean():
         best = max(range(trials), key=lambda i: table[i + 1].mean())
@@ -89,14 +89,14 @@ def test_the_configuration_is_recommended_unless_it_is_beaten_out_of_fold(trials
         assert found.recommended == ()
 
 
-def test_a_setting_that_is_the_configuration_s_is_no_second_candidate(config: Path, tmp_path: Path) -> None:
+def test_a_setting_that_equals_the_configuration_is_no_second_candidate(config: Path, tmp_path: Path) -> None:
     found = tune(config, [], Trials(tmp_path / "qrels.txt", MEASURES, ["queries.narrative_weight=[2]"], folds=2))
     assert (found.trials, found.recommended) == ({}, ())
     assert found.held_out.values["R@5"].tolist() == found.configured.values["R@5"].tolist()
 
 
-def test_the_command_shows_the_configuration_and_keeps_it_where_chance_alone_won(config: Path, tmp_path: Path) -> None:
-    """Each topic is best with settings of its own, so that what is chosen on the one loses on the other."""
+def test_the_command_keeps_the_configuration_if_only_chance_beats_it(config: Path, tmp_path: Path) -> None:
+    """Each topic has its own best settings, so that the best ones of one topic lose on the others."""
     done = keystone("tune", config, "--qrels", tmp_path / "qrels.txt", "--folds", "2", "--quiet")
     rows = [line.split("  ")[0] for line in done.stdout.splitlines()]
     assert rows.count("as configured") == 2
@@ -119,16 +119,16 @@ def test_the_command_shows_the_configuration_and_keeps_it_where_chance_alone_won
         ),
     ],
 )
-def test_the_grid_tries_what_the_configuration_reads(settings: dict[str, Any], keys: str) -> None:
+def test_the_grid_holds_settings_that_the_configuration_reads(settings: dict[str, Any], keys: str) -> None:
     model = {"name": "m", "backend": "replay", "replies": "replies.jsonl"}
     config = RunConfig.model_validate(
         {"run_id": "r", "index": Path("i"), "topics": Path("t"), "out": Path("o"), "track": "none", "model": model}
         | settings
     )
-    tries = grid_of(config)
+    tries = list_default_tries(config)
     assert [attempt.split("=")[0] for attempt in tries] == keys.split()
     for attempt in tries:
-        for value in _values(attempt):
+        for value in _parse_try(attempt):
             key, value = value.split("=")
             part, name = key.split(".")
             RunConfig.model_validate(
@@ -158,7 +158,7 @@ def test_the_measure_that_chooses_must_be_measured(config: Path, tmp_path: Path)
         ("fusion.deep=[1]", "fusion.deep: unknown key"),
     ],
 )
-def test_an_impossible_attempt_is_named(attempt: str, message: str, config: Path, tmp_path: Path) -> None:
+def test_an_impossible_try_is_named(attempt: str, message: str, config: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         tune(config, [], Trials(tmp_path / "qrels.txt", MEASURES, [attempt]))
 

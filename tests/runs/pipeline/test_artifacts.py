@@ -1,4 +1,4 @@
-"""Artifacts as values: a value in memory is the one that its file gives, for every artifact of a run."""
+"""Artifacts as values: for every artifact of a run, the value in memory equals the value in its file."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -11,16 +11,16 @@ from indexing.index import Index
 from retrieval.types import Rankings
 from runs.config.read import read_config
 from runs.pipeline import stages
-from runs.pipeline.artifacts import artifacts_of
+from runs.pipeline.artifacts import list_artifacts
 from runs.pipeline.directory import MANIFEST, Artifact, Values
 from runs.pipeline.job import open_job
-from runs.pipeline.model import USAGE
+from runs.pipeline.model_runner import USAGE_FILE
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values hold the same, arrays and lists of them too."""
+    """Return whether two values are equal, arrays and lists of arrays included."""
     if isinstance(one, Rankings):
         return all(np.array_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
     return bool(one == other)
@@ -44,7 +44,7 @@ def test_a_value_in_memory_is_the_one_in_its_file(
         config = read_config(None, [*model, *where, "answer.documents=9"], preset)
         directory = stages.run(config, threads=2)
     job, values = open_job(config), held[0]
-    files = artifacts_of(job, Values(directory))
+    files = list_artifacts(job, Values(directory))
     named = [getattr(files, field.name) for field in fields(files)]
     single: list[Artifact[Any]] = [one for one in named if isinstance(one, Artifact)]
     checked = set()
@@ -57,4 +57,4 @@ def test_a_value_in_memory_is_the_one_in_its_file(
             artifact.write(tmp_path / "again", read)
             assert (tmp_path / "again").read_bytes() == before, artifact.name
             checked.add(artifact.name)
-    assert checked == {path.name for path in directory.iterdir()} - {MANIFEST, USAGE}
+    assert checked == {path.name for path in directory.iterdir()} - {MANIFEST, USAGE_FILE}

@@ -1,4 +1,4 @@
-"""The run directory: what agrees is kept, what does not is made anew, nothing of two configurations is mixed."""
+"""The run directory: right artifacts are kept, others are made anew, and no two configurations are mixed."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from indexing.io.writing import lock_folder
-from runs.pipeline.directory import Artifact, Stage, Values, perform
+from runs.pipeline.directory import Artifact, Stage, Values, perform_stages
 
 
 def text(name: str) -> Artifact[str]:
@@ -27,7 +27,7 @@ def text(name: str) -> Artifact[str]:
 
 
 def pipeline(made: list[str], a: str = "a", b: str = "b", extra: bool = False) -> list[Stage]:
-    """Three stages: `first` writes a, `second` writes b from it, `third` writes two files from that."""
+    """Make three stages: `first` writes a, `second` writes b from it, `third` writes two files from b."""
 
     def make(names: str, *inputs: str) -> list[str]:
         made.extend(names.lower())
@@ -43,7 +43,7 @@ def pipeline(made: list[str], a: str = "a", b: str = "b", extra: bool = False) -
 
 def bring(folder: Path, **changes: object) -> list[str]:
     made: list[str] = []
-    perform(Values(folder), pipeline(made, **changes), {"versions": {}})  # type: ignore[arg-type]
+    perform_stages(Values(folder), pipeline(made, **changes), {"versions": {}})  # type: ignore[arg-type]
     return made
 
 
@@ -66,9 +66,7 @@ def test_a_second_run_makes_nothing(tmp_path: Path) -> None:
         pytest.param({"extra": True}, ["e"], id="one more stage: only that"),
     ],
 )
-def test_a_changed_setting_remakes_what_depends_on_it(
-    tmp_path: Path, changes: dict[str, object], made: list[str]
-) -> None:
+def test_a_changed_setting_remakes_its_dependents(tmp_path: Path, changes: dict[str, object], made: list[str]) -> None:
     bring(tmp_path)
     assert bring(tmp_path, **changes) == made
     fresh = tmp_path / "fresh"
@@ -88,14 +86,14 @@ def test_an_artifact_that_was_edited_or_lost_is_made_again(tmp_path: Path, name:
     assert content(tmp_path) == before
 
 
-def test_what_the_new_configuration_does_not_have_is_removed_and_foreign_files_stay(tmp_path: Path) -> None:
+def test_artifacts_of_an_old_configuration_are_removed_and_foreign_files_stay(tmp_path: Path) -> None:
     bring(tmp_path, extra=True)
     (tmp_path / "notes.txt").write_text("mine")
     bring(tmp_path)
     assert sorted(content(tmp_path)) == ["a", "b", "c", "d", "manifest.json", "notes.txt"]
 
 
-def test_a_failing_stage_keeps_what_was_made(tmp_path: Path) -> None:
+def test_a_failing_stage_keeps_earlier_artifacts(tmp_path: Path) -> None:
     made: list[str] = []
     stages = pipeline(made)
 
@@ -103,7 +101,7 @@ def test_a_failing_stage_keeps_what_was_made(tmp_path: Path) -> None:
         raise UserError("no")
 
     with pytest.raises(UserError):
-        perform(Values(tmp_path), [*stages[:2], replace(stages[2], make=fail)], {"versions": {}})
+        perform_stages(Values(tmp_path), [*stages[:2], replace(stages[2], make=fail)], {"versions": {}})
     assert bring(tmp_path) == ["c", "d"]
 
 
@@ -125,7 +123,7 @@ def test_a_folder_of_other_files_is_not_touched(tmp_path: Path) -> None:
 def test_other_versions_of_the_packages_remake_everything(tmp_path: Path) -> None:
     bring(tmp_path)
     made: list[str] = []
-    perform(Values(tmp_path), pipeline(made), {"versions": {"torch": "3"}})
+    perform_stages(Values(tmp_path), pipeline(made), {"versions": {"torch": "3"}})
     assert made == ["a", "b", "c", "d"]
 
 
@@ -138,7 +136,7 @@ def test_a_directory_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def chained(words: dict[str, str], made: list[str]) -> list[Stage]:
-    """Four stages in a diamond, each of which writes a word of its own and a digest of the bytes of its inputs."""
+    """Make four stages in a diamond. Each writes its own word and a digest of its inputs' bytes."""
 
     def stage(name: str, inputs: tuple[str, ...], kept: int = 64) -> Stage:
         def make(*read: str) -> list[str]:
@@ -153,7 +151,7 @@ def chained(words: dict[str, str], made: list[str]) -> list[Stage]:
 def follow(folder: Path, words: dict[str, str]) -> list[str]:
     folder.mkdir(exist_ok=True)
     made: list[str] = []
-    perform(Values(folder), chained(words, made), {"versions": {}})
+    perform_stages(Values(folder), chained(words, made), {"versions": {}})
     return made
 
 
@@ -161,7 +159,7 @@ def follow(folder: Path, words: dict[str, str]) -> list[str]:
     st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["other", "same", "edited"]), min_size=1),
     st.sampled_from(["", "abcd"]),
 )
-def test_what_was_made_of_other_bytes_is_made_again_and_nothing_else(changes: dict[str, str], interrupted: str) -> None:
+def test_only_artifacts_whose_inputs_changed_are_made_again(changes: dict[str, str], interrupted: str) -> None:
     words = dict.fromkeys("abcd", "word")
     with TemporaryDirectory() as name:
         folder, fresh = Path(name, "run"), Path(name, "fresh")
@@ -172,10 +170,12 @@ def test_what_was_made_of_other_bytes_is_made_again_and_nothing_else(changes: di
             else:
                 (folder / artifact).unlink()
                 words[artifact] += change if change == "other" else ""
-        if interrupted:  # as by a kill: stages of an earlier try are done
+        if interrupted:  # as after a kill: some stages are done already
             with suppress(KeyboardInterrupt):
                 stages = chained(words, [])
-                perform(Values(folder), [*stages[:2], replace(stages[2], make=stop), stages[3]], {"versions": {}})
+                perform_stages(
+                    Values(folder), [*stages[:2], replace(stages[2], make=stop), stages[3]], {"versions": {}}
+                )
         made = follow(folder, words)
         follow(fresh, words)
         assert content(folder) == content(fresh)
@@ -184,7 +184,7 @@ def test_what_was_made_of_other_bytes_is_made_again_and_nothing_else(changes: di
 
 
 def after(changes: dict[str, str]) -> set[str]:
-    """What has to be made: what was changed, and all whose inputs have other bytes then; `c` never shows its own."""
+    """List the artifacts to make: those that changed, and those whose inputs have other bytes. `c` hides its word."""
     made, other = set(changes), {name for name, change in changes.items() if change == "other"}
     if "a" in other:
         made |= {"b", "c"}
@@ -218,8 +218,8 @@ def test_an_artifact_is_read_once_and_never_after_it_was_made(tmp_path: Path) ->
             Stage("fourth", (counted("d"),), (a, b), c, lambda *values: ["d" + "".join(values)]),
         ]
 
-    perform(Values(tmp_path), stages("c"), {"versions": {}})
+    perform_stages(Values(tmp_path), stages("c"), {"versions": {}})
     assert read == []
-    perform(Values(tmp_path), stages("C"), {"versions": {}})
+    perform_stages(Values(tmp_path), stages("C"), {"versions": {}})
     assert read == ["a", "b"]
     assert content(tmp_path)["c"] == b"Caab"

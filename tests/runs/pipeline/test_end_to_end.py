@@ -1,4 +1,4 @@
-"""The main job through the command line: whole files, resume after a kill, real collections."""
+"""A whole run through the command line: whole files, continuation after a kill, real collections."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def config(folder: Path, out: str) -> Path:
 
 
 def content(run: Path) -> dict[str, bytes]:
-    """Every file of a run; the configuration without the line that names the output folder."""
+    """Read every file of a run. The configuration lacks the line that names the output folder."""
     files = {path.name: path.read_bytes() for path in run.iterdir()}
     files["config.yaml"] = b"".join(x for x in files["config.yaml"].splitlines(True) if not x.startswith(b"out:"))
     manifest = json.loads(files["manifest.json"])
@@ -113,7 +113,7 @@ def test_every_track_gets_valid_files(folder: Path, name: str) -> None:
         assert all((reference in CORPUS) != track.segments for reference in submitted.references)
 
 
-def test_the_answers_are_about_what_was_asked(folder: Path) -> None:
+def test_the_answers_match_their_topics(folder: Path) -> None:
     lines = (folder / "whole/small" / FILES[-1]).read_text().splitlines()
     bees, volcano = map(json.loads, lines)
     assert [r["metadata"]["narrative"] for r in (bees, volcano)] == list(NARRATIVES.values())
@@ -133,7 +133,7 @@ def test_a_damaged_index_is_one_error(folder: Path, tmp_path: Path, part: str) -
 
 
 def test_an_index_that_cannot_be_written_is_used_as_it_is(folder: Path, tmp_path: Path) -> None:
-    """A folder in the place of the cache stands for what the tests, run as root, cannot have: no right to write."""
+    """A folder at the cache's path replaces a missing right to write, which tests that run as root cannot have."""
     shutil.copytree(folder / "index", tmp_path / "index")
     (tmp_path / "index/segments.sqlite").unlink()
     (tmp_path / "index/segments.sqlite").mkdir()
@@ -150,7 +150,7 @@ def test_the_same_bytes_on_any_number_of_threads(folder: Path) -> None:
     assert content(folder / "threads/small") == content(folder / "whole/small")
 
 
-def test_a_second_run_keeps_everything_and_a_change_remakes_what_depends_on_it(folder: Path) -> None:
+def test_a_second_run_keeps_everything_and_a_change_remakes_its_dependents(folder: Path) -> None:
     arguments = ("run", config(folder, "whole"))
     again = keystone(*arguments)
     assert "made" not in again.stderr
@@ -161,7 +161,7 @@ def test_a_second_run_keeps_everything_and_a_change_remakes_what_depends_on_it(f
     assert back.returncode == 0
 
 
-def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(folder: Path) -> None:
+def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(folder: Path) -> None:
     def compare() -> None:
         assert content(folder / "killed/small") == content(folder / "whole/small")
         shutil.rmtree(folder / "killed")
@@ -214,7 +214,7 @@ def mean(path: Path, qrels: Path, measure: str, tmp_path: Path) -> float:
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the real collections are not on this machine")
 def test_real_collections_reach_the_known_figures(tmp_path: Path) -> None:
-    """BM25 within 0.02 of the table of the collections; RRF not 0.01 below the better component."""
+    """BM25 is within 0.02 of the published figures. RRF is less than 0.01 below its better component."""
     for name, corpus, expected, dense in (
         ("scifact", "corpus.jsonl.gz", 0.671, False),
         ("time", "corpus.jsonl", 0.645, True),

@@ -1,4 +1,4 @@
-"""Runs with a faulty model, and runs that are killed: every narrative answered, nothing paid for twice, same bytes."""
+"""Runs with a faulty model, and killed runs: they answer every narrative, pay once, and write the same bytes."""
 
 import asyncio
 import random
@@ -47,7 +47,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def sometimes(share: float) -> Fault:
-    """One of all faults for so many of the requests."""
+    """Make a fault that hits this share of the requests with one fault of all kinds."""
     chance = random.Random(5)
 
     async def fault(exchange: Exchange) -> bool:
@@ -56,9 +56,7 @@ def sometimes(share: float) -> Fault:
     return fault
 
 
-def test_of_105_narratives_each_is_answered_though_30_percent_of_replies_are_faulty(
-    index: Index, tmp_path: Path
-) -> None:
+def test_each_of_105_narratives_is_answered_with_30_percent_faulty_replies(index: Index, tmp_path: Path) -> None:
     narratives = [f"{text} This is version {n} of what I ask." for n in range(53) for text in NARRATIVES.values()][:105]
     topics = tmp_path / "topics.jsonl"
     topics.write_bytes(b"".join(orjson.dumps({"id": str(n), "title": x}) + b"\n" for n, x in enumerate(narratives)))
@@ -78,7 +76,7 @@ def test_of_105_narratives_each_is_answered_though_30_percent_of_replies_are_fau
     assert {fallback["step"] for fallback in fallbacks} <= {"decompose", "topic", "expand", "umbrela", "answer", "cite"}
 
 
-def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(index: Index, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(index: Index, tmp_path: Path) -> None:
     write_topics(tmp_path / "topics.jsonl")
     made = tmp_path / "out/keystone"
     whole: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""Runs with a language model behind a real endpoint: every preset, from recorded replies too, faults and all."""
+"""Runs with a language model behind a real endpoint: every preset, recorded replies, and faults."""
 
 import json
 import re
@@ -11,14 +11,14 @@ from typing import Any
 import orjson
 import pytest
 
-from generation.context.tokens import tokens
-from generation.llm.replay import record
-from generation.llm.settings import REPLIES
+from generation.context.tokens import count_tokens
+from generation.llm.replay import record_replies
+from generation.llm.settings import REPLIES_FILE
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.index import Index
 from runs.config.read import PRESETS, read_config
-from runs.pipeline.model import USAGE
+from runs.pipeline.model_runner import USAGE_FILE
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
 from runs.tracks.validate import detect_track, validate
@@ -39,7 +39,7 @@ def server() -> Iterator[Server]:
 
 
 def make(preset: str, index: Index, folder: Path, server: Server, *changes: str) -> Path:
-    """A run of a preset in a folder, in this process."""
+    """Make a run of a preset in a folder, in this process."""
     topics = write_topics(folder / "topics.jsonl")
     settings = [
         f"index={index.folder}",
@@ -61,7 +61,7 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
     for path in list_submissions(directory):
         assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
     replies = tmp_path / "replies.jsonl"
-    made = record(tmp_path / "out" / REPLIES, replies) if (tmp_path / "out" / REPLIES).exists() else 0
+    made = record_replies(tmp_path / "out" / REPLIES_FILE, replies) if (tmp_path / "out" / REPLIES_FILE).exists() else 0
     if made:
         asked = len(server.requests)
         (tmp_path / "again").mkdir()
@@ -70,24 +70,26 @@ def test_every_preset_is_valid_and_the_same_from_recorded_replies(
         assert len(server.requests) == asked
 
 
-def test_what_calls_cost_is_told_and_a_repeated_run_makes_none(index: Index, tmp_path: Path, server: Server) -> None:
+def test_the_cost_of_calls_is_reported_and_a_repeated_run_makes_none(
+    index: Index, tmp_path: Path, server: Server
+) -> None:
     prices = "model.prices={prompt: 500000, cached: 0, completion: 1000000}"
     directory = make("uema21lab_B4", index, tmp_path, server, prices)
-    told = orjson.loads((directory / USAGE).read_bytes())
+    told = orjson.loads((directory / USAGE_FILE).read_bytes())
     total = told["purposes"].pop("total")
     assert set(told["purposes"]) == {"decompose", "topic", "expand", "umbrela", "answer"}
     assert total["calls"] == sum(row["calls"] for row in told["purposes"].values())
     assert total["cost"] == total["calls"] * (10 - 4 + 2 * 3) / 2
-    before, asked = (read_run_content(directory), (directory / USAGE).read_bytes()), len(server.requests)
+    before, asked = (read_run_content(directory), (directory / USAGE_FILE).read_bytes()), len(server.requests)
     assert make("uema21lab_B4", index, tmp_path, server, prices) == directory
-    assert (read_run_content(directory), (directory / USAGE).read_bytes()) == before
+    assert (read_run_content(directory), (directory / USAGE_FILE).read_bytes()) == before
     shutil.rmtree(directory)
     make("uema21lab_B4", index, tmp_path, server, prices)
     assert read_run_content(directory) == before[0]
     assert len(server.requests) == asked
 
 
-def test_a_model_that_gives_nothing_is_told_in_the_manifest_and_the_run_is_valid(index: Index, tmp_path: Path) -> None:
+def test_the_manifest_records_a_model_that_gives_nothing_and_the_run_is_valid(index: Index, tmp_path: Path) -> None:
     with serving(model=lambda _body: "I would rather not.") as silent:
         directory = make("uema21lab_B4", index, tmp_path, silent)
         manifest = orjson.loads((directory / "manifest.json").read_bytes())
@@ -101,7 +103,7 @@ def test_a_model_that_gives_nothing_is_told_in_the_manifest_and_the_run_is_valid
 
 @pytest.mark.parametrize("select", ["parasol", "coverage"])
 @pytest.mark.parametrize("method", ["pointwise", "grid"])
-def test_bounds_and_grids_select_what_all_grades_would(
+def test_bounds_and_grids_select_the_same_documents_as_all_grades(
     index: Index, tmp_path: Path, server: Server, method: str, select: str
 ) -> None:
     def graded(folder: str, *changes: str) -> dict[str, Any]:
@@ -137,7 +139,9 @@ def make_qrels(path: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def test_answers_come_through_a_pipe_and_go_on_where_a_file_ends(index: Index, tmp_path: Path, server: Server) -> None:
+def test_answers_come_through_a_pipe_and_continue_an_unfinished_file(
+    index: Index, tmp_path: Path, server: Server
+) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
     here = [*answer_command(index, tmp_path, server), "--index", str(index.folder)]
     piped = programs.run(
@@ -155,8 +159,8 @@ def test_answers_come_through_a_pipe_and_go_on_where_a_file_ends(index: Index, t
     assert {v.kind for v in validate(out, TRACKS["rag25"], read_topics(topics))} <= TRIAL_WARNINGS
 
 
-def test_a_batch_run_ends_with_code_3_until_its_replies_lie_there(index: Index, tmp_path: Path, server: Server) -> None:
-    """Whoever answers the files: here a loop over the lines, in the form of a batch service."""
+def test_a_batch_run_ends_with_code_3_until_its_replies_exist(index: Index, tmp_path: Path, server: Server) -> None:
+    """A loop over the lines answers the files here, in the form of a batch service."""
     write_topics(tmp_path / "topics.jsonl")
     waits = [*answer_command(index, tmp_path, server, "run"), "--set", "model.backend=batch"]
     rounds = 0
@@ -202,12 +206,12 @@ def test_a_track_without_fixed_depth_gets_the_covering_set_alone(index: Index, t
     grades = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
     ranked = read_run(directory / TRACKS["rag26"].retrieval_file).list_hits()
     assert {topic: [doc_id for doc_id, _ in hits] for topic, hits in ranked.items()} == {
-        record["topic_id"]: record["selected"] for record in grades
+        one["topic_id"]: one["selected"] for one in grades
     }
     assert [len(hits) for hits in ranked.values()] == [2, 2], "as many as it takes to cover the queries"
 
 
-def test_a_person_is_told_what_was_spared_and_what_went_wrong(index: Index, tmp_path: Path, server: Server) -> None:
+def test_the_user_reads_of_saved_grades_and_of_fallbacks(index: Index, tmp_path: Path, server: Server) -> None:
     write_topics(tmp_path / "topics.jsonl")
     arguments = [part for part in answer_command(index, tmp_path, server, "run") if part != "--quiet"]
     shown = keystone(*arguments, "--set", "grading.select=parasol", "--set", "grading.documents=2",
@@ -240,8 +244,8 @@ def test_a_file_that_is_not_ours_is_not_touched(
         assert re.match(rf"error: (--out )?{where}: ", keystone(*here, "--out", where).stderr)
 
 
-def test_what_is_shown_fits_half_of_the_window(tmp_path: Path, server: Server) -> None:
-    """Twenty documents of one long segment each, for a model that takes little."""
+def test_the_documents_of_a_prompt_fit_half_of_the_window(tmp_path: Path, server: Server) -> None:
+    """Twenty documents have one long segment each, and the model has a small window."""
     corpus = tmp_path / "corpus.jsonl"
     text = " ".join(["The bees fly around the old garden wall again and again until the evening comes."] * 10)
     corpus.write_text("".join(json.dumps({"id": f"d{n}", "text": f"{text} Number {n}."}) + "\n" for n in range(20)))
@@ -251,7 +255,7 @@ def test_what_is_shown_fits_half_of_the_window(tmp_path: Path, server: Server) -
     for topic in ("1", "2"):
         own = [item["text"] for item in shown if item["query_id"].startswith(topic)]
         assert len(own) == 20
-        assert 1000 < sum(map(tokens, own)) <= 4096 // 2
+        assert 1000 < sum(map(count_tokens, own)) <= 4096 // 2
 
 
 def test_stages_that_do_not_ask_the_model_are_kept_when_it_changes(
@@ -268,12 +272,12 @@ def test_stages_that_do_not_ask_the_model_are_kept_when_it_changes(
 
 def test_prices_need_none_for_cached_tokens(index: Index, tmp_path: Path, server: Server) -> None:
     directory = make("uema21lab_base", index, tmp_path, server, "model.prices={prompt: 1000000, completion: 0}")
-    total = orjson.loads((directory / USAGE).read_bytes())["purposes"]["total"]
+    total = orjson.loads((directory / USAGE_FILE).read_bytes())["purposes"]["total"]
     assert total["cost"] == 10 * total["calls"]
 
 
 def test_long_candidates_are_summarised_before_they_are_embedded(tmp_path: Path, server: Server) -> None:
-    """The paper's pool: the run embeds what BM25 finds, long documents by their summaries."""
+    """In the paper's pool, the run embeds the documents that BM25 finds, and the summaries of long ones."""
     corpus = tmp_path / "corpus.jsonl"
     long = "Honey bees dance for flowers. " * 1_200
     short = "A volcano erupts, and the weather of the planet changes."
@@ -282,7 +286,7 @@ def test_long_candidates_are_summarised_before_they_are_embedded(tmp_path: Path,
     directory = make("uema2lab_rrf", pooled, tmp_path, server)
     (summary,) = map(orjson.loads, (directory / "summaries.jsonl").read_bytes().splitlines())
     assert (summary["doc_id"], summary["fallbacks"]) == ("bees", [])
-    assert tokens(summary["summary"]) <= 8_000
+    assert count_tokens(summary["summary"]) <= 8_000
     assert {doc_id for hits in read_run(directory / "dense.trec").list_hits().values() for doc_id, _ in hits} == {
         "bees",
         "volcano",

@@ -1,4 +1,4 @@
-"""One way to rank for `run`, `answer` and `tune`, with the scores that a run file holds."""
+"""`run`, `answer` and `tune` make the same rankings, with the scores that a run file holds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +20,8 @@ from runs.evaluation import tune as tuning
 from runs.evaluation.evaluate import evaluate
 from runs.evaluation.measures import parse_measure
 from runs.pipeline.answering import bulk
-from runs.pipeline.artifacts import NARRATIVE, read_rankings, run_from
-from runs.pipeline.rank import as_written, fuse_each_narrative
+from runs.pipeline.artifacts import NARRATIVE, convert_to_run, read_rankings
+from runs.pipeline.rank import fuse_each_narrative, round_scores
 from runs.pipeline.stages import run
 from runs.trec.run_files import read_run, write_run
 from runs.trec.types import Run
@@ -43,35 +43,35 @@ SCORES = st.floats(-1e30, 1e30, width=64) | st.sampled_from([0.0, -0.0, 1 / 3, 1
 
 
 @given(st.lists(st.dictionaries(st.integers(0, DOCUMENTS - 1), SCORES, max_size=DOCUMENTS), min_size=1, max_size=4))
-def test_rankings_as_written_are_those_that_are_read_from_the_file(given_hits: list[dict[int, float]]) -> None:
+def test_rounded_rankings_are_those_that_are_read_from_the_file(given_hits: list[dict[int, float]]) -> None:
     ids = [f"q{number}" for number in range(len(given_hits))]
     docs = [np.array(list(own), dtype=np.int32) for own in given_hits]
     found = ranked(ids, docs, [np.array(list(own.values()), dtype=np.float64) for own in given_hits], DOCUMENTS)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
-        write_run(path, run_from(Numbered(), found, "x"))  # type: ignore[arg-type]
+        write_run(path, convert_to_run(Numbered(), found, "x"))  # type: ignore[arg-type]
         wanted = read_rankings(path, Numbered(), ids)  # type: ignore[arg-type]
-    made = as_written(found)
+    made = round_scores(found)
     assert made.query_ids == wanted.query_ids
     assert (made.offsets == wanted.offsets).all()
     assert (made.docs == wanted.docs).all()
     assert made.scores.dtype == wanted.scores.dtype == np.float32
     assert (made.scores == wanted.scores).all()
-    assert np.array_equal(as_written(made).scores, made.scores), "rounding what is rounded changes nothing"
+    assert np.array_equal(round_scores(made).scores, made.scores), "rounding what is rounded changes nothing"
 
 
-def test_rounding_decides_what_a_method_that_adds_scores_ranks_first() -> None:
-    """The case that makes one rounding needed: two sums that differ in float64 and not as files hold them."""
+def test_rounding_decides_the_first_rank_of_a_method_that_adds_scores() -> None:
+    """Two sums differ in float64, but not in a file. So all commands must round alike."""
     docs, scores = np.array([0, 1, 0, 1], dtype=np.int32), np.array([1 + 1e-12, 1.0, 0.5 - 1e-12, 0.5])
     order = np.array([0, 1, 3, 2])
     found = Rankings(("a", "b"), offsets_of([2, 2]), docs[order], scores[order])
     groups, settings = Groups(["1"], [[(0, 0), (0, 1)]]), FusionSettings("sum", norm="none")
-    raw, rounded = (fuse([one], groups, settings).scores for one in (found, as_written(found)))
+    raw, rounded = (fuse([one], groups, settings).scores for one in (found, round_scores(found)))
     assert raw.tolist() != rounded.tolist()
 
 
 def hits(found: Run) -> dict[str, list[tuple[str, float]]]:
-    """The documents and scores of each topic, in float32, in which runs are compared."""
+    """List the documents and scores of each topic, in float32, for comparison."""
     listed = found.list_hits()
     return {topic: [(doc_id, float(np.float32(score))) for doc_id, score in own] for topic, own in listed.items()}
 
@@ -97,11 +97,11 @@ def test_run_answer_and_tune_give_one_narrative_ranking(
 
     def noted(config: RunConfig, topics: Sequence[Topic], queries: Sequence[Query], hybrid: Rankings) -> Rankings:
         found = fuse_each_narrative(config, topics, queries, hybrid)
-        fused.update(hits(run_from(open_store(index), found, "r")))
+        fused.update(hits(convert_to_run(open_store(index), found, "r")))
         return found
 
     monkeypatch.setattr(bulk, "fuse_each_narrative", noted)
-    bulk.answer_file(read_config(None, settings), tmp_path / "answers.jsonl")
+    bulk.answer_to_file(read_config(None, settings), tmp_path / "answers.jsonl")
     assert fused == wanted
 
     measured: list[Run] = []

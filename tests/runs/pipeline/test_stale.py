@@ -1,4 +1,4 @@
-"""Artifacts that are removed, edited or remade, and indexes that are replaced: nothing that is stale is used."""
+"""Artifacts that are removed, edited or remade, and indexes that are replaced: no stale data is used."""
 
 import shutil
 from collections.abc import Callable
@@ -22,11 +22,11 @@ from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import artifacts_of
-from runs.pipeline.directory import Artifact, Stage, Values, perform
+from runs.pipeline.artifacts import list_artifacts
+from runs.pipeline.directory import Artifact, Stage, Values, perform_stages
 from runs.pipeline.job import open_job
-from runs.pipeline.model import asking
-from runs.pipeline.stages import run, stages
+from runs.pipeline.model_runner import open_model_runner
+from runs.pipeline.stages import list_stages, run
 from tests.support.small_corpus import write_corpus, write_topics
 
 ARTIFACTS = [
@@ -56,7 +56,7 @@ def configured(index: Index, out: Path) -> RunConfig:
 
 @pytest.fixture(scope="module")
 def whole(index: Index, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
-    """What an undisturbed run was made by; its directory is `small`, and a copy of it `undisturbed`."""
+    """The configuration of an undisturbed run. Its directory is `small`, and a copy of it `undisturbed`."""
     config = configured(index, tmp_path_factory.mktemp("whole"))
     shutil.copytree(run(config), config.out / "undisturbed")
     return config
@@ -89,7 +89,7 @@ def edit(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [pytest.param(Path.unlink, id="removed"), pytest.param(edit, id="edited")])
 @pytest.mark.parametrize("name", ARTIFACTS)
-def test_an_artifact_is_made_again_with_the_same_bytes_and_what_follows_is_kept(
+def test_an_artifact_is_made_again_with_the_same_bytes_and_later_ones_are_kept(
     whole: RunConfig, directory: Path, name: str, change: Callable[[Path], None]
 ) -> None:
     before = contents(directory)
@@ -101,10 +101,10 @@ def test_an_artifact_is_made_again_with_the_same_bytes_and_what_follows_is_kept(
 
 
 @pytest.mark.parametrize("name", ARTIFACTS[1:-1])
-def test_what_follows_an_artifact_with_other_bytes_is_as_in_a_fresh_run(
+def test_artifacts_after_one_with_other_bytes_are_as_in_a_fresh_run(
     index: Index, whole: RunConfig, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """An artifact that comes out otherwise stands for a model that says something else when it is asked again."""
+    """A changed artifact here replaces a model that gives another reply when it is asked again."""
 
     def otherwise(values: Values, found: list[Stage], *rest: Any) -> None:
         def shortened(artifact: Artifact[Any], value: Any) -> Any:
@@ -117,9 +117,9 @@ def test_what_follows_an_artifact_with_other_bytes_is_as_in_a_fresh_run(
         def make(stage: Stage, *read: Any) -> list[Any]:
             return [shortened(*made) for made in zip(stage.makes, stage.make(*read), strict=True)]
 
-        perform(values, [replace(stage, make=partial(make, stage)) for stage in found], *rest)
+        perform_stages(values, [replace(stage, make=partial(make, stage)) for stage in found], *rest)
 
-    monkeypatch.setattr("runs.pipeline.stages.perform", otherwise)
+    monkeypatch.setattr("runs.pipeline.stages.perform_stages", otherwise)
     (directory / name).unlink()
     run(whole)
     fresh = contents(run(configured(index, tmp_path / "fresh")))
@@ -129,7 +129,7 @@ def test_what_follows_an_artifact_with_other_bytes_is_as_in_a_fresh_run(
 
 
 def shorten(path: Path) -> None:
-    """Take the last row from a file, or from each topic the last query or sentence."""
+    """Remove the last row of a file, or the last query or sentence of each topic."""
     lines = path.read_bytes().splitlines(keepends=True)
     part = {"queries.jsonl": "queries", "answers.jsonl": "sentences"}.get(path.name)
     if part is None:
@@ -145,8 +145,8 @@ def test_a_stage_reads_no_artifact_but_its_inputs(index: Index, whole: RunConfig
         job = open_job(config)
         job.directory.mkdir(parents=True)
         values = Values(job.directory)
-        with asking(config, None) as ask:
-            (stage,) = (s for s in stages(job, ask, artifacts_of(job, values)) if name in s.artifacts)
+        with open_model_runner(config, None) as ask:
+            (stage,) = (s for s in list_stages(job, ask, list_artifacts(job, values)) if name in s.artifacts)
             for needed in stage.inputs:
                 shutil.copy(whole.out / "undisturbed" / needed, job.directory / needed)
             made_values = stage.make(*map(values.get, stage.reads))
@@ -158,7 +158,7 @@ def test_a_stage_reads_no_artifact_but_its_inputs(index: Index, whole: RunConfig
 
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two indexes of documents with the same ids; in the second they are longer, and say something else."""
+    """Two indexes of documents with the same ids. In the second, the texts are other ones and longer."""
     folder = tmp_path_factory.mktemp("two")
     corpus = write_corpus(folder / "corpus.jsonl")
     build_index(corpus, folder / "one")
@@ -171,7 +171,7 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def begun(indexes: tuple[Path, Path], tmp_path: Path) -> tuple[Index, Callable[[], None]]:
-    """An index that is open, and what puts another one in its place."""
+    """An open index, and a function that replaces it with another one."""
     shutil.copytree(indexes[0], tmp_path / "index")
 
     def replace_index() -> None:
@@ -228,7 +228,7 @@ def test_a_run_whose_index_is_replaced_mixes_nothing(
     ]
 
 
-def test_vectors_are_kept_by_text_whatever_index_they_come_to_lie_in(
+def test_vectors_are_kept_by_text_for_any_index(
     begun: tuple[Index, Callable[[], None]], indexes: tuple[Path, Path]
 ) -> None:
     index, replace_index = begun
@@ -243,7 +243,7 @@ def test_vectors_are_kept_by_text_whatever_index_they_come_to_lie_in(
     assert whole[0] == whole[1]
 
 
-def test_a_cache_of_an_earlier_version_is_not_looked_at(begun: tuple[Index, Callable[[], None]]) -> None:
+def test_a_cache_of_an_earlier_version_is_not_read(begun: tuple[Index, Callable[[], None]]) -> None:
     import sqlite3
 
     index, _ = begun
@@ -255,7 +255,7 @@ def test_a_cache_of_an_earlier_version_is_not_looked_at(begun: tuple[Index, Call
     assert segment_vectors(index, open_store(index), [0])[0].tolist() == wanted[0].tolist()
 
 
-def test_a_key_is_of_the_model_and_of_the_texts_one_by_one() -> None:
+def test_a_key_depends_on_the_model_and_on_each_text() -> None:
     asked = [(MINILM, ["a", "bc"]), (MINILM, ["ab", "c"]), (MINILM, ["abc"]), (Embedding(passage_prefix="p"), ["abc"])]
     assert len({hash_texts(*one) for one in asked}) == len(asked)
     assert hash_texts(MINILM, ["\ud800"]) == hash_texts(Embedding(), ["\ud800"])

@@ -1,4 +1,4 @@
-"""One topic of a job: its candidates graded, its evidence gathered, its answer made."""
+"""The steps for one topic of a job: grade its candidates, and open the task from which a reader answers it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from generation.context.topic import read_context
-from generation.grade import Candidates, Graded, grade_topic
+from generation.grading.grade import Candidates, GradedTopic, grade_topic
 from generation.llm.model import Model
-from generation.queries.compose import places_of
-from generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, open_reader, rows_of
+from generation.queries.compose import find_places
+from generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, list_rows, open_reader
 from generation.types import Sentence
 from retrieval.types import Query, Rankings, Topic
 from runs.pipeline.job import Job
-from runs.pipeline.rank import pool_of, scores_of
+from runs.pipeline.rank import choose_pool, get_hybrid_scores
 from runs.tracks.answer_files import cut_to_limits
 from runs.tracks.rules import Track
 
@@ -22,8 +22,8 @@ READER = "plain"
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
-    """What was searched for a topic and found: all queries of the batch, and the hybrid ranking of each."""
+class SearchedTopic:
+    """A topic after the search, with all queries of its batch and the hybrid ranking of each."""
 
     topic: Topic
     queries: Sequence[Query]
@@ -32,7 +32,7 @@ class Searched:
     @property
     def places(self) -> list[int]:
         """The places of the topic's decomposed queries in the batch."""
-        return places_of(self.topic.id, self.queries)
+        return find_places(self.topic.id, self.queries)
 
     @property
     def own(self) -> list[Query]:
@@ -40,31 +40,31 @@ class Searched:
         return [self.queries[place] for place in self.places]
 
 
-async def grade(job: Job, model: Model | None, searched: Searched) -> Graded:
+async def grade_candidates(job: Job, model: Model | None, searched: SearchedTopic) -> GradedTopic:
     """Grade the candidates of a topic and select among them."""
     assert model is not None  # the configuration has been checked
-    rows = pool_of(job, searched.topic.id, searched.queries, searched.hybrid)
+    rows = choose_pool(job, searched.topic.id, searched.queries, searched.hybrid)
     context = await asyncio.to_thread(read_context, job.sources, rows, searched.own)
-    scores = scores_of(searched.hybrid, searched.places, rows)
+    scores = get_hybrid_scores(searched.hybrid, searched.places, rows)
     return await grade_topic(model, Candidates(searched.topic.id, context, scores), job.grade_settings)
 
 
-def reader_of(job: Job, model: Model | None) -> Reader:
-    """The reader of a job."""
+def open_run_reader(job: Job, model: Model | None) -> Reader:
+    """Open the reader of a job."""
     return open_reader(READER, Tools(job.sources, model, job.answer_settings))
 
 
-async def open_task(job: Job, searched: Searched, selected: Sequence[int]) -> tuple[Task, Hits]:
-    """The task to answer a topic, and the documents to answer it from.
+async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:
+    """Open the task to answer a topic, and choose its documents.
 
     These are the `selected` ones (rows of the store, best first), or those of each query.
     """
     topic = searched.topic
     of_queries = [searched.hybrid.of(place).tolist() for place in searched.places]
     hits = choose_hits(job.answer_settings, selected, of_queries)
-    context = await asyncio.to_thread(read_context, job.sources, rows_of(hits), searched.own)
-    return Task(topic, context, job.words_for(topic), partial(_accepted, topic.id, job.track)), hits
+    context = await asyncio.to_thread(read_context, job.sources, list_rows(hits), searched.own)
+    return Task(topic, context, job.get_word_limit(topic), partial(_cut_to_track, topic.id, job.track)), hits
 
 
-def _accepted(topic_id: str, track: Track, sentences: Sequence[Sentence]) -> list[Sentence]:
+def _cut_to_track(topic_id: str, track: Track, sentences: Sequence[Sentence]) -> list[Sentence]:
     return cut_to_limits(topic_id, sentences, track)

@@ -1,4 +1,4 @@
-"""The language model that a configuration names: opened when first asked, closed when the run ends."""
+"""The language model of a run. It is opened at its first use, and closed when the run ends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -12,79 +12,81 @@ import orjson
 
 from generation.llm.model import Model, OpenModel
 from generation.llm.open import open_model
-from generation.llm.usage import add, report
+from generation.llm.usage import add_usage, report_usage
 from generation.types import Failure, Reply, Request, Usage
 from indexing.io.writing import write_whole
 from runs.config.run_config import RunConfig
 
 T = TypeVar("T")
 
-USAGE = "usage.json"
-PATIENCE = 1.0
-"""Seconds that closing a model may take after an error or an interrupt."""
+USAGE_FILE = "usage.json"
+"""The file of the run directory that holds the cost of the calls."""
+CLOSE_TIMEOUT_S = 1.0
+"""How long closing a model may take after an error or an interrupt."""
 
 
-class Ask(Protocol):
-    """Runs what asks the model to its end; it is given None where the configuration has no model."""
+class RunWithModel(Protocol):
+    """Runs work that uses the model to its end. If the configuration has no model, the work gets None."""
 
     def __call__(self, work: Callable[[Model | None], Awaitable[T]]) -> T:
-        """The result of `work`."""
+        """Run the work; returns its result."""
         ...
 
 
 @contextmanager
-def asking(config: RunConfig, folder: Path | None) -> Iterator[Ask]:
-    """The model of a run; what its calls have cost is added to `usage.json` in the run's folder, if one is named.
+def open_model_runner(config: RunConfig, folder: Path | None) -> Iterator[RunWithModel]:
+    """Open a runner of work that uses the model of a run.
 
-    Each reply is on disk before anybody sees it, and so is what has arrived when the run is interrupted.
+    At the end, the cost of its calls is added to `usage.json` in `folder`, unless that is None. Each reply is on disk
+    before a step uses it. If the run is interrupted, the replies that have arrived are kept.
     """
     model: OpenModel | None = None
     stack = AsyncExitStack()
 
-    def ask(work: Callable[[Model | None], Awaitable[T]]) -> T:
-        async def asked() -> T:
+    def run_with_model(work: Callable[[Model | None], Awaitable[T]]) -> T:
+        async def work_with_model() -> T:
             nonlocal model
             if model is None and config.model is not None:
                 model = await stack.enter_async_context(open_model(config.model, config.out))
             thinking = config.model.thinking if config.model else 0
-            return await work(Thinking(model.name, model, thinking) if model and thinking else model)
+            return await work(ThinkingModel(model.name, model, thinking) if model and thinking else model)
 
-        return run(asked())
+        return run(work_with_model())
 
-    with loop() as run:
+    with open_event_loop() as run:
         try:
-            yield ask
+            yield run_with_model
         except BaseException as error:
-            _account(model, folder, config)
+            _add_to_usage_file(model, folder, config)
             with suppress(TimeoutError):
-                run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), PATIENCE))
+                run(asyncio.wait_for(stack.__aexit__(type(error), error, error.__traceback__), CLOSE_TIMEOUT_S))
             raise
-        _account(model, folder, config)
+        _add_to_usage_file(model, folder, config)
         run(stack.aclose())
 
 
-class Run(Protocol):
+class RunCoroutine(Protocol):
     """Runs a coroutine to its end."""
 
     def __call__(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`."""
+        """Run the coroutine; returns its result."""
         ...
 
 
 @contextmanager
-def loop() -> Iterator[Run]:
-    """An event loop in a thread of its own, since a loop may run in the caller's already, as in a notebook.
+def open_event_loop() -> Iterator[RunCoroutine]:
+    """Open an event loop in a thread of its own. The caller's thread may have a loop already, as in a notebook.
 
-    An interrupt of the caller ends the coroutine before it goes on.
+    If the caller is interrupted, the coroutine ends before the interrupt is raised again.
     """
     runner, tasks = asyncio.Runner(), list[asyncio.Task[Any]]()
 
-    async def noted(work: Coroutine[Any, Any, T]) -> T:
+    async def note_task(work: Coroutine[Any, Any, T]) -> T:
         tasks[:] = filter(None, [asyncio.current_task()])
         return await work
 
     def run(work: Coroutine[Any, Any, T]) -> T:
-        done = thread.submit(lambda: runner.run(noted(work)))
+        done = thread.submit(lambda: runner.run(note_task(work)))
         try:
             return done.result()
         except BaseException:
@@ -102,8 +104,8 @@ def loop() -> Iterator[Run]:
 
 
 @dataclass(slots=True)
-class Thinking:
-    """A model that thinks before it says anything, and is allowed so many tokens more for that."""
+class ThinkingModel:
+    """A model that thinks before it replies. Each request allows it `tokens` more for that."""
 
     name: str
     model: Model
@@ -114,20 +116,20 @@ class Thinking:
         return self.model.complete(replace(one, max_tokens=one.max_tokens + self.tokens) for one in requests)
 
 
-def _account(model: OpenModel | None, folder: Path | None, config: RunConfig) -> None:
-    """Add what the calls have cost to the run's account, which begins anew with another model."""
+def _add_to_usage_file(model: OpenModel | None, folder: Path | None, config: RunConfig) -> None:
+    """Add the cost of the calls to `usage.json`. If the file belongs to another model, start it anew."""
     if folder is None or model is None or not model.usage:
         return
     known: dict[str, Usage] = {}
     with suppress(OSError, ValueError, TypeError, KeyError):
-        told = orjson.loads((folder / USAGE).read_bytes())
-        rows = told["purposes"] if told["model"] == model.name else {}
+        account = orjson.loads((folder / USAGE_FILE).read_bytes())
+        rows = account["purposes"] if account["model"] == model.name else {}
         rows.pop("total", None)
         known = {name: Usage(**{field.name: row[field.name] for field in fields(Usage)}) for name, row in rows.items()}
     for purpose, usage in model.usage.items():
-        known[purpose] = add(known.get(purpose, Usage()), usage)
+        known[purpose] = add_usage(known.get(purpose, Usage()), usage)
     prices = config.model.prices if config.model else None
-    told = {"model": model.name, "purposes": report(known, prices), "notes": model.notes}
+    account = {"model": model.name, "purposes": report_usage(known, prices), "notes": model.notes}
     folder.mkdir(parents=True, exist_ok=True)
-    with write_whole(folder / USAGE) as out:
-        out.write(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    with write_whole(folder / USAGE_FILE) as out:
+        out.write(orjson.dumps(account, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -1,4 +1,4 @@
-"""UMBRELA: requests that share their beginnings, replies with one reading, and failed grades that are absent."""
+"""UMBRELA: requests that share their beginnings, replies with one reading, and failed grades that stay absent."""
 
 import asyncio
 import json
@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generation.grading.umbrela import (
+    GradeForm,
+    Mode,
+    Pair,
+    compute_expected_grade,
+    grade_pairs,
+    group_pairs,
+    read_grades,
+    request_grades,
+)
 from generation.types import Failure, Reply, Request
-from generation.umbrela import GradeForm, Mode, Pair, expected_grade, grade_pairs, grading, grouped, read_grades
 from indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
 
@@ -29,7 +38,7 @@ def _truth(query: int, document: int) -> int:
 
 
 def _judge(request: Request) -> Said:
-    """Grades as `_truth` does: the document and the queries are read off the prompt."""
+    """Grade as `_truth` does. The document and the queries are read from the prompt."""
     text = request.messages[1][1]
     document = int(text.split("Passage of document ")[1].split(".")[0])
     asked = [QUERIES.index(query) for query in QUERIES if query in text]
@@ -59,7 +68,7 @@ def test_a_grid_asks_once_a_document(mode: Mode, calls: int) -> None:
 
 @given(PAIRS, st.sampled_from(MODES))
 def test_requests_about_a_document_stand_together_and_none_is_lost(pairs: list[Pair], mode: Mode) -> None:
-    groups = grouped(pairs, mode)
+    groups = group_pairs(pairs, mode)
     assert sorted((query, document) for document, chosen in groups for query in chosen) == sorted(pairs)
     assert [document for document, _ in groupby(groups, key=lambda group: group[0])] == list(
         dict.fromkeys(document for _, document in pairs)
@@ -68,14 +77,14 @@ def test_requests_about_a_document_stand_together_and_none_is_lost(pairs: list[P
 
 @pytest.mark.parametrize("mode", MODES)
 def test_prompts_of_one_passage_differ_only_after_it(mode: Mode) -> None:
-    one, other = (grading([query], "A passage.", mode).messages for query in QUERIES[:2])
+    one, other = (request_grades([query], "A passage.", mode).messages for query in QUERIES[:2])
     assert one[0] == other[0]
     end = one[1][1].index("</document>")
     assert one[1][1][:end] == other[1][1][:end]
     assert one[1][1].index(QUERIES[0]) > end
 
 
-def test_passages_are_asked_for_with_their_queries() -> None:
+def test_a_passage_is_made_for_its_queries() -> None:
     asked: list[tuple[int, tuple[int, ...]]] = []
 
     def passages(document: int, queries: Sequence[int]) -> str:
@@ -99,7 +108,7 @@ def test_a_failed_grade_is_absent_and_says_why(said: Said, mode: Mode) -> None:
     assert all(isinstance(grade, Failure) and grade.reason for grade in grades.values())
 
 
-def test_a_refused_reply_is_mended_once() -> None:
+def test_a_refused_reply_is_repaired_once() -> None:
     def say(request: Request) -> Said:
         return "Hm." if len(request.messages) == 2 else '{"grade": 2}'
 
@@ -109,7 +118,7 @@ def test_a_refused_reply_is_mended_once() -> None:
 @pytest.mark.parametrize(
     ("text", "grade"),
     [
-        pytest.param('{"grade": 2}', 2, id="as asked for"),
+        pytest.param('{"grade": 2}', 2, id="the expected form"),
         pytest.param('{"grade": "2"}', 2, id="the digit as a string"),
         pytest.param('```json\n{"grade": 0}\n```', 0, id="in a fence"),
         pytest.param('Sure: {"grade": 3}. Anything else?', 3, id="in prose"),
@@ -166,7 +175,7 @@ def test_a_grid_needs_all_its_grades(grades: list[int], missing: int) -> None:
 
 
 @given(st.text(st.sampled_from('{}":grade0123 ,final scor[]') | st.characters(codec="utf-8")))
-def test_no_text_makes_reading_fail_otherwise(text: str) -> None:
+def test_any_text_is_a_grade_or_unusable(text: str) -> None:
     for reply in (Reply(text), Reply(text, "length"), Reply(text, logprobs=({text[:1]: 0.0},))):
         try:
             (grade,) = read_grades(reply, ["grade"], expected=True)
@@ -197,23 +206,23 @@ HALF = math.log(0.5)
 )
 def test_expected_grades_are_means_over_the_four(logprobs: tuple[dict[str, float], ...], expected: float) -> None:
     reply = Reply('{"grade": 2}', logprobs=logprobs)
-    assert expected_grade(reply, "grade", 2) == pytest.approx(expected)
+    assert compute_expected_grade(reply, "grade", 2) == pytest.approx(expected)
     assert read_grades(reply, ["grade"], expected=True) == pytest.approx([expected])
     assert read_grades(reply, ["grade"]) == [2.0]
 
 
-def test_a_grid_has_expected_grades_of_its_own() -> None:
+def test_a_grid_has_an_expected_grade_for_each_query() -> None:
     spread = {"0": math.log(0.25), "2": math.log(0.75)}
     logprobs = _tokens('{"', "1", '": ', "2", ', "', "2", '": ', "1", "}", t3=spread, t7={"1": 0.0})
     assert read_grades(Reply('{"1": 2, "2": 1}', logprobs=logprobs), ["1", "2"], True) == pytest.approx([1.5, 1.0])
 
 
-def test_a_grade_that_stands_there_twice_has_no_expectation() -> None:
+def test_a_grade_that_comes_twice_is_no_expected_grade() -> None:
     logprobs = _tokens(
         '{"', "x", '": {"', "grade", '": ', "3", '}, "', "grade", '": ', "1", "}", t5={"3": HALF, "2": HALF}
     )
     assert read_grades(Reply('{"x": {"grade": 3}, "grade": 1}', logprobs=logprobs), ["grade"], True) == [1.0]
 
 
-def test_probabilities_are_asked_for_only_where_they_are_wanted() -> None:
-    assert [grading(QUERIES, "x", "grid", wanted).top_logprobs > 0 for wanted in (False, True)] == [False, True]
+def test_probabilities_are_requested_only_for_expected_grades() -> None:
+    assert [request_grades(QUERIES, "x", "grid", wanted).top_logprobs > 0 for wanted in (False, True)] == [False, True]

@@ -1,0 +1,48 @@
+"""The part of each document that a model is shown, so that all documents of a prompt fit its window."""
+
+from collections.abc import Sequence
+
+from generation.context.passages import choose_best_spans, join_spans
+from generation.context.tokens import clip, count_tokens
+from generation.context.topic import TopicContext
+from generation.types import Evidence
+from indexing.types import Span
+
+LEAST_DOCUMENT_TOKENS = 64
+"""The least tokens that a document may have in a prompt."""
+
+
+def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, window: int) -> list[Evidence]:
+    """Choose the stretches of the documents in these rows that a model is shown: the whole text, or the best segments.
+
+    `queries` selects those of `context` that rate segments; `window` is the model's window in tokens. All stretches
+    together take half of the window. If there are too many documents for `LEAST_DOCUMENT_TOKENS` each, the last ones
+    are left out. A segment that is longer than its document's share is cut.
+    """
+    rows = rows[: max(1, window // 2 // LEAST_DOCUMENT_TOKENS)]
+    limit = share_window(window, len(rows))
+    shown: list[Evidence] = []
+    for row in rows:
+        document, cosines = context.documents[row], context.query_vectors[queries] @ context.segments[row].T
+        spans = [(0, len(document.text))]
+        if count_tokens(join_spans(document, spans)) > limit:
+            spans = choose_best_spans(document, cosines, None, limit)
+            if spans and count_tokens(join_spans(document, spans)) > limit:
+                start, end = spans[0]
+                spans = [
+                    (
+                        start,
+                        start + len(clip(document.text[start:end], max(0, limit - count_tokens(document.title) - 1))),
+                    )
+                ]
+        query = context.queries[queries][int(cosines.max(axis=1).argmax())]
+        shown += [
+            Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
+            for start, end in spans
+        ]
+    return shown
+
+
+def share_window(window: int, documents: int) -> int:
+    """Share half of a window between documents; returns the tokens of each."""
+    return window // 2 // max(documents, 1)

@@ -1,0 +1,165 @@
+"""UMBRELA grades for one topic, and the documents that they select: by Parasol with bounds, or as a covering set."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusion.coverage import choose
+from fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, find_top
+from generation.context.passages import choose_best_spans, join_spans
+from generation.context.tokens import clip, count_tokens
+from generation.context.topic import TopicContext
+from generation.grading.umbrela import GradeForm, Mode, Pair, grade_pairs
+from generation.llm.model import Model
+from generation.types import Failure, Fallback
+from retrieval.types import Query
+
+WAVE_CALLS = 32
+"""How many calls one topic makes at one time. Other topics make theirs beside them."""
+
+Select = Literal["parasol", "coverage"]
+"""The ways to select documents by their grades, see `SELECTIONS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradeSettings:
+    """How candidates are graded and selected. `docs/config.md` explains each setting under `grading`."""
+
+    method: Mode = "pointwise"
+    select: Select = "parasol"
+    documents: int = 20
+    budget: int | None = None
+    cap: float = math.inf
+    bounds: bool = True
+    expected: bool = False
+    segments: int = 3
+    tokens: int = 2000
+    in_one_wave: bool = False
+    """Whether all pairs are graded in one wave, because replies come in one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The documents of a topic that may be graded, best first.
+
+    `scores` are the scores of retrieval, float64[queries, documents]. If a query did not find a document, its score is
+    NaN.
+    """
+
+    topic_id: str
+    context: TopicContext
+    scores: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class GradedTopic:
+    """The grades of a topic's candidates, and the documents that they select.
+
+    `rows` are the candidates, best first by the fusion over queries. `grades` is float64[queries, candidates]; if a
+    pair was not graded, or its grade failed, the value is NaN. `selected` are places in `rows`, best first, with
+    `scores` beside them. These are Parasol scores, or in a set the numbers from the size of the set down to 1.
+    """
+
+    topic_id: str
+    queries: Sequence[Query]
+    rows: list[int]
+    spans: list[list[tuple[int, int]]]
+    """The graded stretches of each candidate's text, as (start, end)."""
+    grades: NDArray[np.float64]
+    pairs_asked: int
+    selected: list[int]
+    scores: list[float]
+    fallbacks: list[Fallback]
+
+
+async def grade_topic(model: Model, candidates: Candidates, settings: GradeSettings) -> GradedTopic:
+    """Grade a topic's candidates for its queries, and select among them.
+
+    If the model gives no grade for a pair, the pair adds nothing to any score, and a `Fallback` records it.
+    """
+    topic_id, context = candidates.topic_id, candidates.context
+    documents = list(context.documents.values())
+    spans = await asyncio.to_thread(choose_graded_spans, context, settings)
+    texts = [clip(join_spans(document, own), settings.tokens) for document, own in zip(documents, spans, strict=True)]
+    fallbacks: list[Fallback] = []
+
+    async def grade(pairs: Sequence[Pair]) -> list[float]:
+        questions = [query.question for query in context.queries]
+        form = GradeForm(settings.method, settings.expected)
+        found = await grade_pairs(model, questions, lambda place, _: texts[place], pairs, form)
+        for (query, place), value in found.items():
+            if isinstance(value, Failure):
+                pair_ids = f"{context.queries[query].id} and {documents[place].id}"
+                fallbacks.append(Fallback(topic_id, "umbrela", f"no grade for {pair_ids}: {value.reason}"))
+        return [math.nan if isinstance(value := found[pair], Failure) else min(value, MAX_GRADE) for pair in pairs]
+
+    selection = SELECTIONS[settings.select]
+    bounded = settings.bounds and selection.bounded and not settings.in_one_wave
+    wanted = TopSettings(settings.documents, WAVE_CALLS if bounded else None, settings.method == "grid")
+    search = find_top(len(context.queries), len(documents), wanted, candidates.scores)
+    top = await _grade_waves(search, grade)
+    selected, scores = selection.choose(top, texts, settings)
+    rows = list(context.documents)
+    return GradedTopic(topic_id, context.queries, rows, spans, top.grades, top.judged, selected, scores, fallbacks)
+
+
+async def _grade_waves(
+    search: Generator[Pairs, Floats, Top], grade: Callable[[Sequence[Pair]], Awaitable[list[float]]]
+) -> Top:
+    """Run a search of `fusion.parasol.find_top`, and grade each wave of pairs that it asks for."""
+    try:
+        queries, documents = next(search)
+        while True:
+            found = await grade(list(zip(queries.tolist(), documents.tolist(), strict=True)))
+            queries, documents = search.send(np.array(found))
+    except StopIteration as end:
+        top: Top = end.value
+        return top
+
+
+def choose_graded_spans(context: TopicContext, settings: GradeSettings) -> list[list[tuple[int, int]]]:
+    """Choose the stretches of each document that are graded: its best segments for the queries.
+
+    The stretches are the same for all queries, so that a server computes a document once.
+    """
+    return [
+        choose_best_spans(document, context.query_vectors @ context.segments[row].T, settings.segments, settings.tokens)
+        for row, document in context.documents.items()
+    ]
+
+
+def _select_by_parasol(top: Top, _texts: Sequence[str], _settings: GradeSettings) -> tuple[list[int], list[float]]:
+    return top.documents.tolist(), top.scores.tolist()
+
+
+def _select_by_coverage(top: Top, texts: Sequence[str], settings: GradeSettings) -> tuple[list[int], list[float]]:
+    costs = [1 if settings.budget is None else count_tokens(text) for text in texts]
+    budget = settings.documents if settings.budget is None else settings.budget
+    selected = choose(top.grades, costs, budget, settings.cap)[: settings.documents]
+    return selected, [float(len(selected) - place) for place in range(len(selected))]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A way to select documents by their grades.
+
+    `choose` returns the places of documents and their scores, best first.
+    """
+
+    choose: Callable[[Top, Sequence[str], GradeSettings], tuple[list[int], list[float]]]
+    bounded: bool
+    """Whether the selection can be certain before all pairs are graded."""
+    is_set: bool
+    """Whether the documents are a set, which a track may submit without the rest of the ranking."""
+
+
+SELECTIONS: Mapping[Select, Selection] = {
+    "parasol": Selection(_select_by_parasol, bounded=True, is_set=False),
+    "coverage": Selection(_select_by_coverage, bounded=False, is_set=True),
+}
+"""The ways to select documents by their names in a configuration."""

@@ -1,0 +1,196 @@
+"""The work of each stage: a function from the values of the artifacts that it reads to those that it makes."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from fusion.closest import find_closest_segments
+from generation.ask import run_together
+from generation.grading.grade import SELECTIONS, GradedTopic
+from generation.llm.model import Model
+from generation.types import Answer, EvidenceSet
+from indexing.errors import UserError
+from indexing.types import Document
+from indexing.vectors.embed import embed_queries
+from indexing.vectors.of_documents import TextsOf, join_title_and_text
+from indexing.vectors.of_segments import segment_vectors
+from retrieval.types import Rankings, Topic
+from runs.pipeline.artifacts import Summary
+from runs.pipeline.grade_files import (
+    GradeRecord,
+    Judgment,
+    find_selected_rows,
+    make_grade_records,
+    make_judgments,
+    make_keystone_rankings,
+)
+from runs.pipeline.job import Job
+from runs.pipeline.model_runner import RunWithModel
+from runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
+from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, round_scores, search_systems, summarise_documents
+from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_run_reader, open_task
+from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
+from runs.trec.types import Run, make_run
+
+TOPICS_AT_ONCE = 64
+"""How many topics use the model at one time."""
+
+
+def make_queries(job: Job, run_with_model: RunWithModel) -> tuple[list[UnderstoodTopic]]:
+    """Make the understanding and the queries of each narrative. `UserError` if two queries have the same id."""
+    made = run_with_model(lambda model: understand_topics(job, model))
+    ids = Counter(query.id for query in list_queries(made))
+    repeated, times = ids.most_common(1)[0]
+    if times > 1:
+        raise UserError(f"{job.config.topics}: topic ids give the query id {repeated!r} twice: rename a topic")
+    return (made,)
+
+
+def make_rankings(
+    job: Job, run_with_model: RunWithModel, topics: Sequence[UnderstoodTopic]
+) -> tuple[Rankings | list[Summary], ...]:
+    """Make the ranking of every query by each system, in one batch, and the summaries, if the run has any."""
+    made: list[Summary] = []
+    found = search_systems(job, list_queries(topics), choose_texts(job, run_with_model, made.append))
+    return (*found.values(), *([made] if job.config.retrieval.summarise else []))
+
+
+def choose_texts(
+    job: Job, run_with_model: RunWithModel, keep: Callable[[Summary], None] = lambda _summary: None
+) -> TextsOf:
+    """Choose the texts that are embedded for candidates: their contents, or summaries of the long ones.
+
+    `keep` receives each summary.
+    """
+    if not job.config.retrieval.summarise:
+        return join_title_and_text
+
+    def summarise_long(documents: Sequence[Document]) -> list[str]:
+        summaries, missed = run_with_model(lambda model: summarise_documents(job, model, documents))
+        for doc_id, text in summaries.items():
+            keep(Summary(doc_id, text, tuple(one for one in missed if one.topic_id == doc_id)))
+        return [summaries.get(document.id, document.contents) for document in documents]
+
+    return summarise_long
+
+
+def make_hybrid(job: Job, _topics: Sequence[UnderstoodTopic], *systems: Rankings) -> tuple[Rankings]:
+    """Make the hybrid ranking of each query."""
+    return (fuse_each_query(job.config, systems),)
+
+
+def make_narrative(job: Job, topics: Sequence[UnderstoodTopic], hybrid: Rankings) -> tuple[Rankings]:
+    """Make the ranking of each narrative."""
+    return (fuse_each_narrative(job.config, job.topics, list_queries(topics), hybrid),)
+
+
+def make_grades(
+    job: Job, run_with_model: RunWithModel, topics: Sequence[UnderstoodTopic], hybrid: Rankings, narrative: Rankings
+) -> tuple[list[GradeRecord], list[Judgment], Rankings]:
+    """Make UMBRELA grades, the same as judgments, and the ranking with the selected documents first."""
+    queries = list_queries(topics)
+
+    async def grade_all(model: Model | None) -> list[GradedTopic]:
+        work = [partial(grade_candidates, job, model, SearchedTopic(topic, queries, hybrid)) for topic in job.topics]
+        return await run_together(work, TOPICS_AT_ONCE)
+
+    graded = run_with_model(grade_all)
+    assert job.config.model is not None  # the configuration has been checked
+    records = list(make_grade_records(graded, job.store, job.config.model.name))
+    is_set = SELECTIONS[job.config.grading.select].is_set
+    alone = is_set and job.config.track is not None and job.track.rows is None
+    return records, list(make_judgments(records)), round_scores(make_keystone_rankings(graded, narrative, alone))
+
+
+def make_segments(job: Job, ranking: Rankings) -> tuple[Run]:
+    """Make the ranking that is submitted, of documents or of their segments, as the track demands."""
+    track = job.track
+    ranking = ranking if track.rows is None else ranking.top(track.rows)
+    if track.segments:
+        names = find_closest_ids(job, ranking)
+    else:
+        names = [job.store.ids(ranking.of(i)) for i in range(len(ranking))]
+    hits = {
+        topic.id: list(zip(names[i], ranking.scores_of(i).tolist(), strict=True)) for i, topic in enumerate(job.topics)
+    }
+    return (make_run(job.config.run_id, hits),)
+
+
+def find_closest_ids(job: Job, ranking: Rankings) -> list[list[str]]:
+    """Find, for each document of each topic, the id of its segment closest to the narrative (paper, section 2.4)."""
+    vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
+    narratives = embed_queries(job.sources.embedding, [topic.narrative for topic in job.topics], job.threads)
+    found = []
+    for i in range(len(ranking)):
+        documents = job.store.get(ranking.of(i))
+        chosen = [find_closest_segments(narratives[i : i + 1], vectors[row])[0][0] for row in ranking.of(i).tolist()]
+        found.append([document.segments[number].id for document, number in zip(documents, chosen, strict=True)])
+    return found
+
+
+def make_evidence(
+    job: Job,
+    run_with_model: RunWithModel,
+    topics: Sequence[UnderstoodTopic],
+    hybrid: Rankings,
+    ranking: Rankings,
+    *grades: list[GradeRecord],
+) -> tuple[list[EvidenceSet]]:
+    """Gather the evidence for each narrative from its documents."""
+    queries, selected = list_queries(topics), _find_selected(job, ranking, *grades)
+
+    async def gather(model: Model | None, topic: Topic) -> EvidenceSet:
+        task, hits = await open_task(job, SearchedTopic(topic, queries, hybrid), selected[topic.id])
+        return await open_run_reader(job, model).gather(task, hits)
+
+    return (
+        _work_on_each_topic(job, run_with_model, "Gathering", [partial(gather, topic=topic) for topic in job.topics]),
+    )
+
+
+def make_answers(
+    job: Job, run_with_model: RunWithModel, evidence: Sequence[EvidenceSet], *found: Any
+) -> tuple[list[Answer]]:
+    """Make a cited answer to each narrative from its evidence. `found` are the inputs of `make_evidence`."""
+    topics, hybrid, ranking, *grades = found
+    queries, selected = list_queries(topics), _find_selected(job, ranking, *grades)
+
+    async def answer(model: Model | None, topic: Topic, own: EvidenceSet) -> Answer:
+        task, _ = await open_task(job, SearchedTopic(topic, queries, hybrid), selected[topic.id])
+        return await open_run_reader(job, model).answer(task, own)
+
+    work = [partial(answer, topic=topic, own=own) for topic, own in zip(job.topics, evidence, strict=True)]
+    return (_work_on_each_topic(job, run_with_model, "Answering", work),)
+
+
+def make_submission(job: Job, answers: Sequence[Answer]) -> tuple[list[dict[str, Any]]]:
+    """Make the objects of the track's answer file, one for each topic."""
+    made = {answer.topic_id: cite_by_track_ids(answer, job.track) for answer in answers}
+    empty = (made.get(topic.id, Answer(topic.id, ())) for topic in job.topics)
+    pairs = zip(job.topics, empty, strict=True)
+    return ([make_answer_record(topic, own, job.track, job.author) for topic, own in pairs],)
+
+
+def _find_selected(job: Job, ranking: Rankings, *grades: list[GradeRecord]) -> dict[str, list[int]]:
+    """Find the rows of each topic's documents, best first: those that its grades select, or its ranking."""
+    for records in grades:
+        return find_selected_rows(records, job.store)
+    return {topic.id: ranking.of(i).tolist() for i, topic in enumerate(job.topics)}
+
+
+def _work_on_each_topic(
+    job: Job, run_with_model: RunWithModel, name: str, work: Sequence[Callable[..., Any]]
+) -> list[Any]:
+    """Do the work for each topic; returns the results in order. Many topics use a model at one time."""
+    at_once = TOPICS_AT_ONCE if job.config.model else 1
+    with job.progress(name, len(work)) as tick:
+
+        async def work_on_one(model: Model | None, start: Callable[..., Any]) -> Any:
+            found = await start(model)
+            tick(1)
+            return found
+
+        return run_with_model(
+            lambda model: run_together([partial(work_on_one, model, start) for start in work], at_once)
+        )
