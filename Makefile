@@ -21,15 +21,15 @@ help: ## list the targets
 demo: $(READY) ## index real documents, make two runs, validate and score them
 	$(BIN)/keystone demo
 
-# Two processes share the test files. If a test ends its process, or hangs outside of Python, that test alone fails.
+# Three processes share the test files, since many tests wait. If a test ends its process, or hangs outside of Python, that test alone fails.
 test: lint $(SERVERS) $(OPENSEARCH)/.ready ## run lint, types and all tests, with real vLLM and OpenSearch servers
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 40
 
 test-opensearch: $(READY) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
 	$(BIN)/pytest tests/indexing/opensearch tests/retrieval/test_opensearch*.py
 
 check: lint ## run lint, types and the tests that do not take minutes
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow"
 
 lint: $(READY) ## check style, formatting, types and the direction of imports
 	$(BIN)/ruff check .

@@ -18,6 +18,8 @@ from tests.support.models.plain_model import say
 from tests.support.places import ROOT
 from tests.support.servers.chat import serving
 
+pytestmark = pytest.mark.slow
+
 NAMES = """Answer Evaluation Grades Index Qrels Query Run RunConfig Topic UserError Verdict answer configure decompose
 evaluate fuse grade make_run open_index read_qrels read_run read_topics search validate write_qrels write_run"""
 

@@ -12,6 +12,8 @@ import pytest
 from tests.support import programs
 from tests.support.waiting import LIMIT_S, wait_until, within
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 TREE = """

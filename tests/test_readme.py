@@ -12,6 +12,8 @@ from tests.support import programs
 from tests.support.places import ROOT
 from tests.support.small_corpus import write_corpus, write_topics
 
+pytestmark = pytest.mark.slow
+
 README = (ROOT / "README.md").read_text()
 
 

@@ -19,6 +19,8 @@ from fusion.norms import NORMS
 from retrieval.types import Rankings, ranked
 from tests.support.places import ROOT
 
+pytestmark = pytest.mark.slow
+
 ScoredList = dict[int, float]
 """A list: document -> score."""
 

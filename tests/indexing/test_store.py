@@ -17,6 +17,8 @@ from indexing.errors import BadRecord, UserError
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Segment, Span
 
+pytestmark = pytest.mark.slow
+
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12).filter(
     lambda name: name.split() == [name]
 )

@@ -17,6 +17,8 @@ from indexing.errors import UserError
 from indexing.opensearch.cluster import Place, connect
 from indexing.opensearch.search import Cluster, search_each, search_of
 
+pytestmark = pytest.mark.slow
+
 Item = dict[str, Any]
 WHOLE: Item = {"status": 200, "timed_out": False, "_shards": {"failed": 0}}
 BUSY = {"type": "rejected_execution_exception", "reason": "queue is full"}

@@ -23,6 +23,8 @@ from retrieval.types import Query, Rankings, SearchSettings, offsets_of
 from tests.support.command_line import keystone
 from tests.support.small_corpus import write_corpus, write_topics
 
+pytestmark = pytest.mark.slow
+
 QUERIES = [
     Query("1", f"1-{n}", text, text, text)
     for n, text in enumerate(["honey in the kitchen", "ash of a volcano", "zzyzx"])

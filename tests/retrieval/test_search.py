@@ -31,6 +31,8 @@ from retrieval.lucene.search import K1, B, LuceneSearcher
 from retrieval.types import Query, Rankings, SearchSettings, ranked
 from tests.support.small_corpus import CORPUS, write_corpus
 
+pytestmark = pytest.mark.slow
+
 BOTH = ["bm25", "dense"]
 
 

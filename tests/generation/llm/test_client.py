@@ -48,7 +48,7 @@ from tests.support.servers.chat import (
 )
 from tests.support.waiting import LIMIT_S, join, within
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
+pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.slow]
 
 SCHEMA = {"type": "object", "properties": {"grade": {"type": "integer"}}, "required": ["grade"]}
 

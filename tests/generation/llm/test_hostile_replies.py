@@ -39,7 +39,7 @@ from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
 SECRET = "sk-0123456789/secret"
 
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
+pytestmark = [pytest.mark.usefixtures("short_pauses"), pytest.mark.slow]
 
 
 def kept(path: Path) -> str:

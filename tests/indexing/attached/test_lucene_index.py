@@ -38,6 +38,8 @@ from tests.support.processes import run_with_kills
 from tests.support.small_corpus import write_topics
 from tests.support.waiting import LIMIT_S
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["bees", "honey", "queen", "volcano", "ash", "weather", "ice \u2744", "sugar \U0001f600", "rivers", "pollen"]
 
 

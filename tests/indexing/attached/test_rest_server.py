@@ -32,6 +32,8 @@ from tests.support.servers.ports import free_port
 from tests.support.servers.rest import Fault, Handler, Scripted, anserini_server, pyserini_server, scripted_server
 from tests.support.small_corpus import CORPUS, write_topics
 
+pytestmark = pytest.mark.slow
+
 RECORDS = [{"id": name, "contents": f"{title}\n{text}"} for name, (title, text) in CORPUS.items()]
 TITLED = [{"docid": n, "url": "u", "title": t, "headings": "", "body": x} for n, (t, x) in CORPUS.items()]
 TEXTS = ["honey bees in the kitchen", "ash of a volcano", "insects", "zzyzx", " "]

@@ -18,6 +18,8 @@ from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
 from tests.support.small_corpus import CORPUS
 
+pytestmark = pytest.mark.slow
+
 QUERIES = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]
 
 DAMAGE = [

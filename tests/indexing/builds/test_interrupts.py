@@ -4,9 +4,13 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.places import ROOT
 from tests.support.programs import started
 from tests.support.waiting import LIMIT_S, within
+
+pytestmark = pytest.mark.slow
 
 CODE = """if True:
     import sys, time

@@ -34,6 +34,8 @@ from tests.support.servers.embeddings import serving, status
 from tests.support.small_corpus import CORPUS
 from tests.support.waiting import LIMIT_S, join, wait_until
 
+pytestmark = pytest.mark.slow
+
 WORKERS, SHARD, FILES, LINES = 2, 20, 5, 50
 SENTENCES = [sentence for _, text in CORPUS.values() for sentence in text.split(". ")]
 

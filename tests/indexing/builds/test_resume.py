@@ -25,6 +25,8 @@ from tests.support.processes import run_with_kills
 from tests.support.servers.embeddings import Server, serving, status
 from tests.support.small_corpus import CORPUS, write_corpus
 
+pytestmark = pytest.mark.slow
+
 
 def rankings(index: Index) -> list[Any]:
     queries = [Query(str(n), f"{n}-1", text, text, text) for n, (text, _) in enumerate(CORPUS.values())]

@@ -21,6 +21,8 @@ from runs.tracks.check_run import check_run
 from runs.tracks.rules import TRACKS
 from tests.support.command_line import keystone
 
+pytestmark = pytest.mark.slow
+
 TEXT = " ".join(f"Sentence {n} is about bee {n % 7}." for n in range(23)) + "\nIts  end\tis here."
 SPANS = make_windows(split_sentences(TEXT))
 NAME = "msmarco_v2.1_doc_00_7"

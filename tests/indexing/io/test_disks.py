@@ -25,6 +25,8 @@ from tests.support.processes import start, wait
 from tests.support.small_corpus import write_corpus, write_topics
 from tests.support.waiting import LIMIT_S
 
+pytestmark = pytest.mark.slow
+
 LIMITED = """
 def limit(size, resource=__import__("resource")):
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]

@@ -42,6 +42,8 @@ from tests.support.servers.hostile_replies import (
     send_reply,
 )
 
+pytestmark = pytest.mark.slow
+
 TRIES, REQUEST_TIMEOUT_S = 2, 0.3
 """The time limit of a request."""
 GENEROUS_TIMEOUT_S = 60.0

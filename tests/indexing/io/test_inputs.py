@@ -28,6 +28,8 @@ from tests.support import programs
 from tests.support.command_line import keystone
 from tests.support.small_corpus import NARRATIVES, write_corpus, write_topics
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_S = 120
 WRAPPED: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,

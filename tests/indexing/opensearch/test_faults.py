@@ -33,6 +33,8 @@ from tests.support.servers.opensearch_keeper import (
     torn,
 )
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTS = 300
 META = {"format": 4, "key": "k", "documents": DOCUMENTS, "faiss": None}
 TURNED_AWAY = (429, "rejected_execution_exception", "rejected execution of coordinating operation")

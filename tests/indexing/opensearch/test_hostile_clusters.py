@@ -26,6 +26,8 @@ from runs.doctor.cluster import examine_cluster
 from tests.support.servers.hostile_replies import TOO_LARGE
 from tests.support.small_corpus import write_index_file
 
+pytestmark = pytest.mark.slow
+
 COUNT = 3
 META = {"format": FORMAT, "key": "k", "documents": COUNT, "faiss": "Flat", "left_out": {}, "cut": 0, "embedding": None}
 SEGMENT = Segment("d1#0_0", Span("d1", 0, 4))

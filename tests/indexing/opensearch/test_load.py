@@ -40,6 +40,8 @@ from tests.support.servers.opensearch import Cluster, call, start_cluster
 from tests.support.small_corpus import CORPUS, write_corpus
 from tests.support.waiting import join, wait_until
 
+pytestmark = pytest.mark.slow
+
 NAMES = iter(f"load-{number}" for number in range(10_000))
 VERSIONS = ("opensearch", "older_opensearch")
 SETTLED = {"blocks": {"write": "true"}, "number_of_replicas": "0"}

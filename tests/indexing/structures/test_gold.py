@@ -15,6 +15,8 @@ from indexing.structures.tree import leaves
 from indexing.types import Document
 from tests.support.places import SHARED
 
+pytestmark = pytest.mark.slow
+
 GUM = SHARED / "gum-rst"
 ARTICLES = SHARED / "ibm-claims-wiki" / "corpus.jsonl.gz"
 SAMPLE = SHARED / "msmarco-v2.1-sample" / "documents.jsonl"

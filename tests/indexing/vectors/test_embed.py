@@ -15,6 +15,8 @@ from indexing.vectors.minilm import BATCH_TOKENS, LONGEST_TEXT_CHARACTERS, MiniL
 from indexing.vectors.types import GRID_STEP, round_to_grid
 from tests.support.small_corpus import CORPUS
 
+pytestmark = pytest.mark.slow
+
 SEEDS = st.integers(0, 2**32 - 1)
 
 

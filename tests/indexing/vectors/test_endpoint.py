@@ -37,6 +37,8 @@ from tests.support.servers.embeddings import (
 )
 from tests.support.small_corpus import CORPUS, write_corpus
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [text for _, text in CORPUS.values()] * 11  # four requests
 
 

@@ -29,6 +29,8 @@ from tests.support.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.places import ROOT
 from tests.support.small_corpus import write_corpus
 
+pytestmark = pytest.mark.slow
+
 NAMES = [str(i) for i in range(20)]
 
 

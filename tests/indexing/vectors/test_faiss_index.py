@@ -20,6 +20,8 @@ from retrieval.types import Query, SearchSettings, ranked
 from tests.support.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.small_corpus import write_corpus
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shards:

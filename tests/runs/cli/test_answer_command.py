@@ -31,6 +31,8 @@ from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving
 from tests.support.small_corpus import CORPUS, NARRATIVES, write_topics
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_S = 240
 """The time of a process that starts Java and reads a model, beside others that do the same."""
 

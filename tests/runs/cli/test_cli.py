@@ -23,6 +23,8 @@ from tests.support.command_line import keystone
 from tests.support.small_corpus import write_corpus
 from tests.support.waiting import LIMIT_S
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "tune", "demo", "doctor")
 SLOW_IMPORTS = (
     "numpy",

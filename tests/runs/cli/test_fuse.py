@@ -18,6 +18,8 @@ from runs.trec.fuse_files import fuse_files
 from runs.trec.run_files import read_run, write_run
 from tests.support.command_line import keystone
 
+pytestmark = pytest.mark.slow
+
 A = "1 Q0 a 1 3 A\n1 Q0 b 2 2 A\n1 Q0 c 3 1 A\n2 Q0 a 1 9 A\n"
 B = "1 Q0 c 1 0.9 B\n1 Q0 a 2 0.8 B\n10 Q0 z 1 0.5 B\n"
 Hits = dict[str, list[tuple[str, float]]]

@@ -14,6 +14,8 @@ from runs.cli.outputs import check_outputs
 from tests.support.command_line import keystone
 from tests.support.small_corpus import write_corpus, write_topics
 
+pytestmark = pytest.mark.slow
+
 SAME: dict[str, Callable[[Path], None]] = {
     "its name": lambda _: None,
     "another spelling": lambda path: (path.parent / "d").mkdir(),

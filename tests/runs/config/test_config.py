@@ -12,6 +12,8 @@ from indexing.errors import UserError
 from runs.config.read import read_config
 from runs.config.run_config import Answer, Fusion, Queries, Retrieval, RunConfig
 
+pytestmark = pytest.mark.slow
+
 MINIMAL = "run_id: r1\nindex: some/index\ntopics: topics.jsonl\n"
 
 

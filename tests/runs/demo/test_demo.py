@@ -8,6 +8,8 @@ import pytest
 from tests.support import programs
 from tests.support.places import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 def test_no_page_names_the_folder_of_this_python(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from runs.doctor.cluster import (
 from runs.doctor.machine import Finding
 from tests.support.command_line import keystone
 
+pytestmark = pytest.mark.slow
+
 
 def distribution(folder: Path, name: str, version: str, record: str = "") -> None:
     metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"

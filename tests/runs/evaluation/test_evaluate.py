@@ -26,6 +26,8 @@ from tests.support.command_line import keystone
 from tests.support.places import SHARED
 from tests.support.qrels import grades_of
 
+pytestmark = pytest.mark.slow
+
 Grades = Mapping[str, Mapping[str, int]]
 Scores = Mapping[str, Mapping[str, float]]
 NAMES = "nDCG@10 nDCG@30 nDCG@100 nDCG R@100 R@5 P@10 P@200 MAP MAP@20 MRR judged@10 judged@200".split()

@@ -20,6 +20,8 @@ from runs.pipeline.artifacts import NARRATIVE
 from runs.pipeline.stages import run
 from tests.support.command_line import keystone
 
+pytestmark = pytest.mark.slow
+
 MEASURES = [parse_measure("nDCG@5"), parse_measure("R@5")]
 
 

@@ -16,6 +16,8 @@ from indexing.errors import UserError
 from indexing.io.writing import lock_folder
 from runs.pipeline.directory import Artifact, Stage, Values, perform_stages
 
+pytestmark = pytest.mark.slow
+
 
 def text(name: str) -> Artifact[str]:
     """A file of text."""

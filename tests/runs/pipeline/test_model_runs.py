@@ -31,6 +31,8 @@ from tests.support.models.plain_model import say
 from tests.support.servers.chat import Server, serving
 from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
@@ -231,15 +233,15 @@ def test_the_user_reads_of_saved_grades_and_of_fallbacks(index: Index, tmp_path:
     ],
 )
 def test_a_file_that_is_not_ours_is_not_touched(
-    index: Index, tmp_path: Path, server: Server, read_run_content: bytes, told: str
+    index: Index, tmp_path: Path, server: Server, content: bytes, told: str
 ) -> None:
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
-    out.write_bytes(read_run_content)
+    out.write_bytes(content)
     here = [*answer_command(index, tmp_path, server), "--index", str(index.folder), "--topics", str(topics)]
     shown = keystone(*here, "--out", out)
     assert shown.returncode == 1
     assert shown.stderr.startswith(f"error: {out}{told}")
-    assert out.read_bytes() == read_run_content
+    assert out.read_bytes() == content
     for where in (tmp_path / "none/a.jsonl", tmp_path, tmp_path / "a.jsonl.gz"):
         assert re.match(rf"error: (--out )?{where}: ", keystone(*here, "--out", where).stderr)
 

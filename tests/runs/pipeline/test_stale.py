@@ -29,6 +29,8 @@ from runs.pipeline.model_runner import open_model_runner
 from runs.pipeline.stages import list_stages, run
 from tests.support.small_corpus import write_corpus, write_topics
 
+pytestmark = pytest.mark.slow
+
 ARTIFACTS = [
     "config.yaml",
     "queries.jsonl",

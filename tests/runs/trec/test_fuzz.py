@@ -38,6 +38,8 @@ from tests.support.answer_files import HOW, REPAIRABLE, WHY, make_record, tighte
 from tests.support.command_line import keystone
 from tests.support.mutation import compress_and_damage, mutate
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 Seeds = dict[str, bytes]
 Check = Callable[[Path, Path, Random], None]

@@ -21,6 +21,8 @@ from runs.trec.types import Run, make_qrels, make_run
 from tests.support.places import SHARED
 from tests.support.qrels import grades_of
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 LF = b"\n"
 Hits = dict[str, list[tuple[str, float]]]
