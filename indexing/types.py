@@ -1,4 +1,4 @@
-"""What a corpus is made of: documents and their segments, located by character offsets."""
+"""The types of a corpus: documents, segments located by character offsets, embeddings, and the document store."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 LONGEST_ID = 1000
-"""Characters of an id; URLs and paths fit, a text that stands in the wrong column does not."""
+"""The maximum number of characters of an id. URLs and paths fit; a text in the wrong column does not."""
 LONGEST_DOCUMENT_ID = LONGEST_ID - 40
-"""Characters of the id of a document, to which those of its windows add a number and an offset."""
+"""The maximum for a document, to whose id the ids of its windows add a number and an offset."""
 
 
 def is_id(name: str, longest: int = LONGEST_ID) -> bool:
-    """Whether a name can be an id in TREC files: not empty or endless, no space, nothing invisible."""
+    """Tell whether a name can be an id in TREC files: 1 to `longest` visible characters without a space."""
     return 0 < len(name) <= longest and name.isprintable() and " " not in name
 
 
 def document_id(segment_id: str) -> str:
-    """The id of the document that a segment is cut from: what stands before the last `#`."""
+    """Return the id of a segment's document: the part of the segment's id before the last `#`."""
     return segment_id.rsplit("#", 1)[0]
 
 
@@ -43,9 +43,9 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document; `headings` holds one heading a line, `segments` is ordered by position.
+    """A document. `headings` holds one heading in each line, and `segments` is ordered by position.
 
-    `place` says where a reader found it, as `file:line`; it is no part of the document and is not stored.
+    `place` is the `file:line` that held the document. The document store does not keep it.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Document:
 
     @property
     def contents(self) -> str:
-        """Title and text: what is indexed, by words and by embedding."""
+        """Title and text, which BM25 and embeddings index."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
     def segment_text(self, segment: Segment) -> str:
@@ -72,10 +72,10 @@ LOCAL = "all-MiniLM-L6-v2"
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """An embedding model: the local one, or one behind an OpenAI-compatible endpoint where `url` is given.
+    """An embedding model: the local one, or, if `url` is given, one behind an OpenAI-compatible endpoint.
 
-    `window` is the endpoint's number of tokens, asked for where None; the prefixes are put before each text.
-    `key_env` names the environment variable that holds the endpoint's key.
+    `window` is the number of tokens that the endpoint takes; if it is None, Keystone asks the endpoint. Each prefix
+    stands before each text. `key_env` names the environment variable that holds the endpoint's key.
     """
 
     model: str = LOCAL
@@ -87,7 +87,7 @@ class Embedding:
 
     @property
     def made_by(self) -> dict[str, Any]:
-        """What its vectors depend on, as JSON: all but the name of the key."""
+        """The settings on which the vectors depend, as JSON: all but the name of the key."""
         return {name: value for name, value in asdict(self).items() if name != "key_env"}
 
 
@@ -117,12 +117,12 @@ class Store(Protocol):
 
 
 Tick = Callable[[int], None]
-"""Says that so many more items are done."""
+"""Reports a number of finished items."""
 
 Progress = Callable[[str, int | None], AbstractContextManager[Tick]]
-"""Opens a progress display for a named step and its number of items, None where unknown."""
+"""Opens a progress display for a named step and its number of items; None if nobody knows the number."""
 
 
 def silent(_description: str, _total: int | None) -> AbstractContextManager[Tick]:
-    """The `Progress` that shows nothing."""
+    """Show nothing: the `Progress` of a caller who wants none."""
     return nullcontext(lambda _items: None)

@@ -1,6 +1,7 @@
 """The steps of a run as functions for Python: topics, queries and documents by id, rankings as runs.
 
-Each function takes a configuration, which `configure` makes, and does as `keystone run` does. `keystone` exports them.
+`configure` makes the configuration of all functions, whose results are those of `keystone run`. The package `keystone`
+exports them.
 """
 
 import os
@@ -195,7 +196,7 @@ def validate(path: AnyPath, topics: Sequence[Topic], track: str | None = None) -
 
 @contextmanager
 def _open(index: Index, topics: Sequence[Topic], config: RunConfig | None) -> Iterator[tuple[Job, RunWithModel]]:
-    """A job over an index and topics, and its model."""
+    """Open a job over an index and topics, and the means to ask its model."""
     config = config or configure()
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     job = Job(config, index, open_store(index), list(topics), track, THREADS)
@@ -204,7 +205,7 @@ def _open(index: Index, topics: Sequence[Topic], config: RunConfig | None) -> It
 
 
 def _topics_of(queries: Sequence[Query]) -> list[Topic]:
-    """The topics that queries are of, in the order of their first query, without their narratives."""
+    """List the topics of queries, in the order of their first query, without narratives."""
     return [Topic(topic_id, "") for topic_id in dict.fromkeys(query.topic_id for query in queries)]
 
 
@@ -216,7 +217,7 @@ def _understood(queries: Sequence[Query]) -> list[UnderstoodTopic]:
 
 
 def _find_rows(job: Job, run: Run, queries: Sequence[Query]) -> Rankings:
-    """A run of queries as rankings of rows. `UserError` for a document that the index lacks."""
+    """Turn a run of queries into rankings of rows. `UserError` for a document that the index lacks."""
     own = run.select([query.id for query in queries])
     doc_ids, number_of_row = own.docs.find_distinct()
     rows = job.store.rows(doc_ids)
@@ -226,7 +227,7 @@ def _find_rows(job: Job, run: Run, queries: Sequence[Query]) -> Rankings:
 
 
 def _number_documents(runs: Sequence[Run], queries: Sequence[Query]) -> tuple[list[str], list[Rankings]]:
-    """The documents of all runs in the order of ids, and the runs of these queries as rankings of their places."""
+    """List the documents of all runs in the order of ids, and turn the runs of these queries into rankings of them."""
     own = [run.select([query.id for query in queries]) for run in runs]
     found = [run.docs.find_distinct() for run in own]
     docs = sorted({doc_id for doc_ids, _ in found for doc_id in doc_ids}, key=str.encode)
@@ -239,14 +240,14 @@ def _number_documents(runs: Sequence[Run], queries: Sequence[Query]) -> tuple[li
 
 
 def _rank(run: Run, rows: Any) -> Rankings:
-    """A run whose rows have these documents, with scores as run files hold them."""
+    """Rank a run whose rows have these documents (int32[rows]), with scores as run files hold them."""
     parts = [slice(a, b) for a, b in zip(run.offsets, run.offsets[1:], strict=False)]
     scores = run.scores.astype(np.float32)
     return ranked(run.query_ids, [rows[p] for p in parts], [scores[p] for p in parts], max(1, len(rows)))
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by their whole keys: `retrieval={"depth": 5}` is `retrieval.depth`."""
+    """Name settings by their whole keys: `retrieval={"depth": 5}` is `retrieval.depth`."""
     for key, value in settings.items():
         if isinstance(value, Mapping) and value:
             yield from _flatten(value, f"{prefix}{key}.")

@@ -276,7 +276,7 @@ def _values(dataset: Any) -> Generator[tuple[Any, bytes], None, None]:
         raise
     except RayError as error:
         found = str(error).strip().splitlines()[0]
-        raise UserError(f"Ray failed: {found}: what is done is kept, and the same command goes on") from error
+        raise UserError(f"Ray failed: {found}: the same command continues from the finished work") from error
 
 
 def _batch(value: Any, vectors: bytes = b"") -> Batch:

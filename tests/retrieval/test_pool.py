@@ -1,4 +1,4 @@
-"""Dense search in a candidate pool: what the whole index gives, restricted to what BM25 found."""
+"""Dense search in a candidate pool: the result of the whole index, restricted to the documents that BM25 found."""
 
 from collections.abc import Sequence
 from pathlib import Path

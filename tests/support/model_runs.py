@@ -12,7 +12,7 @@ def list_submissions(directory: Path) -> list[Path]:
 
 
 def read_run_content(directory: Path) -> dict[str, bytes]:
-    """What a run made, without its configuration, and the manifest's word on that, and what it cost."""
+    """Read the files of a run, without its configuration, its manifest and its usage."""
     left_out = {"config.yaml", "manifest.json", USAGE_FILE}
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.name not in left_out}
 

@@ -1,6 +1,6 @@
 """A language model of 200,000 random weights with a tokenizer of 2,048 tokens, for servers that tests start.
 
-`python tests/support/models/tiny_model.py FOLDER` writes it: what it says has no meaning, how it is served is real.
+`python tests/support/models/tiny_model.py FOLDER` writes it. Its words have no meaning, but a real server serves them.
 """
 
 import inspect

@@ -36,7 +36,7 @@ class Kept:
 
 @dataclass
 class State:
-    """What the cluster holds and has seen; `faults` are used up one a `_bulk` request, then `always` is asked."""
+    """The state of the cluster. Each `_bulk` request takes one of the `faults`; after the last one, `always` holds."""
 
     indexes: dict[str, Kept] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)

@@ -116,7 +116,7 @@ class Server:
         self.stop(patience=0)
 
     def end_engine(self) -> None:
-        """End the engine, and so the server in a while: what it works on is answered with `abort`.
+        """End the engine, and so the server after a while. The server answers open requests with `abort`.
 
         A server that is asked to end kills its engine at once, often before it can say so, and waits for replies.
         """
@@ -163,7 +163,7 @@ def run(program: str, *arguments: str | Path, folder: Path) -> None:
 
 
 def last_words(folder: Path) -> str:
-    """What a program in that folder has said at last."""
+    """Read the last output of a program in that folder."""
     return (folder / "log").read_text(errors="replace")[-4000:]
 
 
