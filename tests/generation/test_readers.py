@@ -25,6 +25,8 @@ from retrieval.backends import open_store
 from retrieval.types import Query, Topic
 from tests.support.models.scripted import Scripted
 
+pytestmark = pytest.mark.slow
+
 
 def task_over(sources: Sources, rows: list[int]) -> Task:
     asked = ("How do bees find flowers?", "Who says words about sugar in the kitchen?")

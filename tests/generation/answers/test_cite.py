@@ -128,6 +128,7 @@ def test_a_check_drops_and_adds_nothing_else(
     assert drop_far_citations(checked, unit(*[1.0] * len(sentences)).reshape(-1, 2), segments, near) == (checked, [])
 
 
+@pytest.mark.slow
 def test_the_threshold_separates_paraphrases_from_other_subjects() -> None:
     said = {
         "bees": "Workers of the hive show one another the way to blossoms by a dance.",

@@ -16,6 +16,8 @@ from generation.llm.settings import ModelSettings
 from generation.types import Failure, Reply, Request, Usage
 from indexing.errors import MissingPackage, UserError
 
+pytestmark = pytest.mark.slow
+
 
 class SamplingParams(SimpleNamespace):
     def __init__(self, **fields: Any) -> None:

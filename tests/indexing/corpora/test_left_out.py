@@ -110,6 +110,7 @@ def test_a_json_array_is_one_report(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("compress", "ending"), [(gzip.compress, ".gz"), (zstandard.compress, ".zst")])
 def test_a_truncated_file_gives_what_comes_before_its_end(
     tmp_path: Path, compress: Callable[[bytes], bytes], ending: str
@@ -220,6 +221,7 @@ NAMES = st.sampled_from(
 FORMAT = st.sampled_from([None, *(name for name in FORMATS if name != "ir_datasets")])
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(ANY_BYTES, WRAPPED, NAMES, FORMAT, st.booleans())
 def test_any_bytes_are_a_corpus_or_a_user_error(
@@ -248,6 +250,7 @@ print(count, next(line for line in open("/proc/self/status") if line.startswith(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     peaks = []

@@ -16,6 +16,8 @@ from indexing.store import DocumentStore
 from indexing.types import Document
 from tests.support import programs
 
+pytestmark = pytest.mark.slow
+
 RECORDS = [
     {"id": "b", "title": "Bees", "contents": "Bees make honey."},
     {"id": "a", "contents": "Ice \u2744 melts."},

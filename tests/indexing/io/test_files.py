@@ -159,6 +159,7 @@ def test_several_zstandard_frames_are_one_file(
         assert file.read(7) + b"".join(file) == raw
 
 
+@pytest.mark.slow
 @given(st.integers(1, len(ZSTANDARD) - 1), st.sampled_from([".gz", ".zst"]))
 def test_a_truncated_file_gives_its_first_lines_and_then_an_error(
     tmp_path_factory: pytest.TempPathFactory, cut: int, ending: str

@@ -204,6 +204,7 @@ def test_a_text_without_ends_of_sentences_has_bounded_leaves() -> None:
     assert time.process_time() - begun < 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

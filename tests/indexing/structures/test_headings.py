@@ -81,6 +81,7 @@ def test_any_text_gives_rising_places_of_equal_words(text: str, headings: list[s
             end = span[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headings", "lines"),
     [

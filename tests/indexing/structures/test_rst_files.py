@@ -308,6 +308,7 @@ def test_damaged_rs4_is_a_tree_or_a_value_error(cuts: list[tuple[int, int, str]]
 LEVELS = 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".rs3", ".dis", ".json"])
 @pytest.mark.parametrize(("leans", "nuclearity"), [("left", "NS"), ("right", "NN")])
 def test_ten_thousand_levels(tmp_path: Path, suffix: str, nuclearity: Nuclearity, leans: str) -> None:

@@ -166,6 +166,7 @@ def test_any_source_is_a_tree_of_disjoint_spans(text: str, format: str) -> None:
 COUNT = 30_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format", "text"),
     [

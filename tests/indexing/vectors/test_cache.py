@@ -15,6 +15,8 @@ from indexing.vectors import cache as cache_module
 from indexing.vectors.cache import open_cache
 from indexing.vectors.types import Vectors
 
+pytestmark = pytest.mark.slow
+
 DIMENSION = 384
 GROUPS = st.lists(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3), max_size=12)
 

@@ -26,6 +26,8 @@ from runs.pipeline.stages import run
 from runs.trec.run_files import read_run, write_run
 from runs.trec.types import Run
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTS = 12
 
 

@@ -425,6 +425,7 @@ def test_any_bytes_are_repaired_or_kept(
     assert (folder / f"again-{name}").read_bytes() == (folder / f"out-{name}").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_command_reports_repairs_and_judges_the_result(tmp_path: Path) -> None:
     (tmp_path / "topics.jsonl").write_text('{"id": 1, "title": "Why?"}\n')
     (tmp_path / "x.jsonl").write_text(make_line(references=[A, B, A]) + "\n")

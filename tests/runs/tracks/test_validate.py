@@ -411,6 +411,7 @@ def test_a_summary_counts_violations_by_kind() -> None:
     assert list(summarise_violations(found)) == ["2 errors: rank, first on line 3", "1 warning: missing topic"]
 
 
+@pytest.mark.slow
 def test_the_command_prints_violations_then_counts_then_the_verdict(tmp_path: Path, topics: Path) -> None:
     path = tmp_path / "run.tsv"
     path.write_bytes(b"1 Q0 a 0 0.5 t\n1 Q0 b 1 0.4 t\n2 Q0 \xff 1 1 t\n")
