@@ -63,8 +63,7 @@ def configure(preset: str | None = None, **settings: Any) -> RunConfig:
     a setting that cannot be.
     """
     named = {"run_id": "python", "index": "index", "topics": "topics.jsonl", **settings}
-    overrides = [f"{key}={orjson.dumps(value, default=str).decode()}" for key, value in _flatten(named)]
-    return read_config(None, overrides, preset)
+    return read_config(None, list(_list_overrides(named)), preset)
 
 
 def open_index(folder: AnyPath) -> Index:
@@ -150,8 +149,7 @@ def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = Non
     `config` is a YAML file or a configuration; `settings` are laid over the file. `UserError` for a bad setting.
     """
     if not isinstance(config, RunConfig):
-        overrides = [f"{key}={orjson.dumps(value, default=str).decode()}" for key, value in _flatten(settings)]
-        config = read_config(None if config is None else Path(config), overrides, preset)
+        config = read_config(None if config is None else Path(config), list(_list_overrides(settings)), preset)
     elif preset or settings:
         raise UserError("make_run: found a preset or settings with a configuration, expected them in the configuration")
     return stages.run(config, THREADS)
@@ -246,10 +244,10 @@ def _rank(run: Run, rows: Any) -> Rankings:
     return ranked(run.query_ids, [rows[p] for p in parts], [scores[p] for p in parts], max(1, len(rows)))
 
 
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Name settings by their whole keys: `retrieval={"depth": 5}` is `retrieval.depth`."""
+def _list_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """List settings as `read_config` takes them: `retrieval={"depth": 5}` becomes `retrieval.depth=5`."""
     for key, value in settings.items():
         if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{prefix}{key}.")
+            yield from _list_overrides(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", value
+            yield f"{prefix}{key}={orjson.dumps(value, default=str).decode()}"
