@@ -30,7 +30,7 @@ from runs.pipeline.model_runner import RunWithModel
 from runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
 from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, round_scores, search_systems, summarise_documents
 from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_run_reader, open_task
-from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
+from runs.tracks.answer_files import cite_by_track_ids, make_answer_records
 from runs.trec.types import Run, make_run
 
 TOPICS_AT_ONCE = 64
@@ -167,9 +167,7 @@ def make_answers(
 def make_submission(job: Job, answers: Sequence[Answer]) -> tuple[list[dict[str, Any]]]:
     """Make the objects of the track's answer file, one for each topic."""
     made = {answer.topic_id: cite_by_track_ids(answer, job.track) for answer in answers}
-    empty = (made.get(topic.id, Answer(topic.id, ())) for topic in job.topics)
-    pairs = zip(job.topics, empty, strict=True)
-    return ([make_answer_record(topic, own, job.track, job.author) for topic, own in pairs],)
+    return (make_answer_records(job.topics, made, job.track, job.author),)
 
 
 def _find_selected(job: Job, ranking: Rankings, *grades: list[GradeRecord]) -> dict[str, list[int]]:

@@ -146,9 +146,15 @@ def write_answer_file(
 ) -> None:
     """Write one object for each topic, in the order of the topics. If writing fails, no file is left."""
     with write_whole(path) as out:
-        for topic in topics:
-            record = make_answer_record(topic, answers.get(topic.id, Answer(topic.id, ())), track, author)
+        for record in make_answer_records(topics, answers, track, author):
             out.write(orjson.dumps(record) + b"\n")
+
+
+def make_answer_records(
+    topics: Sequence[Topic], answers: Mapping[str, Answer], track: Track, author: Author
+) -> list[dict[str, Any]]:
+    """Make the object of each topic, in the order of the topics. A topic without an answer gets no sentence."""
+    return [make_answer_record(topic, answers.get(topic.id, Answer(topic.id, ())), track, author) for topic in topics]
 
 
 def read_answer_file(path: Path, track: Track) -> list[SubmittedAnswer]:
