@@ -21,9 +21,9 @@ help: ## list the targets
 demo: $(READY) ## index real documents, make two runs, validate and score them
 	$(BIN)/keystone demo
 
-# Three processes share the test files, since many tests wait. If a test ends its process, or hangs outside of Python, that test alone fails.
+# Three processes share the test files, since many tests wait (tests/conftest.py says how). If a test ends its process, or hangs outside of Python, that test alone fails.
 test: lint $(SERVERS) $(OPENSEARCH)/.ready ## run lint, types and all tests, with real vLLM and OpenSearch servers
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 40
+	$(BIN)/pytest -n 3 --no-loadscope-reorder --durations 40
 
 test-opensearch: $(READY) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
 	$(BIN)/pytest tests/indexing/opensearch tests/retrieval/test_opensearch*.py

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
@@ -20,12 +22,34 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("keystone", deadline=None)
 settings.load_profile("keystone")
 
-STARTED_FIRST = ("test_vllm.py", "test_ray.py", "test_demo.py", "test_model_faults.py", "test_vllm_offline.py")
+SHARED_NODES = ("tests/indexing/opensearch/test_load.py", "tests/retrieval/test_opensearch.py")
+"""Files that one process runs, so that the two OpenSearch nodes of their fixtures start once."""
+
+STARTED_FIRST = (
+    "test_load.py",
+    "test_vllm.py",
+    "test_ray.py",
+    "test_demo.py",
+    "test_model_faults.py",
+    "test_vllm_offline.py",
+)
 """Files whose few tests take minutes. Begun last, such a file would run while the other process has no work left."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in STARTED_FIRST)
+
+
+class SharedNodesScheduling(LoadFileScheduling):  # type: ignore[misc]
+    """A process gets a whole file, or all files that share nodes of OpenSearch."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "opensearch" if file in SHARED_NODES else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharedNodesScheduling:
+    return SharedNodesScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
