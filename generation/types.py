@@ -84,19 +84,49 @@ class Evidence:
     text: str
     score: float
     query_id: str
+    heading: str = ""
+    """The headings above the stretch, outermost first. An answer is shown them, and cites none of them."""
+    why: str = ""
+    """The step of the reader that chose the stretch, such as `answered by node 41`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
     """A text that a reader wrote while it gathered evidence, and the stretches of documents behind it.
 
-    `kind` names its use, such as a plan or a notebook entry; `step` counts the reader's steps from 0.
+    `kind` names its use, such as a plan or a notebook entry; `step` counts the reader's steps from 0. The answer to the
+    query `query_id` is shown the text.
     """
 
     text: str
     sources: tuple[Span, ...]
     kind: str
     step: int = 0
+    query_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a reader, for its trace: the text that it saw, the reply, the action, and the cost in tokens.
+
+    `agent` tells apart the walks of one question, and `number` counts the steps of one walk from 0. `added` are the
+    stretches that became evidence. Tokens are estimates, so a repeated run writes the same trace.
+    """
+
+    query_id: str
+    doc_id: str
+    agent: int
+    number: int
+    purpose: str
+    shown: str
+    reply: str
+    action: str
+    observation: str = ""
+    added: tuple[Span, ...] = ()
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+    stop: str = ""
+    """The reason why the walk ended with this step; empty if it went on."""
 
 
 Stop = Literal["done", "budget", "max_steps", "invalid", "stalled", "empty", "llm_error"]
@@ -105,11 +135,17 @@ Stop = Literal["done", "budget", "max_steps", "invalid", "stalled", "empty", "ll
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSet:
-    """All evidence that a reader gathered for one topic. The answer is made from it."""
+    """All evidence that a reader gathered for one topic. The answer is made from it.
+
+    `by` is the name of the model that the reader asked, or `rules`.
+    """
 
     items: tuple[Evidence, ...]
     notes: tuple[Note, ...] = ()
     stop: Stop = "done"
+    reader: str = "plain"
+    by: str = "rules"
+    steps: tuple[Step, ...] = ()
 
 
 Citation = str

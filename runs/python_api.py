@@ -138,7 +138,7 @@ def answer(index: Index, topics: Sequence[Topic], config: RunConfig | None = Non
         if config.grading.method is not None:
             records, _, ranking = stage_work.make_grades(job, ask, understood, hybrid, ranking)
             found = (understood, hybrid, ranking, records)
-        (evidence,) = stage_work.make_evidence(job, ask, *found)
+        evidence, *_ = stage_work.make_evidence(job, ask, *found)
         (answers,) = stage_work.make_answers(job, ask, evidence, *found)
         return answers
 

@@ -14,6 +14,7 @@ from generation.answers.sentences import (
     allow_tokens,
     make_answer_reader,
     make_messages,
+    show_notes,
     show_passages,
 )
 from generation.answers.shorten import shorten_answers
@@ -30,12 +31,16 @@ class AnswerTask:
     narrative: str
     passages: tuple[Passage, ...]
     words: WordRange
+    notes: str = ""
+    """The notes that the reader of the documents took. They guide the answer, and are no source."""
 
 
 def request_answer(task: AnswerTask) -> Request:
     """Make a request for an answer. The narrative stands before and after the passages, which are numbered from 0."""
     low, high = task.words
-    user = prompt.USER.format(narrative=task.narrative, documents=show_passages(task.passages), low=low, high=high)
+    user = prompt.USER.format(
+        narrative=task.narrative, documents=show_passages(task.passages) + show_notes(task.notes), low=low, high=high
+    )
     return Request("answer", make_messages(prompt.SYSTEM, user), allow_tokens(high), prompt.SCHEMA)
 
 

@@ -1,5 +1,7 @@
 """Citations of segments: the segment closest to the sentence replaces its document (paper, section 3.4)."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,11 +9,16 @@ from fusion.closest import find_closest_segments
 from generation.answers.cite import drop_far_citations
 from generation.context.topic import Sources, TopicContext
 from generation.types import Answer, Fallback, Sentence
+from indexing.types import Document, Span
 from indexing.vectors.embed import embed_passages
 
 
-def cite_segments(answer: Answer, context: TopicContext, sources: Sources) -> tuple[Answer, list[Fallback]]:
+def cite_segments(
+    answer: Answer, context: TopicContext, sources: Sources, spans: Sequence[Span] | None = None
+) -> tuple[Answer, list[Fallback]]:
     """Cite, in place of each document, its segment closest to the sentence.
+
+    If `spans` is not None, only segments that overlap one of these stretches are candidates, if there are any.
 
     If no segment of a document is close to the sentence, the citation is dropped, and a `Fallback` records that.
     """
@@ -23,7 +30,8 @@ def cite_segments(answer: Answer, context: TopicContext, sources: Sources) -> tu
 
     def segment(doc_id: str, vector: NDArray[np.float32]) -> str:
         document, segments = own[doc_id]
-        return document.segments[int(find_closest_segments(vector[None], segments)[0][0])].id
+        among = _find_overlapping(document, spans)
+        return document.segments[among[int(find_closest_segments(vector[None], segments[among])[0][0])]].id
 
     cited = tuple(
         Sentence(sentence.text, tuple(segment(doc_id, vector) for doc_id in sentence.citations))
@@ -34,3 +42,14 @@ def cite_segments(answer: Answer, context: TopicContext, sources: Sources) -> tu
         for place, doc_id, cosine in dropped
     ]
     return Answer(answer.topic_id, cited), far
+
+
+def _find_overlapping(document: Document, spans: Sequence[Span] | None) -> list[int]:
+    """Find the numbers of the segments that overlap one of the stretches; all numbers if none does."""
+    own = [span for span in spans or () if span.doc_id == document.id]
+    found = [
+        number
+        for number, segment in enumerate(document.segments)
+        if any(segment.span.start < span.end and span.start < segment.span.end for span in own)
+    ]
+    return found or list(range(len(document.segments)))

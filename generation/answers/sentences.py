@@ -47,6 +47,15 @@ def show_passages(passages: Sequence[Passage]) -> str:
     return "\n\n".join(delimit(number, text, title) for number, (_, title, text) in enumerate(passages))
 
 
+def show_notes(notes: str) -> str:
+    """Show a reader's notes after the documents, delimited as they are; empty if there are none."""
+    return (
+        f"\n\nNotes from a first reading. They guide the answer and cannot be cited:\n{delimit('notes', notes)}"
+        if notes
+        else ""
+    )
+
+
 def list_sentences(sentences: Sequence[Sentence]) -> str:
     """List the sentences as JSON, one a line: their ids (places from 0) and texts, without citations."""
     lines = (

@@ -12,6 +12,7 @@ from generation.answers.sentences import (
     allow_tokens,
     make_answer_reader,
     make_messages,
+    show_notes,
     show_passages,
 )
 from generation.llm.model import Model
@@ -37,13 +38,17 @@ class SubTask:
     narrative: str
     query: str
     passages: tuple[Passage, ...]
+    notes: str = ""
+    """The notes that the reader of the documents took. They guide the answer, and are no source."""
 
 
 def request_sub_answer(task: SubTask, prompt_with: PromptWith) -> Request:
     """Make a request for a sub-answer. The passages are numbered from 0."""
     question = task.query if prompt_with == "query" else task.narrative
     low, high = SUB_ANSWER_WORDS
-    user = prompt.USER.format(asked=question, documents=show_passages(task.passages), low=low, high=high)
+    user = prompt.USER.format(
+        asked=question, documents=show_passages(task.passages) + show_notes(task.notes), low=low, high=high
+    )
     return Request("sub_answer", make_messages(prompt.SYSTEM, user), allow_tokens(high), answer_prompt.SCHEMA)
 
 

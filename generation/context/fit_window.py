@@ -12,15 +12,15 @@ LEAST_DOCUMENT_TOKENS = 64
 """The least tokens that a document may have in a prompt."""
 
 
-def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, window: int) -> list[Evidence]:
+def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, tokens: int) -> list[Evidence]:
     """Choose the stretches of the documents in these rows that a model is shown: the whole text, or the best segments.
 
-    `queries` selects those of `context` that rate segments; `window` is the model's window in tokens. All stretches
-    together take half of the window. If there are too many documents for `LEAST_DOCUMENT_TOKENS` each, the last ones
-    are left out. A segment that is longer than its document's share is cut.
+    `queries` selects those of `context` that rate segments. All stretches together have at most `tokens` tokens. If
+    there are too many documents for `LEAST_DOCUMENT_TOKENS` each, the last ones are left out. A segment that is longer
+    than its document's share is cut.
     """
-    rows = rows[: max(1, window // 2 // LEAST_DOCUMENT_TOKENS)]
-    limit = share_window(window, len(rows))
+    rows = rows[: max(1, tokens // LEAST_DOCUMENT_TOKENS)]
+    limit = tokens // max(len(rows), 1)
     shown: list[Evidence] = []
     for row in rows:
         document, cosines = context.documents[row], context.query_vectors[queries] @ context.segments[row].T

@@ -1,6 +1,7 @@
 """The stretches of a document that are graded, because whole documents can be longer than a model's window."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -89,7 +90,15 @@ def merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def join_spans(document: Document, spans: list[tuple[int, int]]) -> str:
-    """Join the title and the stretches of the text, with a mark at each gap."""
-    text = GAP_MARK.join(document.text[start:end] for start, end in spans)
+def join_spans(document: Document, spans: Sequence[tuple[int, int]], headings: Sequence[str] = ()) -> str:
+    """Join the title and the stretches of the text, with a mark at each gap.
+
+    If `headings` has the headings above each stretch, they stand on a line before it where they change.
+    """
+    parts, above = [], ""
+    for place, (start, end) in enumerate(spans):
+        heading = headings[place] if headings else ""
+        parts.append(document.text[start:end] if heading in ("", above) else f"{heading}\n{document.text[start:end]}")
+        above = heading
+    text = GAP_MARK.join(parts)
     return f"{document.title}\n{text}" if document.title else text

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from generation.answers.sub_answers import PromptWith
 from generation.context.topic import Sources, TopicContext
 from generation.llm.model import Model
+from generation.readers.settings import PlainSettings, ReaderSettings
 from generation.types import Answer, EvidenceSet, Sentence
 from retrieval.types import Topic
 
@@ -20,6 +21,10 @@ Synthesis = Literal["select_edit", "edit", "resynthesise"]
 
 Hits = tuple[tuple[int, ...], ...]
 """Lists of rows of the document store, best first: one list for a topic, or one for each of its queries."""
+
+
+PLAIN = PlainSettings()
+"""The settings of the plain reader, if a caller gives none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,20 @@ class Tools:
     sources: Sources
     model: Model | None
     settings: AnswerSettings
+    reader: ReaderSettings = PLAIN
+
+    @property
+    def asks(self) -> Model | None:
+        """The model that a structure-aware reader asks; None if it reads by rules."""
+        return None if self.settings.method == "rules" else self.model
+
+    @property
+    def evidence_tokens(self) -> int:
+        """The most tokens of evidence for one answer: the reader's setting, or half of the model's window.
+
+        0 stands for no limit.
+        """
+        return self.reader.evidence_tokens or self.settings.window // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +93,15 @@ class Reader(Protocol):
         ...
 
 
-READERS = {"plain": "generation.readers.plain:Plain"}
+READERS = {
+    "plain": "generation.readers.plain:Plain",
+}
 """The module and class of each reader by its name. The class takes `Tools`."""
 
 
-def open_reader(name: str, tools: Tools) -> Reader:
-    """Open the reader of this name with its tools. `KeyError` for a name that `READERS` lacks."""
-    module, _, member = READERS[name].partition(":")
+def open_reader(tools: Tools) -> Reader:
+    """Open the reader that the settings of `tools` name."""
+    module, _, member = READERS[tools.reader.name].partition(":")
     reader: Reader = getattr(import_module(module), member)(tools)
     return reader
 

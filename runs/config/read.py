@@ -9,6 +9,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from generation.readers.settings import READER_SETTINGS
 from indexing.errors import UserError
 from indexing.io.reading import read_text
 from runs.config.run_config import RunConfig
@@ -162,8 +163,14 @@ def shorten_option(text: str) -> str:
     return text if len(text) <= LONGEST_OPTION_CHARACTERS else f"{text[:LONGEST_OPTION_CHARACTERS]}..."
 
 
+def _list_keys(item: Any) -> list[str]:
+    """List the keys that lead to an error. pydantic adds the name of a reader after the key `reader`."""
+    keys = [str(part) for part in item["loc"]]
+    return keys[:1] + keys[2:] if keys[:1] == ["reader"] else keys
+
+
 def _format_location(item: Any) -> str:
-    return ".".join(str(part) for part in item["loc"])
+    return ".".join(_list_keys(item))
 
 
 def _explain(item: Any) -> str:
@@ -172,6 +179,10 @@ def _explain(item: Any) -> str:
         case "extra_forbidden":
             known = sorted(_find_model(item["loc"][:-1]).model_fields)
             return f"{location}: unknown key (value {shorten_value(item['input'])}); expected one of {', '.join(known)}"
+        case "union_tag_invalid" | "union_tag_not_found":
+            known = sorted(READER_SETTINGS)
+            found = item["input"].get("name") if isinstance(item["input"], dict) else item["input"]
+            return f"{location}.name: found {shorten_value(found)}; expected one of {', '.join(known)}"
         case "missing":
             return f"{location}: missing; expected a value"
         case "value_error":
@@ -181,6 +192,9 @@ def _explain(item: Any) -> str:
 
 
 def _find_model(location: tuple[str | int, ...]) -> type[BaseModel]:
+    """Find the model that has a key. After the key `reader`, the location names the reader."""
+    if location[:1] == ("reader",):
+        return READER_SETTINGS[str(location[1])]
     model: type[BaseModel] = RunConfig
     for part in location:
         annotation = model.model_fields[str(part)].annotation

@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from generation.readers.settings import READER_SETTINGS
 from runs.config.run_config import RunConfig
 
 EXAMPLE_VALUES = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"}
@@ -62,10 +63,13 @@ def _write_section(model: type[BaseModel], key: str) -> Iterator[str]:
     meanings = _read_meanings(model)
     yield from ("", f"## `{key}`" if key else "## The run", "", _join_lines(inspect.getdoc(model) or ""), "")
     yield from ("| key | values | default | meaning |", "|---|---|---|---|")
-    below = []
+    below: list[tuple[type[BaseModel], str]] = []
     for name, field in model.model_fields.items():
         inner = f"{key}.{name}" if key else name
         part = _find_model(field.annotation)
+        if name == "reader":
+            below += [(one, f"{inner}` with `name: {of}") for of, one in READER_SETTINGS.items()]
+            continue
         if part:
             below.append((part, inner))
         if part is None or field.default is None:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from fusion.methods import METHODS, find_impossible_setting
 from generation.llm.chat import MOST_TOKENS
 from generation.llm.settings import AnyPath, ModelSettings
+from generation.readers.settings import PlainSettings, ReaderSettings
 from indexing.io.strict_settings import StrictSettings
 from runs.config.none_named import NoneNamed
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
@@ -162,6 +163,7 @@ class RunConfig(StrictSettings):
     retrieval: Retrieval = Retrieval()
     fusion: Fusion = Fusion()
     grading: Grading = Grading()
+    reader: ReaderSettings = PlainSettings()
     answer: Answer = Answer()
     model: ModelSettings | None = None
     """The language model. If it is null, no step may ask one."""

@@ -1,7 +1,7 @@
 """The artifacts of a run: their names, and how each is read and written."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import yaml
 
-from generation.types import Answer, Evidence, EvidenceSet, Fallback, Sentence, Understanding
+from generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence, Step, Understanding
 from indexing.io.reading import read_json_lines
 from indexing.io.writing import write_whole
 from indexing.types import Span, Store
@@ -35,6 +35,7 @@ GRADES = "grades.jsonl"
 QRELS = "grades.qrels"
 KEYSTONE = "keystone.trec"
 EVIDENCE = "evidence.jsonl"
+TRACE = "trace.jsonl"
 ANSWERS = "answers.jsonl"
 CONFIG = "config.yaml"
 
@@ -46,6 +47,14 @@ class Summary:
     doc_id: str
     summary: str
     fallbacks: tuple[Fallback, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStep:
+    """A step of the reader of a topic."""
+
+    topic_id: str
+    step: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,8 @@ class Artifacts:
     retrieval: Artifact[Run]
     """The ranking that is submitted."""
     evidence: Artifact[list[EvidenceSet]]
+    trace: Artifact[list[TopicStep]]
+    """The steps of a structure-aware reader."""
     answers: Artifact[list[Answer]]
     submission: Artifact[list[dict[str, Any]]]
     """The objects of the answer file that is submitted."""
@@ -100,7 +111,12 @@ def list_artifacts(job: Job, values: Values) -> Artifacts:
         qrels=Artifact(QRELS, read_judgments, write_judgments),
         keystone=make_topic_artifact(KEYSTONE),
         retrieval=Artifact(job.track.retrieval_file, read_run, write_run),
-        evidence=Artifact(EVIDENCE, lambda path: _read_evidence(path, topic_ids, get_queries()), _write_evidence),
+        evidence=Artifact(
+            EVIDENCE,
+            lambda path: [_decode_evidence(record) for _, record in read_json_lines(path)],
+            lambda path, found: write_json_lines(path, map(_encode_evidence, topic_ids, found)),
+        ),
+        trace=_make_records_artifact(TRACE, decode_step, lambda one: {"topic_id": one.topic_id, **asdict(one.step)}),
         answers=_make_records_artifact(ANSWERS, _decode_answer, asdict),
         submission=_make_records_artifact(job.track.answer_file, dict, dict),
     )
@@ -180,17 +196,26 @@ def _decode_fallbacks(record: Mapping[str, Any]) -> tuple[Fallback, ...]:
     return tuple(Fallback(**fallback) for fallback in record["fallbacks"])
 
 
-def _write_evidence(path: Path, found: Sequence[EvidenceSet]) -> None:
-    write_json_lines(path, (asdict(item) for one in found for item in one.items))
+def _encode_evidence(topic_id: str, found: EvidenceSet) -> dict[str, Any]:
+    """Encode the evidence of a topic, without the steps: they have a file of their own."""
+    record = {field.name: getattr(found, field.name) for field in fields(found) if field.name != "steps"}
+    return {"topic_id": topic_id, **record}
 
 
-def _read_evidence(path: Path, topics: Sequence[str], queries: Sequence[Query]) -> list[EvidenceSet]:
-    """Read the evidence of each topic. The query of an item names its topic."""
-    topic_of = {query.id: query.topic_id for query in queries}
-    items: dict[str, list[Evidence]] = {topic: [] for topic in topics}
-    for _, record in read_json_lines(path):
-        items[topic_of[record["query_id"]]].append(Evidence(**{**record, "span": Span(**record["span"])}))
-    return [EvidenceSet(tuple(own), stop="done" if own else "empty") for own in items.values()]
+def _decode_evidence(record: dict[str, Any]) -> EvidenceSet:
+    items = tuple(Evidence(**{**item, "span": Span(**item["span"])}) for item in record["items"])
+    notes = tuple(Note(**{**note, "sources": _decode_spans(note["sources"])}) for note in record["notes"])
+    return EvidenceSet(items, notes, record["stop"], record["reader"], record["by"])
+
+
+def decode_step(record: Mapping[str, Any]) -> TopicStep:
+    """Decode a line of a trace."""
+    values = {key: value for key, value in record.items() if key != "topic_id"}
+    return TopicStep(record["topic_id"], Step(**{**values, "added": _decode_spans(record["added"])}))
+
+
+def _decode_spans(records: Sequence[Mapping[str, Any]]) -> tuple[Span, ...]:
+    return tuple(Span(**record) for record in records)
 
 
 def _decode_answer(record: Mapping[str, Any]) -> Answer:

@@ -16,7 +16,7 @@ from indexing.vectors.embed import embed_queries
 from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from indexing.vectors.of_segments import segment_vectors
 from retrieval.types import Rankings, Topic
-from runs.pipeline.artifacts import Summary
+from runs.pipeline.artifacts import Summary, TopicStep
 from runs.pipeline.grade_files import (
     GradeRecord,
     Judgment,
@@ -136,17 +136,21 @@ def make_evidence(
     hybrid: Rankings,
     ranking: Rankings,
     *grades: list[GradeRecord],
-) -> tuple[list[EvidenceSet]]:
-    """Gather the evidence for each narrative from its documents."""
+) -> tuple[list[EvidenceSet]] | tuple[list[EvidenceSet], list[TopicStep]]:
+    """Gather the evidence for each narrative from its documents. A structure-aware reader's steps come with it."""
     queries, selected = list_queries(topics), _find_selected(job, ranking, *grades)
 
     async def gather(model: Model | None, topic: Topic) -> EvidenceSet:
         task, hits = await open_task(job, SearchedTopic(topic, queries, hybrid), selected[topic.id])
         return await open_run_reader(job, model).gather(task, hits)
 
-    return (
-        _work_on_each_topic(job, run_with_model, "Gathering", [partial(gather, topic=topic) for topic in job.topics]),
-    )
+    work = [partial(gather, topic=topic) for topic in job.topics]
+    found = _work_on_each_topic(job, run_with_model, "Gathering", work)
+    if job.config.reader.name == "plain":
+        return (found,)
+    return found, [
+        TopicStep(topic.id, step) for topic, one in zip(job.topics, found, strict=True) for step in one.steps
+    ]
 
 
 def make_answers(

@@ -28,7 +28,6 @@ from runs.pipeline.stage_work import (
     make_segments,
     make_submission,
 )
-from runs.pipeline.topic_steps import READER
 
 
 def run(
@@ -63,6 +62,8 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     ranking = files.keystone if has_grades else files.narrative
     found = (files.queries, files.hybrid, ranking, *((files.grades,) if has_grades else ()))
     window = config.model.window if config.model and "answer.method" in asks else None
+    reader, is_plain = plain["reader"], config.reader.name == "plain"
+    reader_model = describe_model(config, "answer.method" in asks and not is_plain)
     table = [
         Stage("config", (files.config,), (), plain, lambda: (config,)),
         Stage(
@@ -111,9 +112,9 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
         ),
         Stage(
             "gather",
-            (files.evidence,),
+            (files.evidence, *(() if is_plain else (files.trace,))),
             found,
-            [READER, index, topics, config.answer.method, config.answer.documents, window],
+            [reader, index, topics, config.answer.method, config.answer.documents, window, reader_model],
             partial(make_evidence, job, run_with_model),
             has_answers,
         ),
@@ -121,7 +122,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "answer",
             (files.answers,),
             (files.evidence, *found),
-            [READER, index, topics, track, plain["answer"], describe_model(config, "answer.method" in asks)],
+            [reader["name"], index, topics, track, plain["answer"], describe_model(config, "answer.method" in asks)],
             partial(make_answers, job, run_with_model),
             has_answers,
         ),

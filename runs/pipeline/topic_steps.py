@@ -17,9 +17,6 @@ from runs.pipeline.rank import choose_pool, get_hybrid_scores
 from runs.tracks.answer_files import cut_to_limits
 from runs.tracks.rules import Track
 
-READER = "plain"
-"""The reader of all runs: a name of `generation.readers.reader.READERS`."""
-
 
 @dataclass(frozen=True, slots=True)
 class SearchedTopic:
@@ -51,7 +48,7 @@ async def grade_candidates(job: Job, model: Model | None, searched: SearchedTopi
 
 def open_run_reader(job: Job, model: Model | None) -> Reader:
     """Open the reader of a job."""
-    return open_reader(READER, Tools(job.sources, model, job.answer_settings))
+    return open_reader(Tools(job.sources, model, job.answer_settings, job.config.reader))
 
 
 async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:

@@ -42,7 +42,7 @@ def test_every_key_has_a_row_with_a_meaning() -> None:
     minimal = {"run_id": "r", "index": "i", "topics": "t", "model": model}
     rows = {}
     for section in PAGE.split("\n## ")[1:]:
-        heading = section.split("\n")[0].strip("`")
+        heading = section.split("\n")[0].strip("`").split("`")[0]
         above = "" if heading == "The run" else f"{heading}."
         for key, *_, meaning in re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (.*) \|$", section, re.MULTILINE):
             rows[above + key] = meaning

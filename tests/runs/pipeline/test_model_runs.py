@@ -254,8 +254,9 @@ def test_the_documents_of_a_prompt_fit_half_of_the_window(tmp_path: Path, server
     long = build_index(corpus, tmp_path / "long")[0]
     directory = make("uema21lab_B4", long, tmp_path, server, "answer.words=60", "grading.documents=20")
     shown = [orjson.loads(line) for line in (directory / "evidence.jsonl").read_bytes().splitlines()]
-    for topic in ("1", "2"):
-        own = [item["text"] for item in shown if item["query_id"].startswith(topic)]
+    assert [one["topic_id"] for one in shown] == ["1", "2"]
+    for one in shown:
+        own = [item["text"] for item in one["items"]]
         assert len(own) == 20
         assert 1000 < sum(map(count_tokens, own)) <= 4096 // 2
 

@@ -1,0 +1,86 @@
+"""A hard limit on the calls and tokens that a reader spends on one question."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from generation.ask import request_repair
+from generation.context.tokens import count_tokens
+from generation.llm.model import Model
+from generation.types import Failure, Reply, Request
+from indexing.errors import Unusable, printable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent(Failure):
+    """The request was not sent, because the allowance does not hold it."""
+
+    reason: str = "the reader's budget is spent"
+
+
+@dataclass(slots=True)
+class Allowance:
+    """The calls and tokens that are left.
+
+    A request reserves its prompt and `max_tokens`. Its reply then sets free the tokens that it did not use.
+    """
+
+    calls: int
+    tokens: int
+
+    def split(self, parts: int) -> list["Allowance"]:
+        """Split what is left into equal allowances, so that walks side by side do not take from each other."""
+        return [Allowance(self.calls // parts, self.tokens // parts) for _ in range(parts)]
+
+    def reserve(self, request: Request) -> bool:
+        """Take the cost of a request, and return True; return False if the allowance does not hold it."""
+        cost = count_prompt_tokens(request) + request.max_tokens
+        if self.calls < 1 or self.tokens < cost:
+            return False
+        self.calls, self.tokens = self.calls - 1, self.tokens - cost
+        return True
+
+    def settle(self, request: Request, reply: Reply) -> None:
+        """Give back the tokens that a reply did not use."""
+        self.tokens += max(0, request.max_tokens - count_tokens(reply.text))
+
+
+def count_prompt_tokens(request: Request) -> int:
+    """Estimate the tokens of a request's messages."""
+    return sum(count_tokens(text) for _, text in request.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[T]):
+    """The outcome of a request with the last reply, and the tokens of its calls."""
+
+    found: T | Failure
+    reply: str = ""
+    prompt_tokens: int = 0
+    reply_tokens: int = 0
+
+
+async def ask_within(model: Model, request: Request, read: Callable[[Reply], T], allowance: Allowance) -> Asked[T]:
+    """Ask a model within an allowance. If `read` refuses the reply with `Unusable`, ask once more for a repair.
+
+    The outcome is the value of `read`; `Spent` if the allowance does not hold the request; or a `Failure`. `Waits` is
+    raised if another program has to make the reply.
+    """
+    asked: Asked[T] = Asked(Spent())
+    for _ in range(2):
+        if not allowance.reserve(request):
+            return asked
+        (outcome,) = [outcome async for _, outcome in model.complete([request])]
+        prompt_tokens = asked.prompt_tokens + count_prompt_tokens(request)
+        if isinstance(outcome, Failure):
+            return replace(asked, found=outcome, prompt_tokens=prompt_tokens)
+        allowance.settle(request, outcome)
+        reply_tokens = asked.reply_tokens + count_tokens(outcome.text)
+        try:
+            return Asked(read(outcome), outcome.text, prompt_tokens, reply_tokens)
+        except Unusable as refusal:
+            asked = Asked(Failure(printable(str(refusal))), outcome.text, prompt_tokens, reply_tokens)
+            request = request_repair(request, outcome, str(refusal))
+    return asked

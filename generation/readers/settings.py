@@ -1,0 +1,158 @@
+"""The settings of each reader: the section `reader` of a configuration."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from indexing.io.strict_settings import StrictSettings
+
+MOST_CALLS = 10_000
+"""The most calls of the model that a reader may be allowed for one question."""
+MOST_TOKENS = 100_000_000
+"""The most tokens that a reader may be allowed for one question."""
+
+
+class PlainSettings(StrictSettings):
+    """The plain reader: the documents' best segments in document order, as in DOS RAG."""
+
+    name: Literal["plain"] = "plain"
+    """The reader of Keystone-Docs RAG."""
+    evidence_tokens: int | None = Field(default=None, ge=64, le=MOST_TOKENS)
+    """The most tokens of documents that an answer is written from. If it is null, they take half of the model's
+    window."""
+
+
+class StructureSettings(StrictSettings):
+    """Limits that all structure-aware readers share. They hold for one question: a narrative, or one of its queries."""
+
+    evidence_tokens: int | None = Field(default=None, ge=64, le=MOST_TOKENS)
+    """The most tokens of evidence that an answer is written from. If it is null, they take half of the model's
+    window."""
+    calls: int = Field(default=200, ge=1, le=MOST_CALLS)
+    """The most calls of the model before the answer is written."""
+    tokens: int = Field(default=400_000, ge=1000, le=MOST_TOKENS)
+    """The most tokens of these calls: prompts and replies together."""
+
+
+class Rdr2Settings(StructureSettings):
+    """The reader RDR2, which routes through the section tree of each document."""
+
+    name: Literal["rdr2"]
+    """The reader of Retrieve-DocumentRoute-Read."""
+    documents: int = Field(default=5, ge=1, le=1000)
+    """How many documents are routed (paper: top-k = 5)."""
+    hits: int = Field(default=3, ge=1, le=100)
+    """How many segments of a document, those closest to the question, begin the routing."""
+    max_expand: int = Field(default=5, ge=0, le=1000)
+    """The most expansions in a document (paper: 0 to 5)."""
+    tree_tokens: int = Field(default=3000, ge=200, le=100_000)
+    """The most tokens of a rendered sub-tree in one prompt."""
+    all_refused: Literal["hits", "nothing"] = "hits"
+    """The evidence if the router selects nothing in any document: the segments that began the routing, or nothing
+    (paper)."""
+    router: bool = True
+    """If false, all content that the similarity makes visible is evidence (paper: without router)."""
+    structure: bool = True
+    """If false, the router sees a flat list of paragraphs without headings (paper: without structure)."""
+    similarity: bool = True
+    """If false, the router begins with the headings alone (paper: without similarity)."""
+    content: bool = True
+    """If false, the router sees headings, and no text of paragraphs (paper: without content)."""
+    expand: bool = True
+    """If false, the router may not expand headings (paper: without EXPAND)."""
+    refuse: bool = True
+    """If false, the router may not refuse (paper: without REFUSE)."""
+
+
+class DiscoRagSettings(StructureSettings):
+    """The reader DiscoRAG, whose agents walk through the discourse tree of each document."""
+
+    name: Literal["discorag"]
+    """The reader of DiscoRAG."""
+    method: Literal["agents", "expansion", "vanilla"] = "agents"
+    """`agents` walks from each entry leaf. `expansion` takes the entry leaves and their neighbours, and `vanilla` the
+    leaves closest to the question: the paper's baselines."""
+    entries: int = Field(default=8, ge=1, le=100)
+    """How many leaves agents begin at (paper: M = 8)."""
+    entries_per_document: int = Field(default=3, ge=1, le=100)
+    """The most entry leaves in one document."""
+    kept: int = Field(default=30, ge=1, le=10_000)
+    """How many nodes of all agents are kept, interleaved (paper: K = 30)."""
+    retrieved: int = Field(default=5, ge=1, le=100)
+    """How many leaves the tool `Retrieve` finds (paper: 5)."""
+    steps: int = Field(default=12, ge=1, le=1000)
+    """The most steps of an agent."""
+    window: int = Field(default=4000, ge=500, le=1_000_000)
+    """The most tokens of an agent's prompt. Older observations are shortened."""
+    neighbours: int = Field(default=1, ge=0, le=100)
+    """How many leaves on each side `expansion` adds to an entry leaf."""
+    gate: bool = False
+    """If true, questions that the gate finds simple are read by the plain reader."""
+
+
+class RhetoricalSettings(StructureSettings):
+    """The reader Disco-RAG, which plans from rhetorical trees within chunks and a graph between them."""
+
+    name: Literal["disco_rag"]
+    """The reader of Disco-RAG."""
+    chunks: int = Field(default=8, ge=1, le=20)
+    """How many chunks are read: the segments closest to the question, without overlap."""
+    tree: bool = True
+    """If false, no trees are made (paper: without trees)."""
+    graph: bool = True
+    """If false, no graph between chunks is made (paper: without graph)."""
+    plan: bool = True
+    """If false, no plan is made (paper: without plan)."""
+    perturbed: bool = False
+    """If true, labels of trees and graph are shuffled (paper: structural perturbation)."""
+    seed: int = Field(default=0, ge=0, le=2**31)
+    """The seed of that shuffle."""
+
+
+class GraphReaderSettings(StructureSettings):
+    """The reader GraphReader, whose agents explore a graph of key elements and atomic facts."""
+
+    name: Literal["graphreader"]
+    """The reader of GraphReader."""
+    chunk_tokens: int = Field(default=2000, ge=100, le=100_000)
+    """The most tokens of a chunk (paper: 2,000)."""
+    candidates: int = Field(default=300, ge=1, le=10_000)
+    """How many key elements the choice of the first nodes sees."""
+    nodes: int = Field(default=5, ge=1, le=100)
+    """How many initial nodes are explored, each on a path of its own (paper: 5)."""
+    functions: int = Field(default=10, ge=1, le=1000)
+    """The most function calls on one path (paper: 10)."""
+    neighbours: int = Field(default=30, ge=1, le=1000)
+    """How many neighbours of a node are shown."""
+    notebook_tokens: int = Field(default=600, ge=50, le=100_000)
+    """The most tokens of a notebook."""
+    temperature: float = Field(default=0.2, ge=0, le=2)
+    """The temperature of exploration (paper: 0.2)."""
+    random_nodes: bool = False
+    """If true, the initial nodes are drawn at random (paper: ablation)."""
+    seed: int = Field(default=0, ge=0, le=2**31)
+    """The seed of that draw."""
+
+
+def _find_name(value: Any) -> Any:
+    """Find the name of the reader whose settings a value holds; without a name it is the plain reader."""
+    return value.get("name", "plain") if isinstance(value, dict) else getattr(value, "name", None)
+
+
+ReaderSettings = Annotated[
+    Annotated[PlainSettings, Tag("plain")]
+    | Annotated[Rdr2Settings, Tag("rdr2")]
+    | Annotated[DiscoRagSettings, Tag("discorag")]
+    | Annotated[RhetoricalSettings, Tag("disco_rag")]
+    | Annotated[GraphReaderSettings, Tag("graphreader")],
+    Discriminator(_find_name),
+]
+"""The settings of one reader, told apart by `name`."""
+READER_SETTINGS: dict[str, type[StrictSettings]] = {
+    "plain": PlainSettings,
+    "rdr2": Rdr2Settings,
+    "discorag": DiscoRagSettings,
+    "disco_rag": RhetoricalSettings,
+    "graphreader": GraphReaderSettings,
+}
+"""The settings of each reader by its name."""

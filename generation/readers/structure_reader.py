@@ -1,0 +1,102 @@
+"""The frame of all structure-aware readers: each reads for one question, and the same writer answers.
+
+A reader is a function `read(tools, question)`. With the method `answers` it reads for each query, and otherwise once
+for the whole narrative.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from generation.ask import run_together
+from generation.context.tokens import count_tokens
+from generation.context.topic import embed_spans
+from generation.readers.question import Question, find_best_query, list_questions
+from generation.readers.reader import Hits, Task, Tools
+from generation.readers.write import write_answer
+from generation.rules.sentences import is_prose
+from generation.types import Answer, Evidence, EvidenceSet, Stop
+from indexing.corpora.segments import split_sentences
+from indexing.types import Span
+
+Read = Callable[[Tools, Question], Awaitable[EvidenceSet]]
+"""Reads the documents of a question. Its evidence stands in the order of its worth, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructureReader:
+    """A structure-aware reader; see the module."""
+
+    read: Read
+    tools: Tools
+
+    async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
+        """See `generation.readers.reader.Reader`."""
+        questions = await asyncio.to_thread(list_questions, self.tools, task, hits)
+        found = await run_together([partial(self.read, self.tools, question) for question in questions])
+        items = [
+            item
+            for question, one in zip(questions, found, strict=True)
+            for item in order_by_text(cut_to_tokens(one.items, self.tools.evidence_tokens), question)
+        ]
+        if self.tools.settings.method != "answers":
+            items = await asyncio.to_thread(self._name_queries, task, items)
+        return EvidenceSet(
+            tuple(items),
+            tuple(note for one in found for note in one.notes),
+            _join_stops([one.stop for one in found]),
+            self.tools.reader.name,
+            self.tools.asks.name if self.tools.asks else "rules",
+            tuple(step for one in found for step in one.steps),
+        )
+
+    async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
+        """See `generation.readers.reader.Reader`."""
+        if self.tools.settings.method == "rules":
+            evidence = replace(evidence, items=split_evidence(task, evidence.items))
+        return await write_answer(self.tools, task, evidence)
+
+    def _name_queries(self, task: Task, items: Sequence[Evidence]) -> list[Evidence]:
+        vectors = embed_spans(self.tools.sources, task.context, [item.span for item in items])
+        ids = find_best_query(task.context, list(vectors))
+        return [replace(item, query_id=id) for item, id in zip(items, ids, strict=True)]
+
+
+def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
+    """Keep the first pieces of evidence, as long as all together have at most `tokens` tokens.
+
+    A piece that does not fit is left out, and smaller ones after it may still fit. `tokens` of 0 sets no limit.
+    """
+    kept, left = [], tokens
+    for item in items:
+        cost = count_tokens(f"{item.heading}\n{item.text}")
+        if not tokens or cost <= left:
+            kept.append(item)
+            left -= cost
+    return kept
+
+
+def order_by_text(items: Sequence[Evidence], question: Question) -> list[Evidence]:
+    """Put evidence into the order of the documents' ranks, and within a document into the order of its text."""
+    rank = {document.id: place for place, document in enumerate(question.documents)}
+    return sorted(items, key=lambda item: (rank[item.span.doc_id], item.span.start, item.span.end))
+
+
+def split_evidence(task: Task, items: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """Split pieces of evidence into their sentences, each once. Rules choose among sentences."""
+    texts = {document.id: document.text for document in task.context.documents.values()}
+    found: dict[Span, Evidence] = {}
+    for item in items:
+        text = texts[item.span.doc_id][item.span.start : item.span.end]
+        for start, end in split_sentences(text):
+            if is_prose(text[start:end]):
+                span = Span(item.span.doc_id, item.span.start + start, item.span.start + end)
+                one_line = " ".join(text[start:end].split())
+                found.setdefault(span, Evidence(span, one_line, item.score, item.query_id, item.heading, item.why))
+    return tuple(found.values())
+
+
+def _join_stops(stops: Sequence[Stop]) -> Stop:
+    """Join the stops of all questions: `done` if one is done, or else the first."""
+    return "done" if "done" in stops else stops[0] if stops else "empty"

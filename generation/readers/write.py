@@ -1,0 +1,162 @@
+"""The answer to a topic from any reader's evidence: sentences chosen by rules, or prose that a model writes.
+
+A model writes from all evidence at once (section 3.2.2), or an answer to each query (section 3.3). If the model gives
+no answer within the track's limits, sentences are chosen by rules, and a `Fallback` records that.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+
+from generation.answers.answer import AnswerTask, write_answers
+from generation.answers.segments import cite_segments
+from generation.answers.sentences import Passage, WordRange
+from generation.answers.sub_answers import SubTask, write_sub_answers
+from generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
+from generation.context.fit_window import share_window
+from generation.context.passages import join_spans
+from generation.context.tokens import clip
+from generation.context.topic import TopicContext
+from generation.llm.model import Model
+from generation.readers.reader import AnswerMethod, Synthesis, Task, Tools
+from generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
+from generation.types import Answer, Evidence, EvidenceSet, Fallback, Note
+from indexing.vectors.embed import embed_passages
+
+LEAST_WORDS_SHARE = 0.75
+"""The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
+
+Draft = tuple[Answer | None, list[Fallback]]
+"""An answer that cites documents, or None, and each step in which the model gave no usable reply."""
+
+
+async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: bool = True) -> Answer:
+    """Write the answer to a topic from its evidence. It cites segments.
+
+    If `within` is true, a sentence cites segments that hold evidence; otherwise any segment of a document.
+    """
+    write = WRITERS[tools.settings.method]
+    if write is None:
+        return await asyncio.to_thread(_choose_answer, tools, task, evidence.items)
+    made, fallbacks = await write(tools, task, evidence)
+    if made is None or not task.cut_to_limits(made.sentences):
+        items = await asyncio.to_thread(gather_all_sentences, tools, task)
+        chosen = await asyncio.to_thread(_choose_answer, tools, task, items)
+        by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
+        return replace(chosen, fallbacks=(*fallbacks, by_rules))
+    spans = [item.span for item in evidence.items] if within else None
+    answer, far = await asyncio.to_thread(cite_segments, made, task.context, tools.sources, spans)
+    kept = task.cut_to_limits(answer.sentences)
+    if len(kept) < len(answer.sentences):
+        lost = f"{len(answer.sentences) - len(kept)} of {len(answer.sentences)} sentences exceed the track's length"
+        far.append(Fallback(task.topic.id, "limits", lost))
+    return replace(answer, fallbacks=(*fallbacks, *far))
+
+
+def gather_all_sentences(tools: Tools, task: Task) -> list[Evidence]:
+    """Gather distinct sentences of the task's documents."""
+    return gather_sentences(task.context, find_candidates(task.context, tools.sources))
+
+
+def _choose_answer(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Answer:
+    """Choose sentences of the evidence by rules, for coverage of the queries."""
+    candidates = find_candidates(task.context, tools.sources, evidence)
+    made = choose_sentences(task.topic.id, task.context, evidence, candidates, task.words)
+    return made if made.sentences else quote_closest_segment(task.topic.id, task.context, task.words)
+
+
+async def _write_from_all(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
+    """Write one answer from all documents (paper, section 3.2.2)."""
+    passages, notes = _make_passages(task.context, evidence.items), _join_notes(evidence.notes)
+    answer_task = AnswerTask(task.topic.id, task.topic.narrative, passages, _get_word_range(task), notes)
+    (made,), fallbacks = await write_answers(_require_model(tools), [answer_task])
+    return made, fallbacks
+
+
+async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
+    """Write an answer to each query from its own documents, and one answer from these (paper, section 3.3)."""
+    topic, settings = task.topic, tools.settings
+    sub_tasks = [
+        SubTask(
+            topic.id,
+            topic.narrative,
+            query.question,
+            _make_passages(task.context, [item for item in evidence.items if item.query_id == query.id]),
+            _join_notes([note for note in evidence.notes if note.query_id == query.id]),
+        )
+        for query in task.context.queries
+    ]
+    sub_answers, fallbacks = await write_sub_answers(_require_model(tools), sub_tasks, settings.prompt_with)
+    queries = tuple(one.query for one in sub_tasks)
+    synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), _get_word_range(task))
+    made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])
+    return made, [*fallbacks, *missed]
+
+
+async def _edit(tools: Tools, _task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]) -> Draft:
+    (made,), missed = await edit(_require_model(tools), [synthesis])
+    return made, missed
+
+
+async def _resynthesise(
+    tools: Tools, _task: Task, synthesis: SynthesisTask, passages: Sequence[tuple[Passage, ...]]
+) -> Draft:
+    by_id = {passage.doc_id: passage for own in passages for passage in own}
+    limit = share_window(tools.settings.window, len(by_id))
+    shown = [passage._replace(text=clip(passage.text, limit)) for passage in by_id.values()]
+    (made,), missed = await resynthesise(_require_model(tools), [synthesis], [shown])
+    return made, missed
+
+
+async def _select_edit(
+    tools: Tools, task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]
+) -> Draft:
+    texts = [sentence.text for sentence in join_sub_answers(synthesis)]
+    vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
+    (made,), missed = await select_edit(_require_model(tools), [synthesis], [task.context.query_vectors], [vectors])
+    return made, missed
+
+
+def _make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[Passage, ...]:
+    """Join the evidence of each document into the passage that the model is shown."""
+    items: dict[str, list[Evidence]] = {}
+    for item in evidence:
+        items.setdefault(item.span.doc_id, []).append(item)
+    by_id = context.by_id
+    return tuple(
+        Passage(
+            doc_id,
+            "",
+            join_spans(
+                by_id[doc_id][0],
+                [(item.span.start, item.span.end) for item in own],
+                [item.heading for item in own],
+            ),
+        )
+        for doc_id, own in items.items()
+    )
+
+
+def _join_notes(notes: Sequence[Note]) -> str:
+    return "\n".join(note.text for note in notes)
+
+
+def _get_word_range(task: Task) -> WordRange:
+    return int(task.words * LEAST_WORDS_SHARE), task.words
+
+
+def _require_model(tools: Tools) -> Model:
+    assert tools.model is not None  # the configuration has been checked
+    return tools.model
+
+
+WRITERS: Mapping[AnswerMethod, Callable[[Tools, Task, EvidenceSet], Awaitable[Draft]] | None] = {
+    "rules": None,
+    "retrieval": _write_from_all,
+    "answers": _write_from_each,
+}
+"""The way in which each method of answers writes. None: rules choose sentences."""
+SYNTHESES: Mapping[
+    Synthesis, Callable[[Tools, Task, SynthesisTask, Sequence[tuple[Passage, ...]]], Awaitable[Draft]]
+] = {"edit": _edit, "resynthesise": _resynthesise, "select_edit": _select_edit}
+"""The ways from answers to queries to one answer, by name."""
