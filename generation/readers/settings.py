@@ -11,6 +11,9 @@ MOST_CALLS = 10_000
 MOST_TOKENS = 100_000_000
 """The most tokens that a reader may be allowed for one question."""
 
+LEAST_TOKENS = 1000
+"""The fewest tokens that a reader may be allowed for one question."""
+
 
 class PlainSettings(StrictSettings):
     """The plain reader: the documents' best segments in document order, as in DOS RAG."""
@@ -30,7 +33,7 @@ class StructureSettings(StrictSettings):
     window."""
     calls: int = Field(default=200, ge=1, le=MOST_CALLS)
     """The most calls of the model before the answer is written."""
-    tokens: int = Field(default=400_000, ge=1000, le=MOST_TOKENS)
+    tokens: int = Field(default=400_000, ge=LEAST_TOKENS, le=MOST_TOKENS)
     """The most tokens of these calls: prompts and replies together."""
 
 
@@ -134,6 +137,36 @@ class GraphReaderSettings(StructureSettings):
     """The seed of that draw."""
 
 
+StructureAware = Literal["rdr2", "discorag", "disco_rag", "graphreader"]
+"""The names of the structure-aware readers."""
+
+
+class FusedSettings(StrictSettings):
+    """Several readers, whose evidence lists reciprocal rank fusion joins before one writer answers."""
+
+    name: Literal["fused"]
+    """The fusion of readers."""
+    evidence_tokens: int | None = Field(default=None, ge=64, le=MOST_TOKENS)
+    """The most tokens of fused evidence. If it is null, they take half of the model's window."""
+    readers: list[Literal["plain", "rdr2", "discorag", "disco_rag", "graphreader"]] = Field(
+        default=["plain", "rdr2"], min_length=1, max_length=5
+    )
+    """The readers, each with its default settings."""
+    k: int = Field(default=60, ge=1, le=1_000_000)
+    """The k of reciprocal rank fusion."""
+
+
+class EscalateSettings(StructureSettings):
+    """A draft by the plain reader. Only the queries that it leaves open go to a structure-aware reader."""
+
+    name: Literal["escalate"]
+    """The escalation from `plain` to another reader."""
+    to: list[StructureAware] = Field(default=["rdr2", "graphreader"], min_length=1, max_length=2)
+    """The readers for the queries that the draft does not cover: one a round, each with its default settings."""
+    least_cosine: float = Field(default=0.55, ge=-1, le=1)
+    """Without a model, a query counts as covered if a cited segment has at least this cosine with it."""
+
+
 def _find_name(value: Any) -> Any:
     """Find the name of the reader whose settings a value holds; without a name it is the plain reader."""
     return value.get("name", "plain") if isinstance(value, dict) else getattr(value, "name", None)
@@ -144,7 +177,9 @@ ReaderSettings = Annotated[
     | Annotated[Rdr2Settings, Tag("rdr2")]
     | Annotated[DiscoRagSettings, Tag("discorag")]
     | Annotated[RhetoricalSettings, Tag("disco_rag")]
-    | Annotated[GraphReaderSettings, Tag("graphreader")],
+    | Annotated[GraphReaderSettings, Tag("graphreader")]
+    | Annotated[FusedSettings, Tag("fused")]
+    | Annotated[EscalateSettings, Tag("escalate")],
     Discriminator(_find_name),
 ]
 """The settings of one reader, told apart by `name`."""
@@ -154,5 +189,7 @@ READER_SETTINGS: dict[str, type[StrictSettings]] = {
     "discorag": DiscoRagSettings,
     "disco_rag": RhetoricalSettings,
     "graphreader": GraphReaderSettings,
+    "fused": FusedSettings,
+    "escalate": EscalateSettings,
 }
 """The settings of each reader by its name."""

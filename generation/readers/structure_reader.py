@@ -18,7 +18,7 @@ from generation.readers.write import write_answer
 from generation.rules.sentences import is_prose
 from generation.types import Answer, Evidence, EvidenceSet, Stop
 from indexing.corpora.segments import split_sentences
-from indexing.types import Span
+from indexing.types import Document, Span
 
 Read = Callable[[Tools, Question], Awaitable[EvidenceSet]]
 """Reads the documents of a question. Its evidence stands in the order of its worth, the best first."""
@@ -38,7 +38,9 @@ class StructureReader:
         items = [
             item
             for question, one in zip(questions, found, strict=True)
-            for item in order_by_text(cut_to_tokens(one.items, self.tools.evidence_tokens), question)
+            for item in order_by_text(
+                score_by_place(cut_to_tokens(one.items, self.tools.evidence_tokens)), question.documents
+            )
         ]
         if self.tools.settings.method != "answers":
             items = await asyncio.to_thread(self._name_queries, task, items)
@@ -53,14 +55,19 @@ class StructureReader:
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
         """See `generation.readers.reader.Reader`."""
-        if self.tools.settings.method == "rules":
-            evidence = replace(evidence, items=split_evidence(task, evidence.items))
-        return await write_answer(self.tools, task, evidence)
+        return await answer_from_evidence(self.tools, task, evidence)
 
     def _name_queries(self, task: Task, items: Sequence[Evidence]) -> list[Evidence]:
         vectors = embed_spans(self.tools.sources, task.context, [item.span for item in items])
         ids = find_best_query(task.context, list(vectors))
         return [replace(item, query_id=id) for item, id in zip(items, ids, strict=True)]
+
+
+async def answer_from_evidence(tools: Tools, task: Task, evidence: EvidenceSet) -> Answer:
+    """Write the answer from evidence of any length. Rules choose among its sentences."""
+    if tools.settings.method == "rules":
+        evidence = replace(evidence, items=split_evidence(task, evidence.items))
+    return await write_answer(tools, task, evidence)
 
 
 def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
@@ -77,9 +84,14 @@ def cut_to_tokens(items: Sequence[Evidence], tokens: int) -> list[Evidence]:
     return kept
 
 
-def order_by_text(items: Sequence[Evidence], question: Question) -> list[Evidence]:
-    """Put evidence into the order of the documents' ranks, and within a document into the order of its text."""
-    rank = {document.id: place for place, document in enumerate(question.documents)}
+def score_by_place(items: Sequence[Evidence]) -> list[Evidence]:
+    """Score evidence by the reciprocal of its place, so that its order can be found again."""
+    return [replace(item, score=1 / place) for place, item in enumerate(items, start=1)]
+
+
+def order_by_text(items: Sequence[Evidence], documents: Sequence[Document]) -> list[Evidence]:
+    """Put evidence into the order of the documents, and within a document into the order of its text."""
+    rank = {document.id: place for place, document in enumerate(documents)}
     return sorted(items, key=lambda item: (rank[item.span.doc_id], item.span.start, item.span.end))
 
 

@@ -1,4 +1,4 @@
-"""The commands `keystone fuse` and `validate`, for files of any team."""
+"""The commands `keystone fuse`, `validate` and `trace`, for files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -94,6 +94,20 @@ def validate(
         say(f"{plural(len(found), 'file')}: {len(found) - invalid} valid, {invalid} invalid")
     if invalid:
         raise typer.Exit(1)
+
+
+def trace(
+    file: Annotated[Path, typer.Argument(help="A run directory, or its trace.jsonl.")],
+    topic: Annotated[str | None, typer.Argument(help="The topic to print.", show_default="all")] = None,
+) -> None:
+    """Print the steps of a structure-aware reader: its views, actions and costs, and the reason why it ended.
+
+    Example: keystone trace out/my-run 12
+    """
+    from runs.report.trace import format_trace, read_trace
+
+    for line in format_trace(read_trace(file), topic):
+        say(line)
 
 
 def _is_valid(file: Path, fix: Path | None, track: "Track", topics: "list[Topic]") -> bool:

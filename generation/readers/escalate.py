@@ -1,0 +1,153 @@
+"""Escalation: the plain reader drafts, and only queries that the draft leaves open go to structure-aware readers.
+
+In each round a check compares every open query with the segments that the draft cites. The next reader then reads for
+the queries that are still open, and fusion joins its evidence to the evidence of the draft.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import numpy as np
+
+from generation.answers.sentences import is_place, make_messages
+from generation.context.delimit import delimit, neutralise
+from generation.llm.model import Model
+from generation.prompts import check_coverage as prompt
+from generation.readers.allowance import Allowance, Spent, ask_within
+from generation.readers.reader import Hits, Task, Tools, open_reader
+from generation.readers.settings import LEAST_TOKENS, EscalateSettings
+from generation.readers.several import fuse_evidence, set_reader
+from generation.readers.structure_reader import answer_from_evidence
+from generation.structured import read_objects
+from generation.types import Answer, EvidenceSet, Failure, Reply, Request, Step, Stop
+
+FUSION_K = 60
+"""The k of the fusion of the draft's evidence with that of a further reader."""
+CHECK_REPLY_TOKENS = 1024
+"""The most tokens of the reply to a check."""
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """The escalation; see the module."""
+
+    tools: Tools
+
+    async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
+        """See `generation.readers.reader.Reader`."""
+        settings = self.tools.reader
+        assert isinstance(settings, EscalateSettings)
+        allowance = Allowance(settings.calls, settings.tokens)
+        evidence = await open_reader(set_reader(self.tools, "plain")).gather(task, hits)
+        stop, steps, left = evidence.stop, list[Step](), list(range(len(task.context.queries)))
+        for number, name in enumerate(settings.to):
+            step, still = await self._check(task, await self.answer(task, evidence), left, allowance)
+            steps.append(replace(step, number=number))
+            if failed := [value for value in get_args(Stop) if value == step.stop]:
+                stop = failed[0]
+                break
+            if not still or (number and len(still) == len(left)):
+                stop = "stalled" if still else "done"
+                break
+            left = still
+            share = allowance.split(len(settings.to) - number)[0]
+            if share.calls < len(left) or share.tokens < LEAST_TOKENS * len(left):
+                stop = "budget"
+                break
+            allowance = Allowance(allowance.calls - share.calls, allowance.tokens - share.tokens)
+            found = await self._read(name, task, hits, left, share)
+            evidence = fuse_evidence(task, [evidence, found], self.tools, FUSION_K)
+            steps += found.steps
+        return replace(evidence, stop=stop, reader="escalate", steps=tuple(steps))
+
+    async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
+        """See `generation.readers.reader.Reader`."""
+        return await answer_from_evidence(self.tools, task, evidence)
+
+    async def _read(self, name: str, task: Task, hits: Hits, left: Sequence[int], share: Allowance) -> EvidenceSet:
+        """Let a reader read for the open queries, within an equal share of the allowance for each."""
+        one = share.split(len(left))[0]
+        tools = set_reader(self.tools, name, calls=one.calls, tokens=one.tokens)
+        settings = replace(tools.settings, method="answers")
+        context = replace(
+            task.context,
+            queries=[task.context.queries[place] for place in left],
+            query_vectors=task.context.query_vectors[list(left)],
+        )
+        each = self.tools.settings.method == "answers"
+        own_hits = tuple(hits[place] if each else hits[0] for place in left)
+        reader = open_reader(replace(tools, model=self.tools.asks, settings=settings))
+        return await reader.gather(replace(task, context=context), own_hits)
+
+    async def _check(
+        self, task: Task, draft: Answer, left: Sequence[int], allowance: Allowance
+    ) -> tuple[Step, list[int]]:
+        """Check which of the queries the segments that a draft cites leave open; returns the step and these queries."""
+        cited = list(dict.fromkeys(citation for sentence in draft.sentences for citation in sentence.citations))
+        shown = "\n".join(task.context.queries[place].question for place in left)
+        if self.tools.asks is None:
+            still = await asyncio.to_thread(self._find_far_queries, task, cited, left)
+            step = Step("", "", 0, 0, "check", shown, "", "")
+        else:
+            step, still = await self._ask_for_open_queries(self.tools.asks, task, cited, left, allowance)
+        names = ", ".join(task.context.queries[place].id for place in still) or "none"
+        return replace(step, shown=shown, action=f"open: {names}"), still
+
+    def _find_far_queries(self, task: Task, cited: Sequence[str], left: Sequence[int]) -> list[int]:
+        """Find the queries that are far from every cited segment."""
+        assert isinstance(self.tools.reader, EscalateSettings)
+        vectors = [
+            vector
+            for row, document in task.context.documents.items()
+            for segment, vector in zip(document.segments, task.context.segments[row], strict=True)
+            if segment.id in cited
+        ]
+        if not vectors:
+            return list(left)
+        cosines = (task.context.query_vectors[list(left)] @ np.array(vectors).T).max(axis=1)
+        return [place for place, cosine in zip(left, cosines, strict=True) if cosine < self.tools.reader.least_cosine]
+
+    async def _ask_for_open_queries(
+        self, model: Model, task: Task, cited: Sequence[str], left: Sequence[int], allowance: Allowance
+    ) -> tuple[Step, list[int]]:
+        """Ask the model which queries the cited segments leave open. If it gives no usable reply, none is open."""
+        passages = [
+            document.segment_text(segment)
+            for document in task.context.documents.values()
+            for segment in document.segments
+            if segment.id in cited
+        ]
+        request = request_check(passages, [task.context.queries[place].question for place in left])
+        asked = await ask_within(model, request, lambda reply: read_open(reply, len(left)), allowance)
+        stop: Stop | str = ""
+        if isinstance(asked.found, Failure):
+            stop = "budget" if isinstance(asked.found, Spent) else "llm_error"
+            still = []
+        else:
+            still = [left[place] for place in asked.found]
+        step = Step("", "", 0, 0, "check", "", asked.reply, "", "", (), asked.prompt_tokens, asked.reply_tokens, stop)
+        return step, still
+
+
+def request_check(passages: Sequence[str], queries: Sequence[str]) -> Request:
+    """Make the request for the queries that passages answer. Both are numbered from 0."""
+    documents = "\n\n".join(delimit(number, text) for number, text in enumerate(passages))
+    lines = (json.dumps({"id": id, "text": neutralise(text)}, ensure_ascii=False) for id, text in enumerate(queries))
+    user = prompt.USER.format(documents=documents or "(none)", queries="\n".join(lines))
+    return Request("check_coverage", make_messages(prompt.SYSTEM, user), CHECK_REPLY_TOKENS, prompt.SCHEMA)
+
+
+def read_open(reply: Reply, number: int) -> list[int]:
+    """Read the numbers of the queries that are not fully answered. A query that the reply leaves out is open.
+
+    `Unusable` if the reply holds no list of objects.
+    """
+    full = {
+        item["id"]
+        for item in read_objects(reply, "queries")
+        if is_place(item.get("id"), number) and item.get("support") == "full"
+    }
+    return [place for place in range(number) if place not in full]

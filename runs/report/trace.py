@@ -1,0 +1,68 @@
+"""The trace of a reader as lines for a person: each step with its text, the action, the cost and the end."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from generation.types import Step
+from indexing.errors import BadRecord, UserError
+from indexing.io.reading import read_json_lines
+from runs.pipeline.artifacts import TRACE, TopicStep, decode_step
+from runs.wording import plural
+
+INDENT = "  "
+"""One level of the printed trace."""
+
+
+def read_trace(path: Path) -> list[TopicStep]:
+    """Read the steps of a trace file, or of a run directory. `UserError` names the file and the line of a bad step."""
+    file = path / TRACE if path.is_dir() else path
+    if not file.is_file():
+        raise UserError(f"{file}: no such file, expected the trace of a run with a structure-aware reader")
+    steps = []
+    for number, record in read_json_lines(file):
+        try:
+            steps.append(decode_step(record))
+        except (KeyError, TypeError) as error:
+            raise BadRecord(f"{file}:{number}: expected a step of a trace: {error}", "no step of a trace") from error
+    return steps
+
+
+def format_trace(steps: Sequence[TopicStep], topic: str | None = None) -> Iterator[str]:
+    """Format the steps of all topics, or of one. `UserError` if the trace has no such topic."""
+    known = dict.fromkeys(one.topic_id for one in steps)
+    if topic is not None and topic not in known:
+        raise UserError(f"topic {topic!r}: not in the trace, expected one of {', '.join(known)}")
+    for topic_id, of_topic in groupby(steps, key=lambda one: one.topic_id):
+        if topic not in (None, topic_id):
+            continue
+        own = [one.step for one in of_topic]
+        yield f"topic {topic_id}: {_count(own)}"
+        for (query_id, doc_id, agent), walk in groupby(own, key=lambda step: (step.query_id, step.doc_id, step.agent)):
+            names = [f"query {query_id}" * bool(query_id), f"document {doc_id}" * bool(doc_id), f"walk {agent + 1}"]
+            yield f"{INDENT}{', '.join(filter(None, names))}"
+            for step in walk:
+                yield from (f"{INDENT * 2}{line}" for line in _format_step(step))
+
+
+def _count(steps: Sequence[Step]) -> str:
+    asked, answered = sum(step.prompt_tokens for step in steps), sum(step.reply_tokens for step in steps)
+    return f"{plural(len(steps), 'step')}, {asked:,} tokens asked, {answered:,} tokens answered"
+
+
+def _format_step(step: Step) -> Iterator[str]:
+    cost = f", {step.prompt_tokens:,} tokens asked, {step.reply_tokens:,} answered" if step.prompt_tokens else ""
+    yield f"step {step.number + 1}, {step.purpose}{cost}"
+    for name, text in (("shown", step.shown), ("reply", step.reply)):
+        if text:
+            yield f"{INDENT}{name}:"
+            yield from (f"{INDENT * 2}| {line.expandtabs(2)}" for line in text.splitlines())
+    for name, text in (("action", step.action), ("result", step.observation)):
+        if text:
+            first, *others = text.splitlines()
+            yield f"{INDENT}{name}: {first}"
+            yield from (f"{INDENT * 2}{line.expandtabs(2)}" for line in others)
+    if step.added:
+        yield f"{INDENT}evidence: {', '.join(f'{one.doc_id}[{one.start}:{one.end}]' for one in step.added)}"
+    if step.stop:
+        yield f"{INDENT}ended: {step.stop}"
