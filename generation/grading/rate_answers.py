@@ -20,7 +20,7 @@ Choice = Literal["A", "B", "tie"]
 
 _VERDICT = re.compile(
     r"\W{0,20}(?:(?:answer|verdict|rating)\W{1,4}(?:is\W{1,4})?)?"
-    r"(?:(?P<partially>(?:yes\W{1,4}(?:(?:but|only|just)\W{1,4}){0,2})?(?:partial(?:ly)?|in\Wpart))|(?P<yes>yes)|(?P<no>no))\b",
+    r"(?:(?P<partially>(?:yes\b[^\n]{0,80}?\b)?(?:partial(?:ly)?|in\Wpart))|(?P<yes>yes)|(?P<no>no))\b",
     re.IGNORECASE,
 )
 """A verdict at the beginning of a reply. `Yes, partially` is tried before `Yes`."""

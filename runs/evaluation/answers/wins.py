@@ -1,8 +1,9 @@
 """Wins of one answer file over another, with intervals, from verdicts on both orders of each pair of answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isnan, sqrt
+from typing import Any
 
 from runs.wording import plural
 
@@ -19,24 +20,37 @@ class Comparison:
     outcomes: dict[str, float]
     """By topic: 1 if the first file wins, 0.5 for a tie, 0 if the second file wins."""
     first_slot_rate: float
-    """The share of the model's choices that name the answer shown first. Without bias it is about 0.5. NaN: no choice."""
+    """The share of the model's choices that name the answer shown first; about 0.5 without bias. NaN: no choice."""
     unjudged: tuple[str, ...] = ()
     """The topics without a verdict, because the model gave none."""
 
-    def count(self, outcome: float) -> int:
-        """Count the topics with this outcome."""
-        return list(self.outcomes.values()).count(outcome)
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of wins, ties and losses of the first file."""
+        outcomes = list(self.outcomes.values())
+        return {"win": outcomes.count(1.0), "tie": outcomes.count(0.5), "loss": outcomes.count(0.0)}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 95 % intervals of the shares of wins, ties and losses."""
+        return {name: compute_wilson_interval(count, len(self.outcomes)) for name, count in self.counts.items()}
 
     def __str__(self) -> str:
-        topics = len(self.outcomes)
-        wins, ties, losses = self.count(1.0), self.count(0.5), self.count(0.0)
         shares = [
-            f"{plural(number, *noun)} ({low:.1%} to {high:.1%})"
-            for number, noun in ((wins, ("win",)), (ties, ("tie",)), (losses, ("loss", "losses")))
-            for low, high in [compute_wilson_interval(number, topics)]
+            f"{plural(count, name, 'losses' if name == 'loss' else '')} ({low:.1%} to {high:.1%})"
+            for (name, count), (low, high) in zip(self.counts.items(), self.intervals.values(), strict=True)
         ]
         slot = "-" if isnan(self.first_slot_rate) else f"{self.first_slot_rate:.1%}"
-        return f"{self.first} against {self.second}: {', '.join(shares)} of {plural(topics, 'topic')}; first slot {slot}"
+        between = f"{self.first} against {self.second}"
+        found = f"{between}: {', '.join(shares)} of {plural(len(self.outcomes), 'topic')}; first slot {slot}"
+        if not self.unjudged:
+            return found
+        return f"{found}; no verdict on {plural(len(self.unjudged), 'topic')}, such as {self.unjudged[0]}"
+
+
+def report_comparison(comparison: Comparison) -> dict[str, Any]:
+    """Report a comparison as values of JSON, with its counts and their intervals."""
+    return asdict(comparison) | {"counts": comparison.counts, "intervals": comparison.intervals}
 
 
 def compute_wilson_interval(successes: int, trials: int) -> tuple[float, float]:
