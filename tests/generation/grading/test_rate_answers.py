@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -73,10 +74,8 @@ def test_any_reply_is_read_or_refused(text: str) -> None:
         read_choice,
     )
     for read in readers:
-        try:
+        with suppress(Unusable):
             assert read(Reply(text)) in ("yes", "no", "partially", "A", "B", "tie")
-        except Unusable as refusal:
-            assert str(refusal)
 
 
 @pytest.mark.parametrize(
@@ -130,9 +129,7 @@ def prefer_good(request: Request) -> Said:
         pytest.param(lambda _: '{"better": "TIE"}', ("tie", "tie"), 0.5, id="always a tie"),
     ],
 )
-def test_both_orders_make_the_outcome(
-    say: Callable[[Request], Said], choices: tuple[str, str], score: float
-) -> None:
+def test_both_orders_make_the_outcome(say: Callable[[Request], Said], choices: tuple[str, str], score: float) -> None:
     (found,) = asyncio.run(compare_answers(Scripted(say), [PAIR]))
     assert found == choices
     assert not isinstance(found, Failure)

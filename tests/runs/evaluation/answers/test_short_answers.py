@@ -76,7 +76,7 @@ def test_measures_of_short_answers_stay_within_bounds(text: str, answers: list[l
     assert (hit == 1) == (share == 1)
 
 
-@given(st.lists(st.lists(st.from_regex("[b-z]{2,4}", fullmatch=True), min_size=1), min_size=1, max_size=8))
+@given(st.lists(st.lists(st.text("bcd", min_size=2, max_size=4), min_size=1, max_size=3), min_size=1, max_size=8))
 def test_a_list_of_one_spelling_of_each_answer_is_perfect(answers: list[list[str]]) -> None:
     text = ", ".join(names[-1] for names in answers)
     assert measure_exact_match(text, answers) == (1, 1)
