@@ -1,5 +1,7 @@
 """The commands `keystone evaluate` and `tune`."""
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +12,13 @@ from runs.cli.options import CORES, Quiet, Threads
 from runs.report.say import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runs.config.run_config import RunConfig
     from runs.evaluation.answers.wins import Comparison
     from runs.evaluation.evaluate import Evaluation
+
+    Measured = tuple[list[Evaluation], list[Comparison]]
 
 
 def evaluate(
@@ -61,19 +68,24 @@ def evaluate(
     import orjson
 
     from indexing.io.writing import write_whole
-    from runs.cli.outputs import check_outputs
+    from runs.cli.outputs import check_outputs, check_run_outputs
     from runs.report.terminal import print_cautions, print_evaluations, progress_bars
 
     judgments = references if answers else qrels
     if judgments is None or (qrels is not None and references is not None):
         raise UserError("expected --qrels with judgments of runs, or --answers and --references with those of answers")
-    check_outputs([*runs, judgments, config], {"--json": json})
-    comparisons: list[Comparison] = []
+    if (skip_own or relevant_from > 1) if answers else (config or set):
+        raise UserError("expected --relevant-from and --skip-own for runs only, --config and --set for answers only")
+    take_measures: Callable[[], Measured]
+    if answers:
+        settings = _read_model_settings(config, set)
+        check_run_outputs(settings, [*runs, judgments, config], {"--json": json})
+        take_measures = partial(_evaluate_answers, runs, judgments, measure or [], settings)
+    else:
+        check_outputs([*runs, judgments], {"--json": json})
+        take_measures = _open_runs(runs, judgments, measure, relevant_from, skip_own)
     with progress_bars(quiet) as progress, progress("Measuring", None):
-        if answers:
-            evaluations, comparisons = _evaluate_answers(runs, judgments, measure or [], config, set)
-        else:
-            evaluations = _evaluate_runs(runs, judgments, measure, relevant_from, skip_own)
+        evaluations, comparisons = take_measures()
     print_evaluations(evaluations)
     for comparison in comparisons:
         say(str(comparison))
@@ -87,9 +99,10 @@ def evaluate(
             file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
 
 
-def _evaluate_runs(
+def _open_runs(
     runs: list[Path], qrels: Path, names: list[str] | None, relevant_from: int, skip_own: bool
-) -> "list[Evaluation]":
+) -> "Callable[[], Measured]":
+    """Parse the names of measures, and return the work that takes the measures of runs."""
     from runs.evaluation import measures
 
     wanted = tuple(map(measures.parse_measure, names)) if names else measures.DEFAULT_MEASURES
@@ -97,21 +110,21 @@ def _evaluate_runs(
 
     from runs.evaluation.evaluate import evaluate_files
 
-    return evaluate_files(runs, qrels, wanted, skip_own)
+    return lambda: (evaluate_files(runs, qrels, wanted, skip_own), [])
 
 
-def _evaluate_answers(
-    files: list[Path], references: Path, names: list[str], config: Path | None, overrides: list[str] | None
-) -> "tuple[list[Evaluation], list[Comparison]]":
-    from runs.cli.outputs import check_outputs
+def _read_model_settings(config: Path | None, overrides: list[str] | None) -> "RunConfig":
+    """Read the configuration for its model. Without a file, the paths that a run needs lead nowhere."""
     from runs.config.read import read_config
+
+    unread = ["run_id=evaluate", f"index={os.devnull}", f"topics={os.devnull}"] if config is None else []
+    return read_config(config, [*unread, *(overrides or [])])
+
+
+def _evaluate_answers(files: list[Path], references: Path, names: list[str], settings: "RunConfig") -> "Measured":
     from runs.evaluation.answers.evaluate_answers import evaluate_answer_files
     from runs.pipeline.model_runner import open_model_runner
 
-    unread = ["index=index", "topics=topics", *(["run_id=evaluate"] if config is None else [])]
-    settings = read_config(config, [*unread, *(overrides or [])])
-    cache = settings.model.cache if settings.model else None
-    check_outputs([*files, references, config], {"model.cache": cache})
     with open_model_runner(settings, None) as run_with_model:
         return evaluate_answer_files(files, references, names, run_with_model)
 

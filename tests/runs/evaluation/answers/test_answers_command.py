@@ -104,20 +104,9 @@ def test_the_table_and_the_json_say_the_same(folder: Path) -> None:
 
 
 def test_a_batch_has_the_requests_of_ratings_and_comparisons(folder: Path) -> None:
-    model = ["--set", "model={name: m, backend: batch}"]
-    asked = [
-        "evaluate",
-        "out/a",
-        "out/b",
-        "--answers",
-        "--references",
-        "references.jsonl",
-        "-m",
-        "LR",
-        "-m",
-        "pairwise",
-    ]
-    done = keystone(*asked, *model, cwd=folder)
+    files = ["out/a", "out/b", "--answers", "--references", "references.jsonl"]
+    judged = ["-m", "LR", "-m", "pairwise", "--set", "model={name: m, backend: batch}"]
+    done = keystone("evaluate", *files, *judged, cwd=folder)
     assert done.returncode == 3, done.stderr
     lines = [line for path in (folder / "out/batch").glob("*.requests.jsonl") for line in path.read_text().splitlines()]
     assert len(lines) == 2 * 3 + 2
@@ -130,11 +119,10 @@ def test_a_batch_has_the_requests_of_ratings_and_comparisons(folder: Path) -> No
         (["out/a", "--answers"], "expected --qrels with judgments of runs, or --answers and --references"),
         (["out/a", "--references", "references.jsonl"], "expected --qrels with judgments of runs"),
         (["out/a", "--answers", "--qrels", "references.jsonl"], "expected --qrels with judgments of runs"),
+        (["out/a", "--qrels", "references.jsonl", "--set", "a=b"], "--config and --set for answers only"),
+        (["out/a", "--answers", "--references", "none", "--skip-own"], "expected --relevant-from and --skip-own for"),
         (["references.jsonl", "--answers", "--references", "references.jsonl"], "are those of no track"),
-        (
-            ["out/a", "--answers", "--references", "out/a/responses.jsonl"],
-            "responses.jsonl:1: expected a topic id under",
-        ),
+        (["out/a", "--answers", "--references", "out/a/responses.jsonl"], ":1: expected a topic id under id, _id"),
         (["out/a", "--answers", "--references", "none"], "none: cannot be read"),
         (["out", "--answers", "--references", "references.jsonl"], "out: expected one answer file of a track"),
     ],
