@@ -94,7 +94,9 @@ def evaluate(
         from runs.evaluation.answers.wins import report_comparison
         from runs.evaluation.evaluate import build_report
 
-        report = build_report(evaluations) | {"comparisons": list(map(report_comparison, comparisons))}
+        report = build_report(evaluations)
+        if answers:
+            report["comparisons"] = list(map(report_comparison, comparisons))
         with write_whole(json) as file:
             file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
 

@@ -48,23 +48,16 @@ async def _rate_submissions(
     If a topic has no question or no reference text, or if the model gives no rating, the value is NaN.
     """
     fit = [place for place, one in enumerate(references) if one.question and one.references]
-    answered = [
-        (number, place)
+    asked = {
+        (number, place): RatedAnswer(references[place].question, references[place].references, text)
         for number, place in product(range(len(submissions)), fit)
-        if submissions[number].get_text(references[place].topic_id)
-    ]
-    ratings = await rate_answers(
-        model,
-        [
-            RatedAnswer(reference.question, reference.references, submissions[number].get_text(reference.topic_id))
-            for number, place in answered
-            for reference in [references[place]]
-        ],
-    )
+        if (text := submissions[number].get_text(references[place].topic_id))
+    }
+    ratings = await rate_answers(model, list(asked.values()))
     table = np.full((len(submissions), len(references), len(RATINGS)), np.nan)
     table[:, fit] = 0
     failures: list[list[str]] = [[] for _ in submissions]
-    for (number, place), rating in zip(answered, ratings, strict=True):
+    for (number, place), rating in zip(asked, ratings, strict=True):
         if isinstance(rating, Failure):
             failures[number].append(f"{references[place].topic_id}: {rating.reason}")
             rating = (np.nan, np.nan)
@@ -108,7 +101,8 @@ async def _compare_submissions(
             if topic in made or topic not in own
         }
         rate = compute_first_slot_rate([slot for choice in made.values() for slot in choice])
-        found.append(Comparison(first.name, other.name, outcomes, rate, tuple(own.keys() - made.keys())))
+        unjudged = tuple(topic for topic in own if topic not in made)
+        found.append(Comparison(first.name, other.name, outcomes, rate, unjudged))
     return found
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,12 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from generation.llm.model import Model
-from generation.types import Failure, Request
+from generation.types import Evidence, Failure, Request
 from indexing.errors import UserError
+from indexing.types import Span
 from runs.evaluation.answers.evaluate_answers import evaluate_answer_files
 from runs.evaluation.answers.files import read_references, read_submission
 from runs.evaluation.answers.wins import Comparison
 from runs.evaluation.evaluate import Evaluation, collect_cautions
+from runs.pipeline.artifacts import EVIDENCE
 from runs.pipeline.model_runner import RunWithModel
 from tests.support.answer_files import BROKEN, FILE, make_line, make_sentences
 from tests.support.models.scripted import Said, Scripted
@@ -56,10 +59,10 @@ def write_run(folder: Path, answers: dict[str, list[tuple[str, list[str]]]], evi
     folder.mkdir()
     write_answers(folder / "rag_output_trec_rag_2025.jsonl", answers)
     records = [
-        {"topic_id": topic, "items": [{"text": text, "span": {"doc_id": "d1", "start": 0, "end": 1}} for text in texts]}
+        {"topic_id": topic, "items": [asdict(Evidence(Span("d1", 0, 1), text, 1.0, topic)) for text in texts]}
         for topic, texts in evidence.items()
     ]
-    write_lines(folder / "evidence.jsonl", *records)
+    write_lines(folder / EVIDENCE, *records)
     return folder
 
 
