@@ -12,6 +12,8 @@ from typer.main import get_command
 from indexing.corpora.corpus import FORMATS
 from runs.cli.main import app
 from runs.config.read import PRESETS
+from runs.evaluation.answers.families import FAMILIES as ANSWER_FAMILIES
+from runs.evaluation.answers.families import JUDGED
 from runs.evaluation.measures import FAMILIES
 from runs.tracks.rules import TRACKS
 from tests.support.places import ROOT
@@ -129,6 +131,7 @@ def test_the_pages_name_calls_and_targets() -> None:
         pytest.param("corpora", "| `{}` |", sorted(FORMATS), id="corpus formats"),
         pytest.param("tracks", " {} |", sorted(TRACKS), id="tracks"),
         pytest.param("runs", "`{}", sorted(FAMILIES), id="measures"),
+        pytest.param("runs", "| `{}` |", [*ANSWER_FAMILIES, *JUDGED], id="measures of answers"),
         pytest.param("keystone", "| `{}` |", PRESETS, id="presets"),
     ],
 )

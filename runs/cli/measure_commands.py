@@ -1,26 +1,52 @@
 """The commands `keystone evaluate` and `tune`."""
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexing.errors import UserError
 from runs.cli.options import CORES, Quiet, Threads
+from runs.report.say import say
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Callable
+
+    from runs.config.run_config import RunConfig
+    from runs.evaluation.answers.wins import Comparison
+    from runs.evaluation.evaluate import Evaluation
+
+    Measured = tuple[list[Evaluation], list[Comparison]]
 
 
 def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="Run files. The command compares the others with the first one.")],
-    qrels: Annotated[Path, typer.Option(help="Judgments in TREC form.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Run files; with --answers, answer files or run directories. The command compares the others with the "
+            "first one.",
+        ),
+    ],
+    qrels: Annotated[Path | None, typer.Option(help="Judgments of runs in TREC form.")] = None,
+    answers: Annotated[bool, typer.Option("--answers", help="Measure answers. See docs/runs.md.")] = False,
+    references: Annotated[Path | None, typer.Option(help="References of answers: a JSON object a topic.")] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option(
             "--measure",
             "-m",
-            help="A measure, such as nDCG@20, R@100, P@10, MAP, MRR or judged@10. Repeat for several.",
+            help="A measure, such as nDCG@20, R@100, P@10, MAP, MRR or judged@10; with --answers ROUGE-L, context, EM, "
+            "F1-5, F1*, ids, documents, LR or pairwise. Repeat for several.",
         ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A YAML file, as for run, whose model makes LR and pairwise.")
+    ] = None,
+    set: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE for that model, such as model.name=m. Repeat for several keys.")
     ] = None,
     relevant_from: Annotated[
         int, typer.Option(min=1, help="The grade from which R, P, MAP and MRR count a document as relevant.")
@@ -33,30 +59,76 @@ def evaluate(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Measure runs with ranx, and compare them by a paired t-test.
+    """Measure runs with ranx, or answers on references, and compare them by a paired t-test.
 
     Example: keystone evaluate out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt -m nDCG@20 -m R@100
+
+    Example: keystone evaluate out/a out/b --answers --references references.jsonl
     """
     import orjson
 
     from indexing.io.writing import write_whole
-    from runs.cli.outputs import check_outputs
-    from runs.evaluation import measures
+    from runs.cli.outputs import check_outputs, check_run_outputs
     from runs.report.terminal import print_cautions, print_evaluations, progress_bars
 
-    check_outputs([*runs, qrels], {"--json": json})
-    wanted = tuple(map(measures.parse_measure, measure)) if measure else measures.DEFAULT_MEASURES
-    wanted = measures.set_relevant_grade(wanted, relevant_from)
-
-    from runs.evaluation.evaluate import build_report, evaluate_files
-
+    judgments = references if answers else qrels
+    if judgments is None or (qrels is not None and references is not None):
+        raise UserError("expected --qrels with judgments of runs, or --answers and --references with those of answers")
+    if (skip_own or relevant_from > 1) if answers else (config or set):
+        raise UserError("expected --relevant-from and --skip-own for runs only, --config and --set for answers only")
+    take_measures: Callable[[], Measured]
+    if answers:
+        settings = _read_model_settings(config, set)
+        check_run_outputs(settings, [*runs, judgments, config], {"--json": json})
+        take_measures = partial(_evaluate_answers, runs, judgments, measure or [], settings)
+    else:
+        check_outputs([*runs, judgments], {"--json": json})
+        take_measures = _open_runs(runs, judgments, measure, relevant_from, skip_own)
     with progress_bars(quiet) as progress, progress("Measuring", None):
-        evaluations = evaluate_files(runs, qrels, wanted, skip_own)
+        evaluations, comparisons = take_measures()
     print_evaluations(evaluations)
+    for comparison in comparisons:
+        say(str(comparison))
     print_cautions(evaluations, quiet)
     if json:
+        from runs.evaluation.answers.wins import report_comparison
+        from runs.evaluation.evaluate import build_report
+
+        report = build_report(evaluations)
+        if answers:
+            report["comparisons"] = list(map(report_comparison, comparisons))
         with write_whole(json) as file:
-            file.write(orjson.dumps(build_report(evaluations), option=orjson.OPT_INDENT_2))
+            file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+
+
+def _open_runs(
+    runs: list[Path], qrels: Path, names: list[str] | None, relevant_from: int, skip_own: bool
+) -> "Callable[[], Measured]":
+    """Parse the names of measures, and return the work that takes the measures of runs."""
+    from runs.evaluation import measures
+
+    wanted = tuple(map(measures.parse_measure, names)) if names else measures.DEFAULT_MEASURES
+    wanted = measures.set_relevant_grade(wanted, relevant_from)
+
+    from runs.evaluation.evaluate import evaluate_files
+
+    return lambda: (evaluate_files(runs, qrels, wanted, skip_own), [])
+
+
+def _read_model_settings(config: Path | None, overrides: list[str] | None) -> "RunConfig":
+    """Read the configuration for its model. Without a file, the paths that a run needs lead nowhere."""
+    from runs.config.read import read_config
+
+    unread = ["run_id=evaluate", f"index={os.devnull}", f"topics={os.devnull}"] if config is None else []
+    return read_config(config, [*unread, *(overrides or [])])
+
+
+def _evaluate_answers(files: list[Path], references: Path, names: list[str], settings: "RunConfig") -> "Measured":
+    from runs.evaluation.answers.evaluate_answers import evaluate_answer_files
+    from runs.pipeline.model_runner import open_model_runner
+
+    with open_model_runner(settings, None) as run_with_model:
+        return evaluate_answer_files(files, references, names, run_with_model)
 
 
 def tune(

@@ -27,22 +27,26 @@ def caution_about_judgments(qrels: Qrels, measures: Sequence[Measure]) -> list[s
     return found
 
 
-def caution_about_topics(name: str, run: Run, qrels: Qrels) -> list[str]:
-    """Caution about topics that only the run or only the judgments have."""
-    asked = [topic for topic, rows in zip(run.query_ids, np.diff(run.offsets), strict=True) if rows]
-    missing, extra = sorted(set(qrels.query_ids) - set(asked)), sorted(set(asked) - set(qrels.query_ids))
+def caution_about_topics(
+    name: str, asked: Sequence[str], judged: Sequence[str], row: str = "a row", judgment: str = "judgment"
+) -> list[str]:
+    """Caution about topics that only the run or only the judgments have.
+
+    `row` and `judgment` name an entry of the run and of the judgments.
+    """
+    missing, extra = sorted(set(judged) - set(asked)), sorted(set(asked) - set(judged))
     found = []
     if missing:
-        share = f"{len(missing):,} of {len(qrels.query_ids):,}"
-        found.append(f"{name}: judged topics without a row, which count 0: {share}, such as {missing[0]}")
+        share = f"{len(missing):,} of {len(judged):,}"
+        found.append(f"{name}: judged topics without {row}, which count 0: {share}, such as {missing[0]}")
     if extra:
         share = f"{len(extra):,} of {len(asked):,}"
-        found.append(f"{name}: topics without a judgment, which are left out: {share}, such as {extra[0]}")
+        found.append(f"{name}: topics without a {judgment}, which are left out: {share}, such as {extra[0]}")
     plain = {_normalise_topic_id(topic): topic for topic in extra}
     if alike := next(
         ((plain[_normalise_topic_id(topic)], topic) for topic in missing if _normalise_topic_id(topic) in plain), None
     ):
-        found.append(f"{name}: its topic {alike[0]!r} is not {alike[1]!r} of the judgments; ids must be the same")
+        found.append(f"{name}: its topic {alike[0]!r} is not {alike[1]!r} of the {judgment}s; ids must be the same")
     return found
 
 

@@ -40,16 +40,17 @@ class Counts:
 
     def __str__(self) -> str:
         topics = f"{self.answered_topics:,} of {self.judged_topics:,} judged topics answered"
-        share = f", {self.judged_rows / self.rows:.1%}" if self.rows else ""
-        return f"{topics}, {self.judged_rows:,} of {self.rows:,} rows judged{share}"
+        if not self.rows:
+            return topics
+        return f"{topics}, {self.judged_rows:,} of {self.rows:,} rows judged, {self.judged_rows / self.rows:.1%}"
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """The measures of a run: for each measure the values of all judged topics (float64[topics], by topic id).
 
-    If no topic has a relevant document for a measure, all its values are NaN. `cautions` give reasons why the numbers
-    may mislead.
+    If a measure cannot be taken on a topic, its value there is NaN. So if no topic has a relevant document for a
+    measure, all its values are NaN. `cautions` give reasons why the numbers may mislead.
     """
 
     name: str
@@ -66,8 +67,10 @@ class Evaluation:
         )
 
     def mean(self, measure: str) -> float:
-        """The mean over all judged topics. A topic that the run lacks counts 0 (trec_eval -c). NaN if not measured."""
-        return float(self.values[measure].mean())
+        """The mean over measured topics; NaN if there is none. A topic that the run lacks counts 0 (trec_eval -c)."""
+        values = self.values[measure]
+        measured = values[~np.isnan(values)]
+        return float(measured.mean()) if len(measured) else float("nan")
 
 
 def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DEFAULT_MEASURES) -> Evaluation:
@@ -84,7 +87,9 @@ def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DE
         grade = min(measure.relevant_from for measure in measures)
         raise UserError(f"{name}: no judged topic has a relevant document (of grade {grade} or more)")
     topics = sorted(qrels.query_ids)
-    found = [*cautions.caution_about_judgments(qrels, measures), *cautions.caution_about_topics(name, run, qrels)]
+    asked = [topic for topic, rows in zip(run.query_ids, np.diff(run.offsets), strict=True) if rows]
+    found = cautions.caution_about_judgments(qrels, measures)
+    found += cautions.caution_about_topics(name, asked, qrels.query_ids)
     qrels, run = qrels.select(topics), run.select(topics)
     found += cautions.caution_about_order(name, run)
     run = sort_as_trec_eval(run)
@@ -178,8 +183,8 @@ def evaluate_files(
 def run_paired_test(first: Evaluation, second: Evaluation) -> dict[str, float]:
     """Run Student's two-sided paired t-test for each measure, and return the p-values. Both have the same topics.
 
-    If no topic differs, p is 1. If there is one topic, the measure is NaN, or all topics differ by the same amount,
-    p is NaN.
+    If no topic differs, p is 1. Topics on which one of the two is NaN are left out. If at most one topic is left, or if
+    all topics differ by the same amount, p is NaN.
     """
     return {measure: _compute_p_value(values - second.values[measure]) for measure, values in first.values.items()}
 
@@ -187,8 +192,9 @@ def run_paired_test(first: Evaluation, second: Evaluation) -> dict[str, float]:
 def _compute_p_value(differences: NDArray[np.float64]) -> float:
     from scipy.stats import t
 
+    differences = differences[~np.isnan(differences)]
     topics = len(differences)
-    if topics < 2 or np.isnan(differences).any():
+    if topics < 2:
         return float("nan")
     if not differences.any():
         return 1.0
@@ -210,7 +216,7 @@ def collect_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
             found.append(f"{between}: the same numbers for every topic")
         elif len(first.topics) < 2:
             found.append(f"{between}: no paired test, because only one topic is judged")
-        elif untested := [m for m in p if np.isnan(p[m]) and not np.isnan(first.values[m]).any()]:
+        elif untested := [m for m in p if np.isnan(p[m]) and np.isfinite(first.values[m] - other.values[m]).sum() > 1]:
             found.append(
                 f"{between}: no paired test of {', '.join(untested)}, because all topics differ by the same amount"
             )

@@ -97,7 +97,7 @@ def format_p_value(p: float) -> str:
 
 
 def _format_mean(mean: float) -> str:
-    return "-" if math.isnan(mean) else f"{mean:.4f}"
+    return "-" if math.isnan(mean) else f"{mean:.4f}" if mean < 10 else f"{mean:,.1f}"
 
 
 def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> None:

@@ -1,0 +1,126 @@
+"""Judgments of answers by a model: ratings against references, and the better one of two answers."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from generation.ask import ask_all
+from generation.context.delimit import delimit, neutralise
+from generation.llm.model import Model
+from generation.prompts import compare_answers as choice
+from generation.prompts import rate_answer as rating
+from generation.structured import read_string, strip_thought
+from generation.types import Failure, Reply, Request
+from indexing.errors import Unusable
+
+Verdict = Literal["yes", "partially", "no"]
+Choice = Literal["A", "B", "tie"]
+
+_VERDICT = re.compile(
+    r"\W{0,20}(?:(?:answer|verdict|rating)\W{1,4}(?:is\W{1,4})?)?"
+    r"(?:(?P<partially>(?:yes\b[^\n]{0,80}?\b)?(?:partial(?:ly)?|in\Wpart))|(?P<yes>yes)|(?P<no>no))\b",
+    re.IGNORECASE,
+)
+"""A verdict at the beginning of a reply. `Yes, partially` is tried before `Yes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatedAnswer:
+    """A question, the references of experts, and the answer to rate."""
+
+    question: str
+    references: Sequence[str]
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPair:
+    """A question and two answers to compare."""
+
+    question: str
+    one: str
+    other: str
+
+
+async def rate_answers(model: Model, rated: Sequence[RatedAnswer]) -> list[tuple[float, float] | Failure]:
+    """Rate answers; returns LR-1 and LR-2 of each, 0 or 1, or the failure of one of its two ratings.
+
+    A strict and a lenient rater judge each answer. If one of them says yes, the answer is correct. If the strict one
+    says no and the lenient one says partially, the answer is partially correct. LR-1 counts correct answers, and LR-2
+    counts those and partially correct ones. Source: GraphReader, appendix B; ReadAgent, section 4.1.
+    """
+    requests = [
+        (request_rating(one, strict), partial(read_verdict, strict=strict)) for one in rated for strict in (True, False)
+    ]
+    verdicts = await ask_all(model, requests)
+    return [_join_verdicts(*both) for both in zip(verdicts[::2], verdicts[1::2], strict=True)]
+
+
+def _join_verdicts(strict: Verdict | Failure, lenient: Verdict | Failure) -> tuple[float, float] | Failure:
+    for verdict in (strict, lenient):
+        if isinstance(verdict, Failure):
+            return verdict
+    return float("yes" in (strict, lenient)), float(strict == "yes" or lenient != "no")
+
+
+def request_rating(one: RatedAnswer, strict: bool) -> Request:
+    """Make the request of the strict or of the lenient rater."""
+    references = "\n\n".join(delimit(f"reference {number}", text) for number, text in enumerate(one.references, 1))
+    asked = rating.USER.format(
+        question=neutralise(one.question), references=references, answer=delimit("answer", one.answer)
+    )
+    system = rating.STRICT if strict else rating.LENIENT
+    messages = (("system", system), ("user", asked))
+    return Request("rate_answer", messages, rating.MAX_TOKENS, temperature=rating.TEMPERATURE)
+
+
+def read_verdict(reply: Reply, strict: bool) -> Verdict:
+    """Read the verdict at the beginning of a reply. `Unusable` if there is none, or a strict rater says partially."""
+    found = _VERDICT.match(strip_thought(reply.text))
+    verdict = found and found.lastgroup
+    if verdict == "yes" or verdict == "no" or (verdict == "partially" and not strict):
+        return verdict  # type: ignore[return-value]
+    raise Unusable(f"it does not begin with Yes{'' if strict else ', Yes, partially,'} or No")
+
+
+async def compare_answers(model: Model, pairs: Sequence[AnswerPair]) -> list[tuple[Choice, Choice] | Failure]:
+    """Compare answers in both orders; returns for each pair the choices, or the failure of one of its comparisons.
+
+    The first choice is for `one` as A and `other` as B. The second choice is for the other order, so the same letter
+    twice shows a preference for a slot. No name of a system is shown.
+    """
+    orders = [order for pair in pairs for order in ((pair.one, pair.other), (pair.other, pair.one))]
+    questions = [pair.question for pair in pairs for _ in range(2)]
+    requests = [
+        (request_choice(question, *order), read_choice) for question, order in zip(questions, orders, strict=True)
+    ]
+    choices = await ask_all(model, requests)
+    return [_join_choices(*both) for both in zip(choices[::2], choices[1::2], strict=True)]
+
+
+def _join_choices(first: Choice | Failure, second: Choice | Failure) -> tuple[Choice, Choice] | Failure:
+    if isinstance(first, Failure):
+        return first
+    return second if isinstance(second, Failure) else (first, second)
+
+
+def request_choice(question: str, first: str, second: str) -> Request:
+    """Make the request for the better one of two answers, shown as A and B."""
+    asked = choice.USER.format(question=neutralise(question), first=delimit("A", first), second=delimit("B", second))
+    return Request("compare_answers", (("system", choice.SYSTEM), ("user", asked)), choice.MAX_TOKENS, choice.SCHEMA)
+
+
+def read_choice(reply: Reply) -> Choice:
+    """Read the choice of a reply. `Unusable` if it is not A, B or tie."""
+    said = read_string(reply, "better").strip().casefold()
+    for known in choice.CHOICES:
+        if said == known.casefold():
+            return known  # type: ignore[return-value]
+    raise Unusable('it holds no "better" that is A, B or tie')
+
+
+def score_choices(choices: tuple[Choice, Choice]) -> float:
+    """Score `one` of a pair from the choices of both orders: 1 if it wins in both, 0 if it loses in both, else 0.5."""
+    return {("A", "B"): 1.0, ("B", "A"): 0.0}.get(choices, 0.5)

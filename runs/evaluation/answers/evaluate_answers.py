@@ -1,0 +1,98 @@
+"""Evaluation of answer files on references, topic by topic."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from generation.types import Answer
+from indexing.errors import UserError
+from runs.evaluation.answers.families import JUDGED, Family, Given, choose_families
+from runs.evaluation.answers.files import (
+    REFERENCE_FIELDS,
+    Context,
+    Reference,
+    Submission,
+    read_references,
+    read_submission,
+)
+from runs.evaluation.answers.judge import judge_submissions
+from runs.evaluation.answers.wins import Comparison
+from runs.evaluation.cautions import caution_about_topics
+from runs.evaluation.evaluate import Counts, Evaluation
+from runs.pipeline.model_runner import RunWithModel
+
+
+def evaluate_answer_files(
+    paths: Sequence[Path], references_path: Path, names: Sequence[str], run_with_model: RunWithModel
+) -> tuple[list[Evaluation], list[Comparison]]:
+    """Evaluate answer files and run directories by the measures of these names; see `choose_families`.
+
+    Returns the measures of each file, and the comparisons of the first file with each other one. `LR` and `pairwise`
+    ask the model. `UserError` for files that cannot be read, for an unknown measure, for a file without a topic of the
+    references, and if a named measure lacks its fields, its model or its second file.
+    """
+    references = sorted(read_references(references_path), key=lambda reference: reference.topic_id)
+    submissions = [read_submission(path) for path in paths]
+    families = choose_families(names, references, any(one.contexts is not None for one in submissions))
+    judged = [name for name in JUDGED if name in names]
+    if not judged and not any(family.needs for family in families):
+        raise UserError(f"{references_path}: no line has the fields of a measure: {', '.join(REFERENCE_FIELDS)}")
+    if "pairwise" in judged and len(submissions) < 2:
+        raise UserError("measure 'pairwise': found one answer file, expected two or more")
+    evaluations = [evaluate_submission(one, references, families) for one in submissions]
+    if not judged:
+        return evaluations, []
+    ratings, comparisons = run_with_model(lambda model: judge_submissions(model, submissions, references, judged))
+    if ratings:
+        evaluations = [
+            replace(one, values=rating.values | one.values, cautions=(*one.cautions, *rating.cautions))
+            for one, rating in zip(evaluations, ratings, strict=True)
+        ]
+    return evaluations, comparisons
+
+
+def evaluate_submission(
+    submission: Submission, references: Sequence[Reference], families: Sequence[Family]
+) -> Evaluation:
+    """Measure the answers of a file on each topic of the references, which are in the order of topic ids.
+
+    A missing topic counts as an empty answer, so its numbers are 0. If the references of a topic lack a field, or if
+    the file comes without evidence, the value of measures that need it is NaN.
+    """
+    topics = tuple(reference.topic_id for reference in references)
+    answered = [topic for topic in topics if topic in submission.answers]
+    if not answered:
+        own = next(iter(submission.answers), None)
+        ids = f"its topics look like {own!r}, those of the references like {topics[0]!r}" if own else "it is empty"
+        raise UserError(f"{submission.name}: none of its topics has references: {ids}")
+    values = {column: np.full(len(topics), np.nan) for family in families for column in family.columns}
+    for family in families:
+        if family.of_context and submission.contexts is None:
+            continue
+        for place, reference in enumerate(references):
+            if family.applies(reference):
+                numbers = family.measure(reference, _get_given(submission, reference.topic_id))
+                for column, value in zip(family.columns, numbers, strict=True):
+                    values[column][place] = value
+    found = caution_about_topics(submission.name, list(submission.answers), topics, "an answer", "reference")
+    found += _caution_about_fields(references, families)
+    return Evaluation(submission.name, topics, values, Counts(len(topics), len(answered)), tuple(found))
+
+
+def _get_given(submission: Submission, topic_id: str) -> Given:
+    answer = submission.answers.get(topic_id, Answer(topic_id, ()))
+    return Given(answer, (submission.contexts or {}).get(topic_id, Context()))
+
+
+def _caution_about_fields(references: Sequence[Reference], families: Sequence[Family]) -> list[str]:
+    """Caution about measures that only some topics have the fields for."""
+    found = []
+    for family in families:
+        without = [reference.topic_id for reference in references if not family.applies(reference)]
+        if without:
+            share = f"{len(without):,} of {len(references):,}"
+            columns, needs = ", ".join(family.columns), " or ".join(family.needs)
+            found.append(f"{columns}: topics without {needs}, which are left out: {share}, such as {without[0]}")
+    return found

@@ -1,0 +1,130 @@
+"""The measures of answers by the names that a user gives, with the columns of each and the fields that it needs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from generation.context.tokens import count_tokens
+from generation.types import Answer
+from indexing.errors import UserError
+from indexing.types import document_id
+from runs.evaluation.answers.files import Context, Reference, join_sentences
+from runs.evaluation.answers.overlap import compare_sets, measure_rouge_l
+from runs.evaluation.answers.short_answers import measure_exact_match, measure_gated_f1, measure_list
+from runs.pipeline.artifacts import EVIDENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A system's answer to a topic, and the evidence behind it. If the topic is missing, both are empty."""
+
+    answer: Answer
+    context: Context = field(default_factory=Context)
+
+    @property
+    def text(self) -> str:
+        """The text of the answer."""
+        return join_sentences(self.answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A measure of one topic. It returns a number for each column.
+
+    If the references of a topic lack a field that `needs` names, the topic is not measured.
+    """
+
+    columns: tuple[str, ...]
+    needs: tuple[str, ...]
+    measure: Callable[[Reference, Given], Sequence[float]]
+    of_context: bool = False
+    """Whether the measure reads the evidence, and not the answer."""
+    prose: bool = True
+    """Whether the measure reads an answer of sentences, and not a list between commas."""
+
+    def applies(self, reference: Reference) -> bool:
+        """Whether the references of a topic have the fields that the measure needs."""
+        return all(getattr(reference, name) for name in self.needs)
+
+
+def _name_overlap(name: str) -> tuple[str, ...]:
+    return f"{name} P", f"{name} R", f"{name} F1"
+
+
+def _measure_answer(wanted: Reference, given: Given) -> Sequence[float]:
+    return measure_rouge_l(given.text, wanted.references)
+
+
+def _measure_context(wanted: Reference, given: Given) -> Sequence[float]:
+    return measure_rouge_l(" ".join(given.context.texts), wanted.references)
+
+
+def _measure_gated_f1(wanted: Reference, given: Given) -> Sequence[float]:
+    return (measure_gated_f1(given.text, wanted.references, wanted.keywords),)
+
+
+def _compare_citations(wanted: Reference, given: Given) -> Sequence[float]:
+    """Compare the cited ids with the gold ids. If a gold id is a document, each of its segments counts as the id."""
+    gold = set(wanted.gold_ids)
+    cited = {citation for sentence in given.answer.sentences for citation in sentence.citations}
+    return compare_sets({document_id(one) if document_id(one) in gold else one for one in cited}, gold)
+
+
+def _compare_documents(wanted: Reference, given: Given) -> Sequence[float]:
+    return compare_sets(given.context.doc_ids, set(map(document_id, wanted.gold_ids)))
+
+
+FAMILIES: Mapping[str, Family] = {
+    "ROUGE-L": Family(_name_overlap("ROUGE-L"), ("references",), _measure_answer),
+    "context": Family(_name_overlap("context"), ("references",), _measure_context, of_context=True),
+    "EM": Family(("EM", "hit"), ("answers",), lambda wanted, given: measure_exact_match(given.text, wanted.answers)),
+    "F1-5": Family(
+        ("recall-5", "F1-5"), ("answers",), lambda wanted, given: measure_list(given.text, wanted.answers), prose=False
+    ),
+    "F1*": Family(("F1*",), ("references", "keywords"), _measure_gated_f1),
+    "ids": Family(_name_overlap("ids"), ("gold_ids",), _compare_citations),
+    "documents": Family(_name_overlap("documents"), ("gold_ids",), _compare_documents, of_context=True),
+}
+"""The measures that need no model, by name."""
+
+
+def _measure_size(_: Reference, given: Given) -> Sequence[float]:
+    sentences = given.answer.sentences
+    cited = sum(bool(sentence.citations) for sentence in sentences)
+    return len(given.text.split()), cited / max(1, len(sentences))
+
+
+def _count_evidence_tokens(_: Reference, given: Given) -> Sequence[float]:
+    return (sum(map(count_tokens, given.context.texts)),)
+
+
+SIZES = (
+    Family(("words", "cited"), (), _measure_size),
+    Family(("evidence tokens",), (), _count_evidence_tokens, of_context=True),
+)
+"""The numbers beside every measure: words of the answer, share of its sentences with a citation, and tokens read."""
+
+JUDGED = ("LR", "pairwise")
+"""The names of the measures that ask a model."""
+
+
+def choose_families(names: Sequence[str], references: Sequence[Reference], with_contexts: bool) -> list[Family]:
+    """Choose the measures of these names, without those that ask a model, and `SIZES` after them.
+
+    Without a name, they are all measures of prose for which a line of the references has the fields. If
+    `with_contexts` is false, no file comes with evidence. `UserError` for an unknown name, for a measure of evidence
+    without any, and for a measure that no line of the references has the fields for.
+    """
+    for name in names:
+        if name not in FAMILIES and name not in JUDGED:
+            raise UserError(f"measure {name!r}: unknown; expected one of {', '.join([*FAMILIES, *JUDGED])}")
+        if name in FAMILIES and FAMILIES[name].of_context and not with_contexts:
+            raise UserError(f"measure {name!r}: expected a run directory with {EVIDENCE}, found answer files only")
+        if name in FAMILIES and not any(map(FAMILIES[name].applies, references)):
+            raise UserError(f"measure {name!r}: no line of the references has {' and '.join(FAMILIES[name].needs)}")
+    usual = [
+        family
+        for family in FAMILIES.values()
+        if family.prose and (with_contexts or not family.of_context) and any(map(family.applies, references))
+    ]
+    chosen = [FAMILIES[name] for name in dict.fromkeys(names) if name in FAMILIES]
+    return [*(chosen if names else usual), *(size for size in SIZES if with_contexts or not size.of_context)]

@@ -1,0 +1,187 @@
+"""Reading of references, and of answers with the evidence behind them, from files of any team."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from generation.types import Answer
+from indexing.errors import UserError
+from indexing.io.reading import read_json_lines
+from indexing.io.writing import unicode_name
+from runs.pipeline.artifacts import EVIDENCE
+from runs.tracks.answer_files import get_metadata, is_integer, read_answer_file
+from runs.tracks.rules import TRACKS, Track
+from runs.tracks.violations import shorten_value
+from runs.trec.topics import ID_KEYS, NARRATIVE_KEYS
+
+T = TypeVar("T")
+
+QUESTION_KEYS = ("question", *NARRATIVE_KEYS)
+REFERENCE_FIELDS = ("references", "answers", "keywords", "gold_ids")
+"""The keys of a line of references that measures need. A line may lack any of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The references of a topic. If its line lacks a field, the field is empty."""
+
+    topic_id: str
+    question: str = ""
+    references: tuple[str, ...] = ()
+    """Texts of experts, each of which answers the question."""
+    answers: tuple[tuple[str, ...], ...] = ()
+    """Short answers, all of which are wanted; each has all its spellings."""
+    keywords: tuple[str, ...] = ()
+    gold_ids: tuple[str, ...] = ()
+    """Ids of the segments or documents that answer the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The evidence that an answer was made from: the text of each item, in the file's order, and the documents."""
+
+    texts: tuple[str, ...] = ()
+    doc_ids: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The answers of a file by topic, and the evidence by topic. `contexts` is None if the evidence is not known."""
+
+    name: str
+    answers: Mapping[str, Answer]
+    contexts: Mapping[str, Context] | None = None
+
+    def get_text(self, topic_id: str) -> str:
+        """Get the sentences of an answer with single spaces between them; empty without an answer."""
+        return join_sentences(self.answers[topic_id]) if topic_id in self.answers else ""
+
+
+def join_sentences(answer: Answer) -> str:
+    """Join the sentences of an answer by single spaces."""
+    return " ".join(sentence.text for sentence in answer.sentences).strip()
+
+
+def read_references(path: Path) -> list[Reference]:
+    """Read a line for each topic. `UserError` with file, line and key for a bad one, and for a file without a line.
+
+    The id is under one of `ID_KEYS`, the question under one of `QUESTION_KEYS`. The fields `REFERENCE_FIELDS` are lists
+    of texts, and `answers` is a list of such lists. No list may be empty, and no text blank.
+    """
+    found = _read_by_topic(path, _parse_reference, lambda reference: reference.topic_id)
+    if not found:
+        raise UserError(f"{path}: holds no line, expected the references of a topic on each line")
+    return list(found.values())
+
+
+def _read_by_topic(path: Path, parse: Callable[[dict[str, Any]], T], get_topic_id: Callable[[T], str]) -> dict[str, T]:
+    """Read an object from each line. `UserError` with its place if `parse` raises `ValueError` or a topic recurs."""
+    found: dict[str, T] = {}
+    for number, record in read_json_lines(path):
+        try:
+            one = parse(record)
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: {error}") from error
+        if found.setdefault(get_topic_id(one), one) is not one:
+            raise UserError(f"{path}:{number}: topic {get_topic_id(one)!r} occurs more than once")
+    return found
+
+
+def _parse_reference(record: dict[str, Any]) -> Reference:
+    key = next((key for key in QUESTION_KEYS if key in record), "")
+    question = record[key] if key else ""
+    if not isinstance(question, str):
+        raise ValueError(f"{key}: expected a text, found {shorten_value(question)}")
+    names = record.get("answers")
+    if names is not None and not (isinstance(names, list) and names and all(isinstance(one, list) for one in names)):
+        raise ValueError("answers: expected a list of lists, each with the spellings of one short answer")
+    return Reference(
+        _get_topic_id(record, ID_KEYS),
+        question,
+        _get_texts(record.get("references"), "references"),
+        tuple(_get_texts(one, f"answers[{place}]") for place, one in enumerate(names or [])),
+        _get_texts(record.get("keywords"), "keywords"),
+        _get_texts(record.get("gold_ids"), "gold_ids"),
+    )
+
+
+def _get_topic_id(record: dict[str, Any], keys: tuple[str, ...]) -> str:
+    key = next((key for key in keys if key in record), None)
+    if key is None:
+        raise ValueError(f"expected a topic id under {', '.join(keys)}, found the keys {', '.join(record) or 'none'}")
+    value = record[key]
+    if not isinstance(value, str) and not is_integer(value):
+        raise ValueError(f"{key}: expected an id, found {shorten_value(value)}")
+    return str(value)
+
+
+def _get_texts(value: Any, key: str) -> tuple[str, ...]:
+    """Get the texts of a list; none if the value is None. `ValueError` for anything but texts that are not blank."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not value or not all(isinstance(text, str) and text.strip() for text in value):
+        raise ValueError(f"{key}: expected a list of texts, found {shorten_value(value)}")
+    return tuple(value)
+
+
+def read_submission(path: Path) -> Submission:
+    """Read an answer file of any track, or the answer file of a run directory with its evidence.
+
+    `UserError` with file and line for an unreadable answer or item of evidence, or for two answers to one topic. Also
+    if the folder holds no answer file, or several.
+    """
+    name = unicode_name(path)
+    if not path.is_dir():
+        return Submission(name, _read_answers(path))
+    evidence = path / EVIDENCE
+    if not evidence.exists():
+        return Submission(name, _read_answers(_find_answer_file(path)))
+    contexts = _read_by_topic(evidence, _parse_context, lambda one: one[0])
+    return Submission(name, _read_answers(_find_answer_file(path)), dict(contexts.values()))
+
+
+def _find_answer_file(folder: Path) -> Path:
+    names = {track.answer_file for track in TRACKS.values()}
+    found = sorted(path for path in folder.iterdir() if path.name in names)
+    if len(found) != 1:
+        held = ", ".join(path.name for path in found) or "none"
+        raise UserError(f"{folder}: expected one answer file of a track ({', '.join(sorted(names))}), found {held}")
+    return found[0]
+
+
+def _read_answers(path: Path) -> dict[str, Answer]:
+    found: dict[str, Answer] = {}
+    for submitted in read_answer_file(path, _find_form(path)):
+        if found.setdefault(submitted.answer.topic_id, submitted.answer) is not submitted.answer:
+            raise UserError(f"{path}: topic {submitted.answer.topic_id!r} is answered more than once")
+    return found
+
+
+def _find_form(path: Path) -> Track:
+    """Find a track whose files have the form of the first answer. Other tracks of that form are read alike."""
+    _, record = next(read_json_lines(path), (0, None))
+    if record is None:
+        raise UserError(f"{path}: is empty, expected answers")
+    for track in TRACKS.values():
+        metadata, topic_key = get_metadata(record, track), next(key.name for key in track.keys if key.holds == "topic")
+        if track.sentences in record and isinstance(metadata, dict) and topic_key in metadata:
+            return track
+    raise UserError(f"{path}: the keys {', '.join(record) or 'none'} are those of no track; see docs/tracks.md")
+
+
+def _parse_context(record: dict[str, Any]) -> tuple[str, Context]:
+    items = record.get("items")
+    if not isinstance(items, list):
+        raise ValueError(f"items: expected a list, found {shorten_value(items)}")
+    texts, doc_ids = [], set()
+    for place, item in enumerate(items):
+        text = item.get("text") if isinstance(item, dict) else None
+        span = item.get("span") if isinstance(item, dict) else None
+        if not isinstance(text, str):
+            raise ValueError(f"items[{place}].text: expected a text, found {shorten_value(text)}")
+        if not isinstance(span, dict) or not isinstance(span.get("doc_id"), str):
+            raise ValueError(f"items[{place}].span.doc_id: expected an id, found {shorten_value(span)}")
+        texts.append(text)
+        doc_ids.add(span["doc_id"])
+    return _get_topic_id(record, ("topic_id",)), Context(tuple(texts), frozenset(doc_ids))
