@@ -120,7 +120,8 @@ def _renumber(link: Link, leaf_of: dict[int, int]) -> Link:
 def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, int]:
     """Join `count` leaves to one unit; returns it, and how many relations it holds.
 
-    A relation waits for a second pass while its sides are no neighbours, or while its ranges are not whole units.
+    A relation whose sides are no neighbours, or no whole units, waits: for a pass from the last relation to the first,
+    because some models begin with the outermost, and then for a pass in which a range may be a part of a unit.
     """
     parts = [Unit(leaf, leaf) for leaf in range(count)]
     heads = list(range(count))
@@ -133,7 +134,7 @@ def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, int]:
 
     waiting = [link for link in links if min(*link.left, *link.right) >= 0]
     joined = 0
-    for strict in (True, False):
+    for strict in (True, True, False):
         later = []
         for link in waiting:
             label = name_relation(link.words, INTRA).label
@@ -148,7 +149,7 @@ def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, int]:
             parts[left.first] = join(left, right, label, nuclei)
             heads[right.first] = left.first
             joined += 1
-        waiting = later
+        waiting = later[::-1]
     return _join_rest([part for leaf, part in enumerate(parts) if heads[leaf] == leaf]), joined
 
 
