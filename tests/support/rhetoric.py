@@ -14,7 +14,7 @@ from indexing.types import Document, Segment, Span
 
 TEXTS = {
     "show": "The musical began with previews in 1997. Critics praised it. However, tickets were dear.",
-    "move": "In 2006 the musical moved to another theatre. The move made room for a newer show.",
+    "move": "In 2006 the musical moved to another theatre. Tickets were cheaper there.",
     "other": "Bees dance for one another. They point at flowers.",
 }
 """Three documents by id, the closest to the question first."""

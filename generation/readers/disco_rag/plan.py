@@ -28,7 +28,7 @@ def read_plan(reply: Reply) -> str:
     for place, line in enumerate(lines):
         if mark := _PLAN.match(line):
             rest = takewhile(lambda one: not _ANSWER.match(one), [line[mark.end() :], *lines[place + 1 :]])
-            if plan := clip(tidy(" ".join(rest)), PLAN_TOKENS):
+            if plan := clip(tidy(" ".join(rest)), PLAN_TOKENS).rstrip():
                 return plan
             break
     raise Unusable("it has no paragraph after PLAN:")

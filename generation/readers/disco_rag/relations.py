@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import yaml
 
+from indexing.errors import printable
 from indexing.structures.tree import Nuclearity
 
 LONGEST_LABEL_CHARACTERS = 60
@@ -93,7 +94,7 @@ def name_relation(words: str, inventory: Inventory) -> Named:
 def report_unknown(words: Iterable[str], inventory: Inventory) -> list[str]:
     """Report which words are no name of a relation, and the label that each means; empty if there are none."""
     found = [
-        f'"{one[:LONGEST_LABEL_CHARACTERS]}" as {named.label}'
+        f'"{printable(one, LONGEST_LABEL_CHARACTERS)}" as {named.label}'
         for one in dict.fromkeys(words)
         if not (named := name_relation(one, inventory)).known
     ]
