@@ -84,7 +84,7 @@ def order_by_text(items: Sequence[Evidence], question: Question) -> list[Evidenc
 
 
 def split_evidence(task: Task, items: Sequence[Evidence]) -> tuple[Evidence, ...]:
-    """Split pieces of evidence into their sentences, each text once. Rules choose among sentences."""
+    """Split pieces of evidence into their sentences, each once. Rules choose among sentences."""
     texts = {document.id: document.text for document in task.context.documents.values()}
     found: dict[str, Evidence] = {}
     for item in items:

@@ -39,7 +39,9 @@ def make_question_over(
         for row, (id, text) in enumerate(texts.items())
     }
     vectors = {row: np.array([[cosine, 0] for cosine in cosines[document.id]]) for row, document in documents.items()}
-    context = TopicContext(documents, {r: v.astype(np.float32) for r, v in vectors.items()}, [], np.zeros((0, 2)))
+    context = TopicContext(
+        documents, {r: v.astype(np.float32) for r, v in vectors.items()}, [], np.zeros((0, 2), np.float32)
+    )
     return Question("1", "", "When did it open?", np.array([1, 0], np.float32), context, tuple(documents))
 
 

@@ -79,14 +79,15 @@ INTER = _load(["intra.yaml", "inter.yaml"], UNRELATED)
 def name_relation(words: str, inventory: Inventory) -> Named:
     """Find the label that words mean: their longest beginning that is a name, or else the most similar name.
 
-    If no name is similar, it is the inventory's default.
+    A similar name has the same first letter. If no name is similar, the label is the inventory's default.
     """
     parts = _NOT_LETTERS.sub(" ", words[:LONGEST_LABEL_CHARACTERS].lower()).split()
     for count in range(min(len(parts), MOST_LABEL_WORDS), 0, -1):
         if label := inventory.labels.get(" ".join(parts[:count])):
             return Named(label, True)
+    near = [name for name in inventory.labels if parts and name[0] == parts[0][0]]
     for start in (parts, parts[:1]):
-        for name in get_close_matches(" ".join(start), inventory.labels, 1, LEAST_SIMILARITY):
+        for name in get_close_matches(" ".join(start), near, 1, LEAST_SIMILARITY):
             return Named(inventory.labels[name], False)
     return Named(inventory.default, False)
 

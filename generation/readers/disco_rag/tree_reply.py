@@ -11,8 +11,8 @@ from generation.readers.disco_rag.replies import Found, tidy_lines
 from generation.types import Reply
 from indexing.errors import Unusable
 from indexing.structures.blocks import trim
-from indexing.structures.rst.joints import Unit, join
-from indexing.structures.tree import Node, Nuclearity, Tree
+from indexing.structures.rst.joints import Unit, join, tree_over
+from indexing.structures.tree import Nuclearity, Tree
 
 LEAST_COVERAGE_PERCENT = 70
 """The least words in common of a chunk and the units that a model copied from it."""
@@ -59,8 +59,8 @@ def read_tree(reply: Reply, text: str) -> Found[Tree]:
         raise Unusable("it has no line such as RELATION([1], [2]): ELABORATION NS")
     spans, leaf_of = _cut_at(text, dict(zip(numbers, starts, strict=True)))
     whole, joined = _join_links(len(spans), [_renumber(link, leaf_of) for link in links])
-    remarks = [f"{percent:.0f} % of the words found, {joined} of {len(links)} relations joined"]
-    return Found(_make_tree(whole, spans), remarks + report_unknown([link.words for link in links], INTRA))
+    remarks = [f"{percent:.0f} % of the words found, {len(joined)} of {len(links)} relations joined"]
+    return Found(tree_over("", whole, spans), remarks + report_unknown(joined, INTRA))
 
 
 def _read_lines(reply: Reply) -> tuple[dict[int, list[str]], list[Link]]:
@@ -91,7 +91,7 @@ def _make_link(match: re.Match[str]) -> Link:
     nuclei = _NUCLEI.search(after)
     words = _NUCLEI.sub("", after).strip(" .:;,()-")
     sides = [(int(low), int(high or low)) for low, high in ((first, last), (other_first, other_last))]
-    return Link(sides[0], sides[1], words or (name or "").strip(), nuclei[0] if nuclei else "")  # type: ignore[arg-type]
+    return Link(sides[0], sides[1], words or name.strip(), nuclei[0] if nuclei else "")  # type: ignore[arg-type]
 
 
 def _cut_at(text: str, starts: dict[int, int | None]) -> tuple[list[tuple[int, int]], dict[int, int]]:
@@ -117,8 +117,8 @@ def _renumber(link: Link, leaf_of: dict[int, int]) -> Link:
     return link._replace(left=convert(link.left), right=convert(link.right))
 
 
-def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, int]:
-    """Join `count` leaves to one unit; returns it, and how many relations it holds.
+def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, list[str]]:
+    """Join `count` leaves to one unit; returns it, and the words of each relation that it holds.
 
     A relation whose sides are no neighbours, or no whole units, waits: for a pass from the last relation to the first,
     because some models begin with the outermost, and then for a pass in which a range may be a part of a unit.
@@ -133,22 +133,23 @@ def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, int]:
         return parts[leaf]
 
     waiting = [link for link in links if min(*link.left, *link.right) >= 0]
-    joined = 0
+    joined: list[str] = []
     for strict in (True, True, False):
         later = []
         for link in waiting:
-            label = name_relation(link.words, INTRA).label
-            nuclei = link.nuclei or INTRA.relations[label].nuclei
             left, right = find_part(link.left[0]), find_part(link.right[0])
             whole = _is_part(link.left, left) and _is_part(link.right, right)
-            if right.last + 1 == left.first:
-                left, right, nuclei = right, left, _FLIPPED[nuclei]
+            flipped = right.last + 1 == left.first
+            if flipped:
+                left, right = right, left
             if left.last + 1 != right.first or (strict and not whole):
                 later.append(link)
                 continue
-            parts[left.first] = join(left, right, label, nuclei)
+            label = name_relation(link.words, INTRA).label
+            nuclei = link.nuclei or INTRA.relations[label].nuclei
+            parts[left.first] = join(left, right, label, _FLIPPED[nuclei] if flipped else nuclei)
             heads[right.first] = left.first
-            joined += 1
+            joined.append(link.words)
         waiting = later[::-1]
     return _join_rest([part for leaf, part in enumerate(parts) if heads[leaf] == leaf]), joined
 
@@ -163,17 +164,3 @@ def _join_rest(parts: Sequence[Unit]) -> Unit:
     for part in reversed(parts[:-1]):
         whole = join(part, whole, "ELABORATION", "NS")
     return whole
-
-
-def _make_tree(whole: Unit, spans: Sequence[tuple[int, int]]) -> Tree:
-    nodes: list[Node] = []
-    waiting: list[tuple[Unit, int | None]] = [(whole, None)]
-    while waiting:
-        unit, parent = waiting.pop()
-        start, end, id = spans[unit.first][0], spans[unit.last][1], len(nodes)
-        if unit.halves is None:
-            nodes.append(Node(id, parent, "content", start, end))
-        else:
-            nodes.append(Node(id, parent, "relation", start, end, 0, "", unit.relation, unit.nuclearity))
-            waiting += [(unit.halves[1], id), (unit.halves[0], id)]
-    return Tree("", tuple(nodes))
