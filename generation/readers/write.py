@@ -25,6 +25,8 @@ from indexing.vectors.embed import embed_passages
 
 LEAST_WORDS_SHARE = 0.75
 """The fewest words of an answer as a share of the most: 300 of 400 in the paper."""
+UNSHOWN_NOTES = frozenset(("tree",))
+"""Kinds of notes that the answer is not shown: a tree names units by numbers that the documents do not show."""
 
 Draft = tuple[Answer | None, list[Fallback]]
 """An answer that cites documents, or None, and each step in which the model gave no usable reply."""
@@ -138,7 +140,7 @@ def _make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple
 
 
 def _join_notes(notes: Sequence[Note]) -> str:
-    return "\n".join(note.text for note in notes)
+    return "\n".join(note.text for note in notes if note.kind not in UNSHOWN_NOTES)
 
 
 def _get_word_range(task: Task) -> WordRange:

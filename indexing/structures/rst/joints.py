@@ -65,17 +65,22 @@ def tree_of(doc_id: str, whole: Unit, texts: Sequence[str]) -> TreeText:
     for text in texts:
         starts.append(ends[-1] + 1 if ends else 0)
         ends.append(starts[-1] + len(text))
+    return TreeText(tree_over(doc_id, whole, list(zip(starts, ends, strict=True))), " ".join(texts))
+
+
+def tree_over(doc_id: str, whole: Unit, spans: Sequence[tuple[int, int]]) -> Tree:
+    """The tree over leaves with these spans, (start, end), one for each leaf of the unit."""
     nodes: list[Node] = []
     waiting: list[tuple[Unit, int | None]] = [(whole, None)]
     while waiting:
         unit, parent = waiting.pop()
-        start, end, id = starts[unit.first], ends[unit.last], len(nodes)
+        start, end, id = spans[unit.first][0], spans[unit.last][1], len(nodes)
         if unit.halves is None:
             nodes.append(Node(id, parent, "content", start, end))
         else:
             nodes.append(Node(id, parent, "relation", start, end, 0, "", unit.relation, unit.nuclearity))
             waiting += [(unit.halves[1], id), (unit.halves[0], id)]
-    return TreeText(Tree(doc_id, tuple(nodes)), " ".join(texts))
+    return Tree(doc_id, tuple(nodes))
 
 
 def as_discourse(tree: Tree, text: str) -> TreeText:

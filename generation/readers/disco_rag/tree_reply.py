@@ -1,0 +1,166 @@
+"""The rhetorical tree of a chunk, read from a model's reply: units, relations, and the tree that they make."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from generation.readers.disco_rag.align import align_units
+from generation.readers.disco_rag.relations import INTRA, name_relation, report_unknown
+from generation.readers.disco_rag.replies import Found, tidy_lines
+from generation.types import Reply
+from indexing.errors import Unusable
+from indexing.structures.blocks import trim
+from indexing.structures.rst.joints import Unit, join, tree_over
+from indexing.structures.tree import Nuclearity, Tree
+
+LEAST_COVERAGE_PERCENT = 70
+"""The least words in common of a chunk and the units that a model copied from it."""
+
+_BRACKETED = re.compile(r"(?:EDU ?)?\[([0-9]{1,4})\] ?[:.)]? ?", re.IGNORECASE)
+_COUNTED = re.compile(r"(?:EDU ?)?([0-9]{1,4}) ?[:.)] ?", re.IGNORECASE)
+_UNITS_HEAD = re.compile(r"EDUs? ?: ?", re.IGNORECASE)
+_OTHER_HEAD = re.compile(r"(?:RST ANALYSIS|RELATIONS?|TREE STRUCTURE) ?:?\Z", re.IGNORECASE)
+_FRAME = re.compile(r"[\[\]]|\bEDUs? ?(?=\[? ?[0-9])", re.IGNORECASE)
+_SIDE = r" ?([0-9]{1,4})(?: ?(?:-|to) ?([0-9]{1,4}))? ?"
+_LINK = re.compile(
+    rf"(?:[0-9]{{1,3}}[.)] ?)?([a-z][a-z _/-]{{0,39}})\({_SIDE}[,;]{_SIDE}\)(?: ?:)? ?(.{{0,80}})", re.IGNORECASE
+)
+_NUCLEI = re.compile(r"\b(?:NS|SN|NN)\b")
+_FLIPPED: dict[Nuclearity, Nuclearity] = {"NS": "SN", "SN": "NS", "NN": "NN"}
+
+
+class Link(NamedTuple):
+    """A relation as a model wrote it: between units or ranges of units, by the model's numbers, first and last."""
+
+    left: tuple[int, int]
+    right: tuple[int, int]
+    words: str
+    nuclei: Nuclearity
+
+
+def read_tree(reply: Reply, text: str) -> Found[Tree]:
+    """Read the tree of a chunk. `Unusable` if the reply was cut, or its units do not hold the words of the chunk.
+
+    Relations are joined in the order of the reply, if their sides are neighbours. What is left then is joined from the
+    right as elaborations.
+    """
+    if reply.finish == "length":
+        raise Unusable("it was cut before its end")
+    units, links = _read_lines(reply)
+    numbers = sorted(units)
+    starts, percent = align_units(text, [" ".join(units[number]) for number in numbers])
+    if percent < LEAST_COVERAGE_PERCENT:
+        raise Unusable(
+            f"its units share {percent:.0f} % of their words with the text. Under a line EDUs: copy all of the text, "
+            "unchanged and in order, each unit on a line of its own that begins with its number, as in [1]"
+        )
+    if len(numbers) > 1 and not links:
+        raise Unusable("it has no line such as RELATION([1], [2]): ELABORATION NS")
+    spans, leaf_of = _cut_at(text, dict(zip(numbers, starts, strict=True)))
+    whole, joined = _join_links(len(spans), [_renumber(link, leaf_of) for link in links])
+    remarks = [f"{percent:.0f} % of the words found, {len(joined)} of {len(links)} relations joined"]
+    return Found(tree_over("", whole, spans), remarks + report_unknown(joined, INTRA))
+
+
+def _read_lines(reply: Reply) -> tuple[dict[int, list[str]], list[Link]]:
+    """Read the lines of each unit by its number, of which the first counts, and the relations in their order."""
+    units: dict[int, list[str]] = {}
+    links: list[Link] = []
+    own: list[str] = []
+    in_units = True
+    for full in tidy_lines(reply):
+        line = _UNITS_HEAD.sub("", full, count=1) if in_units and _UNITS_HEAD.match(full) else full
+        bracketed = _BRACKETED.match(line)
+        number = bracketed or _COUNTED.match(line)
+        if in_units and number and (bracketed or int(number[1]) == len(units) + 1):
+            own = [line[number.end() :]]
+            units.setdefault(int(number[1]), own)
+        elif link := _LINK.match(_FRAME.sub("", line)):
+            links.append(_make_link(link))
+            in_units = False
+        elif _OTHER_HEAD.match(line):
+            in_units = False
+        elif in_units:
+            own.append(line)
+    return units, links
+
+
+def _make_link(match: re.Match[str]) -> Link:
+    name, first, last, other_first, other_last, after = match.groups()
+    nuclei = _NUCLEI.search(after)
+    words = _NUCLEI.sub("", after).strip(" .:;,()-")
+    sides = [(int(low), int(high or low)) for low, high in ((first, last), (other_first, other_last))]
+    return Link(sides[0], sides[1], words or name.strip(), nuclei[0] if nuclei else "")  # type: ignore[arg-type]
+
+
+def _cut_at(text: str, starts: dict[int, int | None]) -> tuple[list[tuple[int, int]], dict[int, int]]:
+    """Cut a text at the starts of its units; returns the spans of the leaves, and each unit's leaf by its number.
+
+    A unit that was not found belongs to the leaf before it.
+    """
+    cuts: list[int] = []
+    leaf_of = {}
+    for number, start in starts.items():
+        if start is not None:
+            cuts.append(start)
+        leaf_of[number] = max(0, len(cuts) - 1)
+    return [trim(text, start, end) for start, end in pairwise([*cuts, len(text)])], leaf_of
+
+
+def _renumber(link: Link, leaf_of: dict[int, int]) -> Link:
+    """Number the sides of a relation by leaves from 0; -1 stands for a number that is no unit."""
+
+    def convert(side: tuple[int, int]) -> tuple[int, int]:
+        return leaf_of.get(side[0], -1), leaf_of.get(side[1], -1)
+
+    return link._replace(left=convert(link.left), right=convert(link.right))
+
+
+def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, list[str]]:
+    """Join `count` leaves to one unit; returns it, and the words of each relation that it holds.
+
+    A relation whose sides are no neighbours, or no whole units, waits: for a pass from the last relation to the first,
+    because some models begin with the outermost, and then for a pass in which a range may be a part of a unit.
+    """
+    parts = [Unit(leaf, leaf) for leaf in range(count)]
+    heads = list(range(count))
+
+    def find_part(leaf: int) -> Unit:
+        while heads[leaf] != leaf:
+            heads[leaf] = heads[heads[leaf]]
+            leaf = heads[leaf]
+        return parts[leaf]
+
+    waiting = [link for link in links if min(*link.left, *link.right) >= 0]
+    joined: list[str] = []
+    for strict in (True, True, False):
+        later = []
+        for link in waiting:
+            left, right = find_part(link.left[0]), find_part(link.right[0])
+            whole = _is_part(link.left, left) and _is_part(link.right, right)
+            flipped = right.last + 1 == left.first
+            if flipped:
+                left, right = right, left
+            if left.last + 1 != right.first or (strict and not whole):
+                later.append(link)
+                continue
+            label = name_relation(link.words, INTRA).label
+            nuclei = link.nuclei or INTRA.relations[label].nuclei
+            parts[left.first] = join(left, right, label, _FLIPPED[nuclei] if flipped else nuclei)
+            heads[right.first] = left.first
+            joined.append(link.words)
+        waiting = later[::-1]
+    return _join_rest([part for leaf, part in enumerate(parts) if heads[leaf] == leaf]), joined
+
+
+def _is_part(side: tuple[int, int], part: Unit) -> bool:
+    """Whether one side of a relation is a part; a single leaf stands for the part that holds it."""
+    return side[0] == side[1] or side == (part.first, part.last)
+
+
+def _join_rest(parts: Sequence[Unit]) -> Unit:
+    whole = parts[-1]
+    for part in reversed(parts[:-1]):
+        whole = join(part, whole, "ELABORATION", "NS")
+    return whole
