@@ -36,11 +36,11 @@ EVIDENCE_TOKENS = 1000
 WORDS = 250
 """The most words of an answer; references have about 225."""
 QUESTIONS_PER_STORY = 5
-STORIES = 8
+STORIES = 20
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "rdr2": {"documents": 1},
-    "discorag": {"entries": 2, "entries_per_document": 2, "steps": 5},
+    "discorag": {"entries": 2, "entries_per_document": 2, "steps": 4},
     "disco_rag": {"chunks": 4},
     "graphreader": {"nodes": 2, "functions": 4},
 }
