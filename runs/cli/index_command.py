@@ -129,7 +129,7 @@ def index(
     from runs.report.terminal import progress_bars
 
     check_outputs([corpus, segments], {"--out": out})
-    kinds = list_kinds(structures)
+    chosen = list_kinds(structures)
     model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix, embedding_key_env)
     numbers = itertools.count(1)
 
@@ -155,8 +155,8 @@ def index(
             made, built = attach_index(corpus, out, settings, progress)
         else:
             made, built = make_index(corpus, out, settings, progress, tell)
-        if kinds:
-            make_structures(made, kinds, threads, progress)
+        if chosen:
+            make_structures(made, chosen, threads, progress)
     if made.cut:
         summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
         say(summary, err=True)

@@ -236,7 +236,7 @@ def test_structures_are_built_ahead_also_for_an_index_that_is_there(tmp_path: Pa
     assert wrong.returncode == 1
     assert wrong.stderr.startswith("error: --structures: found 'roots', expected sections, discourse")
     assert not out.exists()
-    arguments = ["index", corpus, "--out", out, "--no-dense", "--quiet"]
+    arguments = ("index", corpus, "--out", out, "--no-dense", "--quiet")
     assert keystone(*arguments).returncode == 0
     assert not (out / "structures.sqlite").exists()
     assert keystone(*arguments, "--structures", "sections, discourse").stdout.endswith("already indexed\n")
