@@ -6,6 +6,7 @@ import numpy as np
 
 from generation.context.topic import TopicContext
 from generation.readers.question import Question
+from generation.readers.rdr2.view import flatten
 from generation.readers.rdr2.walk import Site
 from generation.readers.settings import Rdr2Settings
 from indexing.structures.tree import Node, Tree
@@ -44,4 +45,5 @@ def make_site(outline: str, hits: tuple[int, ...], doc_id: str = "d", **settings
     tree, text = read_outline(outline, doc_id)
     spans = tuple(Span(doc_id, tree[id].start, tree[id].end) for id in hits)
     chosen = Rdr2Settings.model_validate({"name": "rdr2", **settings})
-    return Site(ask("How high is it?"), chosen, 0, Document(doc_id, text), tree, spans)
+    shown = tree if chosen.structure else flatten(tree)
+    return Site(ask("How high is it?"), chosen, 0, Document(doc_id, text), shown, spans)
