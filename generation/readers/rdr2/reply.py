@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import islice
@@ -65,8 +66,9 @@ def read_choice(reply: Reply, view: View, expand: bool = True, refuse: bool = Tr
         lines = lines[:-1]
     actions = list(islice((action for line in lines for action in _read_line(line, view)), MOST_ACTIONS))
     refused = any(_CANNOT.search(line) for line in lines)
-    if not actions and not refused:
-        actions = list(islice(_read_objects(reply), MOST_ACTIONS))
+    if not actions:
+        with suppress(Unusable):
+            actions = list(islice(_read_objects(reply), MOST_ACTIONS))
     faults = {action: _find_fault(action, view, expand) for action in actions if action.tag != "refuse"}
     chosen = [action for action, fault in faults.items() if not fault]
     expelled = tuple(dict.fromkeys(fault for fault in faults.values() if fault))

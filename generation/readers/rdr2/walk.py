@@ -5,7 +5,7 @@ RDR2, section 3.1 and Figure 3.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
@@ -96,7 +96,6 @@ class Walk:
                 tuple(map(site.get_span, added)),
                 routed.prompt_tokens,
                 routed.reply_tokens,
-                "" if routed.stop == "done" else routed.stop,
             )
         )
 
@@ -125,6 +124,7 @@ async def walk(router: Router, site: Site, allowance: Allowance) -> Walk:
             view = show(site.tree, site.document.text, unseen, site.settings.tree_tokens)
             seen |= view.content.keys()
             found.record(f"section {heading}", view, await router(site, view, left))
+    found.steps[-1:] = [replace(step, stop=found.stop) for step in found.steps[-1:]]
     return found
 
 

@@ -47,6 +47,9 @@ VIEW = View("", CONTENT, {-1: "Six Flags", 3: "==History==", 40: "===Records==="
         pytest.param("It can't answer that", [], [], id="short refusal"),
         pytest.param('[{"id": 41, "tag": "[ANSWER]"}, {"id": "40", "tag": "EXPAND"}]', [41], [40], id="JSON"),
         pytest.param('```json\n[{"id": 41, "tag": "answer", "explanation": "x"}]\n```', [41], [], id="fenced JSON"),
+        pytest.param(
+            '[{"id": 41, "tag": "ANSWER", "explanation": "44 cannot answer it"}]', [41], [], id="JSON that says so"
+        ),
         pytest.param('{"tag": "REFUSE"}', [], [], id="JSON refusal"),
         pytest.param('{"id": "–1", "tag": "EXPAND"}', [], [-1], id="JSON with a smart dash"),
     ],

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,7 @@ def test_no_more_headings_are_expanded_than_the_limit(most: int) -> None:
         make_site(SIX_FLAGS, (17,), max_expand=most), lambda _request: "[EXPAND] 0, 4, 18, 20, 29, 40, 48, 54, 168"
     )
     assert (len(outlines), found.stop) == (1 + most, "max_steps")
+    assert [step.stop for step in found.steps] == [*[""] * most, "max_steps"]
 
 
 def test_a_heading_without_unseen_content_costs_no_call_and_no_expansion() -> None:
@@ -176,7 +178,7 @@ def test_the_allowance_is_never_exceeded(calls: int, said: str) -> None:
         assert len(spent) <= calls
         assert sum(count_prompt_tokens(request) + count_tokens(said) for request in spent) <= tokens
         if not calls or not tokens:
-            assert (found.stop, found.answers, found.steps[0].stop) == ("budget", {}, "budget")
+            assert (found.stop, found.answers, found.steps[-1].stop) == ("budget", {}, "budget")
 
 
 def test_documents_in_turns_are_each_read_from_their_own_tree() -> None:
@@ -197,7 +199,7 @@ def test_documents_in_turns_are_each_read_from_their_own_tree() -> None:
         pytest.param({"refuse": False}, {41, 42, 43, 44}, "EXPAND", id="without REFUSE"),
     ],
 )
-def test_an_ablation_takes_away_what_it_says(settings: dict[str, bool], first: set[int], actions: str) -> None:
+def test_an_ablation_takes_away_what_it_says(settings: dict[str, Any], first: set[int], actions: str) -> None:
     requests: list[Request] = []
 
     def say(request: Request) -> Said:
