@@ -17,6 +17,7 @@ WRITER_TIMEOUT_S = 60.0
 """The time for which a process waits while another one writes."""
 
 _TABLE = "CREATE TABLE IF NOT EXISTS by_text (key BLOB PRIMARY KEY, content BLOB NOT NULL, sum BLOB NOT NULL)"
+"""In files of earlier versions the second column has another name. So no statement names a column but `key`."""
 
 
 class Kept:
