@@ -17,8 +17,12 @@ from generation.readers.rdr2.walk import Routed, Site
 from generation.types import Request, Stop
 from indexing.vectors.of_sentences import sentence_vectors
 
-LEAST_COSINE = 0.3
-"""Without a model, the lines that have at least this cosine with the question are chosen."""
+LEAST_COSINE = 0.2
+"""Without a model, the lines that have at least this cosine with the question are chosen.
+
+Measured with the local embedding on 30 questions about 6 stories of SQuALITY, with 1,000 tokens of evidence: from 0.2
+on, the evidence held 25 % of the references' words. From 0.3 on it held 18 %, and half of the tokens were left.
+"""
 
 
 async def ask_model(model: Model, site: Site, view: View, allowance: Allowance) -> Routed:

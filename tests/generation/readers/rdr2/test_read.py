@@ -17,6 +17,7 @@ from generation.readers.rdr2.routers import LEAST_COSINE
 from generation.readers.reader import AnswerSettings, Task, Tools
 from generation.readers.settings import Rdr2Settings
 from generation.types import EvidenceSet, Failure, Reply, Request
+from indexing.errors import Waits
 from indexing.index import Index
 from indexing.types import Document, Segment, Span
 from indexing.vectors.embed import embed_passages
@@ -187,3 +188,22 @@ def test_text_beyond_the_last_segment_is_no_evidence_and_citations_are_valid(sou
     cited = [citation for sentence in answer.sentences for citation in sentence.citations]
     assert cited
     assert set(cited) <= {segment.id for segment in document.segments}
+
+
+class Elsewhere(Scripted):
+    """Has its replies made by another program, which has made none yet."""
+
+    async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
+        self.requests += requests
+        raise Waits("later")
+        yield
+
+
+def test_the_first_requests_of_all_documents_wait_for_another_program_together(sources: Sources) -> None:
+    model = Elsewhere(lambda _request: "")
+    tools = replace(open_tools(sources, lambda _request: ""), model=model)
+    with pytest.raises(Waits):
+        read(tools, *(make_document(doc_id) for doc_id in "abc"))
+    shown = [re.findall('<document id="(.)">', request.messages[1][1]) for request in model.requests]
+    assert {doc_id for one in shown for doc_id in one} == set("abc")
+    assert len(shown) > 3
