@@ -31,8 +31,11 @@ class Allowance:
     tokens: int
 
     def split(self, parts: int) -> list["Allowance"]:
-        """Split what is left into equal allowances, so that walks side by side do not take from each other."""
-        return [Allowance(self.calls // parts, self.tokens // parts) for _ in range(parts)]
+        """Split what is left into equal allowances, so that walks side by side do not take from each other.
+
+        If the calls cannot be split evenly, the first allowances have one more.
+        """
+        return [Allowance((self.calls + parts - 1 - n) // parts, self.tokens // parts) for n in range(parts)]
 
     def reserve(self, request: Request) -> bool:
         """Take the cost of a request, and return True; return False if the allowance does not hold it."""

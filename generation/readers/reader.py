@@ -96,6 +96,7 @@ class Reader(Protocol):
 READERS = {
     "plain": "generation.readers.plain:Plain",
     "disco_rag": "generation.readers.disco_rag.read:DiscoRag",
+    "rdr2": "generation.readers.rdr2.read:Rdr2",
 }
 """The module and class of each reader by its name. The class takes `Tools`."""
 

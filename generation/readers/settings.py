@@ -54,13 +54,13 @@ class Rdr2Settings(StructureSettings):
     """The evidence if the router selects nothing in any document: the segments that began the routing, or nothing
     (paper)."""
     router: bool = True
-    """If false, all content that the similarity makes visible is evidence (paper: without router)."""
+    """If false, nothing is routed: the segments closest to the question are the evidence (paper: without router)."""
     structure: bool = True
-    """If false, the router sees a flat list of paragraphs without headings (paper: without structure)."""
+    """If false, the router sees the paragraphs of these segments alone, without headings (paper: without structure)."""
     similarity: bool = True
-    """If false, the router begins with the headings alone (paper: without similarity)."""
+    """If false, the router begins with the paragraphs of a heading drawn at random (paper: without similarity)."""
     content: bool = True
-    """If false, the router sees headings, and no text of paragraphs (paper: without content)."""
+    """If false, the router begins with the headings alone, without paragraphs (paper: without content)."""
     expand: bool = True
     """If false, the router may not expand headings (paper: without EXPAND)."""
     refuse: bool = True

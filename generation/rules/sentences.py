@@ -86,12 +86,13 @@ def _find_stems(text: str) -> set[str]:
 
 
 def find_holding_segments(document: Document, span: Span) -> list[int]:
-    """Find the numbers of the segments that hold a sentence."""
-    return [
+    """Find the numbers of the segments that hold a sentence; all numbers if none holds the whole sentence."""
+    found = [
         number
         for number, segment in enumerate(document.segments)
         if segment.span.start <= span.start and span.end <= segment.span.end
     ]
+    return found or list(range(len(document.segments)))
 
 
 def is_prose(sentence: str) -> bool:

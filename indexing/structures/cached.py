@@ -1,20 +1,115 @@
-"""The structures of documents: section trees and discourse trees, each built once for a text."""
+"""The structures of documents: each is built once for a text, and kept in the index's `structures.sqlite`.
 
-from collections.abc import Sequence
+A key is the hash of the kind, of the builder's version, and of the title, headings and text that a builder reads.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from itertools import islice
+from multiprocessing import get_context
+from operator import attrgetter
+from signal import SIG_IGN, SIGINT, signal
+from typing import NamedTuple
+
+import orjson
 
 from indexing.index import Index
+from indexing.io.kept import Kept, hash_parts, open_kept
 from indexing.structures.discourse import discourse_tree
+from indexing.structures.formats import detect_format
 from indexing.structures.sections import section_tree
-from indexing.structures.tree import Tree
+from indexing.structures.tree import Node, Tree
 from indexing.types import Document
 
+CHUNK_DOCUMENTS = 256
+"""The documents whose structures are built and kept together."""
+FEWEST_FOR_PROCESSES = 64
+"""From how many documents on several processes build. It takes about a second to start them."""
 
-def read_section_trees(_index: Index, documents: Sequence[Document]) -> list[Tree]:
-    """Read or build the section tree of each document."""
-    return [section_tree(document) for document in documents]
+_get_fields = attrgetter(*Node.__slots__)
 
 
-def read_discourse_trees(index: Index, documents: Sequence[Document]) -> list[Tree]:
-    """Read or build the discourse tree of each document."""
-    trees = read_section_trees(index, documents)
-    return [discourse_tree(tree, document.text) for tree, document in zip(trees, documents, strict=True)]
+class Builder(NamedTuple):
+    """Builds one kind of structure as JSON. Each change of its structures raises its `version`."""
+
+    version: int
+    build: Callable[[Document], bytes]
+
+
+def _build_sections(document: Document) -> bytes:
+    return _format_nodes(_make_section_tree(document))
+
+
+def _build_discourse(document: Document) -> bytes:
+    return _format_nodes(discourse_tree(_make_section_tree(document), document.text))
+
+
+BUILDERS = {
+    "sections": Builder(1, _build_sections),
+    "discourse": Builder(1, _build_discourse),
+}
+"""The builder of each kind of structure."""
+
+
+def read_section_trees(index: Index, documents: Sequence[Document], threads: int = 1) -> list[Tree]:
+    """Read or build the section tree of each document. `UserError` if the file of structures is damaged."""
+    return _read_trees(index, "sections", documents, threads)
+
+
+def read_discourse_trees(index: Index, documents: Sequence[Document], threads: int = 1) -> list[Tree]:
+    """Read or build the discourse tree of each document. `UserError` if the file of structures is damaged."""
+    return _read_trees(index, "discourse", documents, threads)
+
+
+def read_structures(
+    index: Index,
+    kinds: Sequence[str],
+    documents: Iterable[Document],
+    threads: int = 1,
+) -> Iterator[dict[str, bytes]]:
+    """Read or build structures: yields for each document its structure of each kind, as JSON.
+
+    `KeyError` for a kind that `BUILDERS` lacks, and `UserError` if the file of structures is damaged.
+    """
+    left = iter(documents)
+    with (
+        open_kept(index.folder / "structures.sqlite") as kept,
+        ProcessPoolExecutor(threads, get_context("spawn"), signal, (SIGINT, SIG_IGN)) as pool,
+    ):
+        while chunk := list(islice(left, CHUNK_DOCUMENTS)):
+            found = [_fill(kept, kind, chunk, pool if threads > 1 else None) for kind in kinds]
+            yield from (dict(zip(kinds, own, strict=True)) for own in zip(*found, strict=True))
+
+
+def _fill(kept: Kept, kind: str, documents: Sequence[Document], pool: Executor | None) -> list[bytes]:
+    """Read one kind of structure of each document, and build those that the file lacks. Then the file holds them."""
+    version, build = BUILDERS[kind]
+    maker = f"{kind} {version}".encode()
+    keys = [hash_parts(maker, (document.title, document.headings, document.text)) for document in documents]
+    found = kept.get(keys)
+    missing = {key: document for key, document in zip(keys, documents, strict=True) if key not in found}
+    if pool and len(missing) >= FEWEST_FOR_PROCESSES:
+        built = pool.map(build, missing.values(), chunksize=8)
+    else:
+        built = map(build, missing.values())
+    made = dict(zip(missing, built, strict=True))
+    kept.put(made)
+    found |= made
+    return [found[key] for key in keys]
+
+
+def _read_trees(index: Index, kind: str, documents: Sequence[Document], threads: int) -> list[Tree]:
+    contents = read_structures(index, [kind], documents, threads)
+    return [_parse_nodes(document.id, own[kind]) for document, own in zip(documents, contents, strict=True)]
+
+
+def _make_section_tree(document: Document) -> Tree:
+    return section_tree(document, detect_format(document))
+
+
+def _format_nodes(tree: Tree) -> bytes:
+    return orjson.dumps([_get_fields(node) for node in tree.nodes])
+
+
+def _parse_nodes(doc_id: str, content: bytes) -> Tree:
+    return Tree(doc_id, tuple(Node(*fields) for fields in orjson.loads(content)))

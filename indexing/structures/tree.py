@@ -140,7 +140,7 @@ def _line(node: Node, text: str, depth: int) -> str:
     if node.kind == "relation":
         return f"{node.relation} {node.nuclearity}"
     marks = "=" * min(depth + 1, DEEPEST_INDENT) if depth else ""
-    return f"{marks}{node.label}{marks}"
+    return f"{marks}{' '.join(node.label.split())}{marks}"
 
 
 def _cut(line: str, longest: int | None) -> str:

@@ -101,6 +101,13 @@ def index(
     replicas: Annotated[
         int, typer.Option(min=0, help="Copies of each shard in OpenSearch. They are made at the end.")
     ] = 0,
+    structures: Annotated[
+        str,
+        typer.Option(
+            help="Structures of all documents to build ahead, such as sections,discourse. Otherwise a reader builds "
+            "those that it needs."
+        ),
+    ] = "",
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at the first record that is no valid document.")
     ] = False,
@@ -117,11 +124,12 @@ def index(
     """
     from indexing.builds.settings import BuildSettings
     from indexing.types import Embedding
-    from runs.cli.make_index import attach_index, is_attached, make_index, target_of
+    from runs.cli.make_index import attach_index, is_attached, list_kinds, make_index, make_structures, target_of
     from runs.cli.outputs import check_outputs
     from runs.report.terminal import progress_bars
 
     check_outputs([corpus, segments], {"--out": out})
+    chosen = list_kinds(structures)
     model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix, embedding_key_env)
     numbers = itertools.count(1)
 
@@ -147,6 +155,8 @@ def index(
             made, built = attach_index(corpus, out, settings, progress)
         else:
             made, built = make_index(corpus, out, settings, progress, tell)
+        if chosen:
+            make_structures(made, chosen, threads, progress)
     if made.cut:
         summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
         say(summary, err=True)

@@ -1,5 +1,9 @@
-"""`keystone index`: make an index of a corpus, here or in OpenSearch, or attach an index that is searched in place."""
+"""`keystone index`: make an index of a corpus, here or in OpenSearch, or attach an index that is searched in place.
 
+It can also build the structures of all documents ahead.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
@@ -9,8 +13,9 @@ from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.errors import Report, UserError
 from indexing.index import Index
+from indexing.structures.cached import BUILDERS, read_structures
 from indexing.types import Progress
-from retrieval.backends import BACKENDS
+from retrieval.backends import BACKENDS, open_store
 
 if TYPE_CHECKING:
     from indexing.opensearch.index import Target
@@ -66,3 +71,23 @@ def make_index(
     if settings.opensearch and settings.faiss_shard:
         raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
     return build_index(Path(corpus), out, settings, progress, report)
+
+
+def list_kinds(structures: str) -> list[str]:
+    """List the kinds of structures in the value of `--structures`, each once. `UserError` for an unknown kind."""
+    kinds = [kind.strip() for kind in structures.split(",") if kind.strip()]
+    if unknown := [kind for kind in kinds if kind not in BUILDERS]:
+        raise UserError(f"--structures: found {unknown[0]!r}, expected {', '.join(BUILDERS)}")
+    return list(dict.fromkeys(kinds))
+
+
+def make_structures(index: Index, kinds: Sequence[str], threads: int, progress: Progress) -> None:
+    """Build those structures of all documents that the index does not hold yet.
+
+    `UserError` if the engine of the index does not list its documents.
+    """
+    if index.documents is None:
+        raise UserError(f"{index.folder}: found --structures with a server that does not list its documents")
+    with progress(f"Building {', '.join(kinds)}", index.documents) as tick:
+        for _ in read_structures(index, kinds, open_store(index), threads):
+            tick(1)

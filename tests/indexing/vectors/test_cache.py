@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
+from indexing.io import kept as kept_module
 from indexing.types import MINILM
-from indexing.vectors import cache as cache_module
 from indexing.vectors.cache import open_cache
 from indexing.vectors.types import Vectors
 
@@ -51,7 +51,7 @@ def test_a_group_is_made_once_and_comes_back_in_order(
 
 
 def test_more_keys_than_one_statement_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "MOST_KEYS", 3)
+    monkeypatch.setattr(kept_module, "MOST_KEYS", 3)
     groups = [[letter] for letter in "abcdefgh"]
     fill(tmp_path / "v.sqlite", groups)
     found, made = fill(tmp_path / "v.sqlite", groups)
@@ -59,7 +59,7 @@ def test_more_keys_than_one_statement_takes(tmp_path: Path, monkeypatch: pytest.
     assert [vectors[0, 0] for vectors in found] == [float(ord(letter)) for letter in "abcdefgh"]
 
 
-@pytest.mark.parametrize("change", ["vectors = zeroblob(length(vectors))", "vectors = x'00', sum = x'00'"])
+@pytest.mark.parametrize("change", ["content = zeroblob(length(content))", "content = x'00', sum = x'00'"])
 def test_damaged_vectors_are_made_again(tmp_path: Path, change: str) -> None:
     path = tmp_path / "v.sqlite"
     fill(path, [["a"], ["b"]])

@@ -1,6 +1,7 @@
 """The command line: exit codes, one-line errors, an example in each help, and no slow import before its use."""
 
 import signal
+import sqlite3
 import subprocess
 import sys
 from importlib.metadata import version
@@ -25,6 +26,8 @@ from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow
 
+DISTINCT_TEXTS = 8
+"""The documents of the small corpus, without the twin that repeats another's text."""
 COMMANDS = ("index", "run", "fuse", "validate", "evaluate", "tune", "demo", "doctor")
 SLOW_IMPORTS = (
     "numpy",
@@ -225,6 +228,20 @@ def test_progress_goes_to_standard_error_unless_quiet(tmp_path: Path) -> None:
     assert "Embedding documents" in loud.stderr
     assert (quiet.stdout, quiet.stderr) == (f"{tmp_path / 'b'}: 9 documents\n", "")
     assert keystone("index", corpus, "--out", tmp_path / "a", "-q").stdout.endswith("already indexed\n")
+
+
+def test_structures_are_built_ahead_also_for_an_index_that_is_there(tmp_path: Path) -> None:
+    corpus, out = write_corpus(tmp_path / "c.jsonl"), tmp_path / "i"
+    wrong = keystone("index", corpus, "--out", out, "--structures", "sections,roots")
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("error: --structures: found 'roots', expected sections, discourse")
+    assert not out.exists()
+    arguments = ("index", corpus, "--out", out, "--no-dense", "--quiet")
+    assert keystone(*arguments).returncode == 0
+    assert not (out / "structures.sqlite").exists()
+    assert keystone(*arguments, "--structures", "sections, discourse").stdout.endswith("already indexed\n")
+    with sqlite3.connect(out / "structures.sqlite") as file:
+        assert file.execute("SELECT count(*) FROM by_text").fetchone() == (2 * DISTINCT_TEXTS,)
 
 
 def test_the_version_is_printed() -> None:

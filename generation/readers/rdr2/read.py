@@ -1,0 +1,99 @@
+"""The reader RDR2: the router walks through each document, and the paragraphs that it answers with are the evidence."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import get_args
+
+from generation.ask import run_together
+from generation.context.passages import merge_spans
+from generation.context.topic import embed_spans
+from generation.readers.allowance import Allowance
+from generation.readers.question import Question
+from generation.readers.rdr2.routers import ask_model, compare
+from generation.readers.rdr2.view import flatten
+from generation.readers.rdr2.walk import Site, Walk, walk
+from generation.readers.reader import Tools
+from generation.readers.settings import Rdr2Settings
+from generation.readers.structure_reader import StructureReader
+from generation.types import Evidence, EvidenceSet, Stop
+from indexing.structures.cached import read_section_trees
+from indexing.types import Document, Span
+
+
+async def read_routed(tools: Tools, question: Question) -> EvidenceSet:
+    """Read the documents of a question by routing (RDR2, section 3.1). The evidence closest to it comes first."""
+    sites = await asyncio.to_thread(_list_sites, tools, question)
+    if not sites:
+        return EvidenceSet((), stop="empty")
+    settings = sites[0].settings
+    walks: list[Walk] = []
+    if settings.router:
+        router = partial(ask_model, tools.asks) if tools.asks else partial(compare, tools.sources)
+        shares = Allowance(settings.calls, settings.tokens).split(len(sites))
+        walks = await run_together([partial(walk, router, *each) for each in zip(sites, shares, strict=True)])
+    found = [item for one in walks for item in _list_answers(one)]
+    if not found and (settings.all_refused == "hits" or not settings.router):
+        found = [item for site in sites for item in _list_hits(site)]
+    items = await asyncio.to_thread(_rank, tools, question, found)
+    return EvidenceSet(items, stop=_join_stops(walks, items), steps=tuple(step for one in walks for step in one.steps))
+
+
+Rdr2 = partial(StructureReader, read_routed)
+"""The reader RDR2 with `Tools`."""
+
+
+def is_citable(document: Document, span: Span) -> bool:
+    """Whether a segment of the document overlaps a stretch. Segments may end before a long text does."""
+    return any(segment.span.start < span.end and span.start < segment.span.end for segment in document.segments)
+
+
+def _list_sites(tools: Tools, question: Question) -> list[Site]:
+    settings = tools.reader
+    assert isinstance(settings, Rdr2Settings)
+    rows = question.rows[: settings.documents]
+    documents = [question.context.documents[row] for row in rows]
+    trees = read_section_trees(tools.sources.index, documents)
+    return [
+        Site(
+            question,
+            settings,
+            rank,
+            document,
+            tree if settings.structure else flatten(tree),
+            tuple(question.find_closest_segments(row, settings.hits)),
+        )
+        for rank, (row, document, tree) in enumerate(zip(rows, documents, trees, strict=True))
+    ]
+
+
+def _list_answers(found: Walk) -> list[tuple[Span, str, str]]:
+    """List the answered nodes of a walk that an answer can cite: stretch, headings above, and why."""
+    site = found.site
+    return [
+        (span, " > ".join(site.list_headings(id)), f"answered node {id} in step {step}")
+        for id, step in found.answers.items()
+        if is_citable(site.document, span := site.get_span(id))
+    ]
+
+
+def _list_hits(site: Site) -> list[tuple[Span, str, str]]:
+    spans = merge_spans([(span.start, span.end) for span in site.hits])
+    return [(Span(site.document.id, *span), "", "is close to the question") for span in spans]
+
+
+def _rank(tools: Tools, question: Question, found: Sequence[tuple[Span, str, str]]) -> tuple[Evidence, ...]:
+    """Rank evidence by its cosine with the question, ties by the rank of the document and the place in it."""
+    texts = {document.id: (rank, document.text) for rank, document in enumerate(question.documents)}
+    cosines = embed_spans(tools.sources, question.context, [span for span, _, _ in found]) @ question.vector
+    items = [
+        Evidence(span, texts[span.doc_id][1][span.start : span.end], cosine, question.query_id, heading, why)
+        for (span, heading, why), cosine in zip(found, cosines.tolist(), strict=True)
+    ]
+    return tuple(sorted(items, key=lambda item: (-item.score, texts[item.span.doc_id][0], item.span.start)))
+
+
+def _join_stops(walks: Sequence[Walk], items: Sequence[Evidence]) -> Stop:
+    """Join the stops of all walks: any limit or error that one met, or else `done`, which needs evidence."""
+    stops = [stop for one in walks if (stop := one.stop) != "done"]
+    return min(stops, key=get_args(Stop).index) if stops else "done" if items else "empty"

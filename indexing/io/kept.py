@@ -1,0 +1,78 @@
+"""Contents by key in an SQLite file that several processes may share: what a cache beside an index keeps.
+
+Each row has a checksum, since SQLite checks no content itself. So a user may delete a file at any time.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from indexing.errors import UserError
+
+MOST_KEYS = 500
+"""The keys of one SQL statement. Older versions of SQLite allow 999."""
+WRITER_TIMEOUT_S = 60.0
+"""The time for which a process waits while another one writes."""
+
+_TABLE = "CREATE TABLE IF NOT EXISTS by_text (key BLOB PRIMARY KEY, content BLOB NOT NULL, sum BLOB NOT NULL)"
+"""In files of earlier versions the second column has another name. So no statement names a column but `key`."""
+
+
+class Kept:
+    """The contents in an open file; `open_kept` opens one."""
+
+    def __init__(self, file: sqlite3.Connection) -> None:
+        self._file = file
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The contents of those keys that the file holds undamaged."""
+        rows: list[tuple[bytes, bytes, bytes]] = []
+        for start in range(0, len(keys), MOST_KEYS):
+            some = keys[start : start + MOST_KEYS]
+            query = f"SELECT * FROM by_text WHERE key IN ({', '.join('?' * len(some))})"
+            rows += self._file.execute(query, some)
+        return {
+            key: content
+            for key, content, checksum in rows
+            if isinstance(content, bytes) and checksum == _checksum(content)
+        }
+
+    def put(self, made: Mapping[bytes, bytes]) -> None:
+        """Keep contents in one commit. If the file cannot be written, as when the disk is full, it keeps nothing."""
+        rows = [(key, content, _checksum(content)) for key, content in made.items()]
+        with suppress(sqlite3.OperationalError), self._file:
+            self._file.executemany("INSERT OR REPLACE INTO by_text VALUES (?, ?, ?)", rows)
+
+
+@contextmanager
+def open_kept(path: Path) -> Iterator[Kept]:
+    """The contents in a file. If the file cannot be opened or made, they are in memory.
+
+    `UserError` if the file is damaged.
+    """
+    try:
+        try:
+            file = sqlite3.connect(path, timeout=WRITER_TIMEOUT_S)
+            file.execute(_TABLE)
+        except sqlite3.OperationalError:
+            file = sqlite3.connect(":memory:")
+            file.execute(_TABLE)
+        with closing(file):
+            yield Kept(file)
+    except sqlite3.DatabaseError as error:
+        raise UserError(f"{path}: damaged: delete it, it will be made again: {error}") from error
+
+
+def hash_parts(maker: bytes, parts: Sequence[str]) -> bytes:
+    """The key of what a maker makes of some texts: a SHA-256, bytes[32]."""
+    hashed = sha256(maker)
+    for text in parts:
+        content = text.encode(errors="surrogatepass")
+        hashed.update(len(content).to_bytes(8, "little") + content)
+    return hashed.digest()
+
+
+def _checksum(content: bytes) -> bytes:
+    return sha256(content).digest()[:8]
