@@ -86,14 +86,14 @@ def order_by_text(items: Sequence[Evidence], question: Question) -> list[Evidenc
 def split_evidence(task: Task, items: Sequence[Evidence]) -> tuple[Evidence, ...]:
     """Split pieces of evidence into their sentences, each once. Rules choose among sentences."""
     texts = {document.id: document.text for document in task.context.documents.values()}
-    found: dict[Span, Evidence] = {}
+    found: dict[str, Evidence] = {}
     for item in items:
         text = texts[item.span.doc_id][item.span.start : item.span.end]
         for start, end in split_sentences(text):
             if is_prose(text[start:end]):
                 span = Span(item.span.doc_id, item.span.start + start, item.span.start + end)
                 one_line = " ".join(text[start:end].split())
-                found.setdefault(span, Evidence(span, one_line, item.score, item.query_id, item.heading, item.why))
+                found.setdefault(one_line, Evidence(span, one_line, item.score, item.query_id, item.heading, item.why))
     return tuple(found.values())
 
 

@@ -51,8 +51,9 @@ def test_every_reader_of_the_table_answers_from_its_evidence_by_rules(name: str,
     assert answer.sentences
     assert all(any(sentence.text in text for text in texts) for sentence in answer.sentences)
     assert ("twin-a#w0_0", "twin-b#w0_0") in [sentence.citations for sentence in answer.sentences]
-    fewer = EvidenceSet(tuple(item for item in found.items if item.text != answer.sentences[0].text))
-    assert answer.sentences[0].text not in [s.text for s in asyncio.run(reader.answer(task, fewer)).sentences]
+    said = answer.sentences[0].text
+    fewer = EvidenceSet(tuple(item for item, text in zip(found.items, texts, strict=True) if said not in text))
+    assert said not in [sentence.text for sentence in asyncio.run(reader.answer(task, fewer)).sentences]
     assert asyncio.run(reader.gather(task_over(sources, []), ((),))).stop == "empty"
 
 
