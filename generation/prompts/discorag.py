@@ -31,9 +31,7 @@ side of the question before you finish."""
 USER = """Question: {question}
 
 The nodes of the document are numbered {first} to {last}. You are at node {entry}:
-{text}
-
-Written so far: nothing. Steps left: {left}. Your thought and action:"""
+{text}"""
 
 OBSERVED = "Observation: {observation}"
 

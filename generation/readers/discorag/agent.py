@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generation.context.tokens import clip, count_tokens
 from generation.llm.model import Model
@@ -45,7 +45,9 @@ async def explore(agent: Agent, model: Model, allowance: Allowance) -> Walk[Stat
     async def act(state: State, action: Action | Failure) -> Taken[State]:
         return await asyncio.to_thread(take_action, agent, state, action)
 
-    return await walk(State(agent.entry).see((), [agent.entry]), agent.settings.steps, decide, act)
+    found = await walk(State(agent.entry).see((), [agent.entry]), agent.settings.steps, decide, act)
+    first = replace(found.steps[0], shown=show_leaf(agent.world, agent.entry, agent.world.room))
+    return replace(found, steps=(first, *found.steps[1:]))
 
 
 def take_action(agent: Agent, state: State, action: Action | Failure) -> Taken[State]:
@@ -70,28 +72,26 @@ def take_action(agent: Agent, state: State, action: Action | Failure) -> Taken[S
 
 def make_request(agent: Agent, state: State, steps: Sequence[Step]) -> Request:
     """Make the request for the next action: the question, the entry leaf, and the scratchpad in turns."""
-    left = f"{agent.settings.steps - len(steps)}"
     tree = agent.world.discourse.tree
+    written = clip(", ".join(str(id) for id in state.written), REPLY_TOKENS // 4) or "nothing"
+    status = prompts.STATUS.format(written=written, left=agent.settings.steps - len(steps))
     begin = prompts.USER.format(
         question=agent.question.text,
         first=tree.ids[0],
         last=tree.ids[-1],
         entry=agent.entry,
         text=show_leaf(agent.world, agent.entry, agent.world.room),
-        left=agent.settings.steps,
     )
-    turns = make_scratchpad(steps, agent.settings.window)
-    if turns:
-        written = ", ".join(str(id) for id in state.written) or "nothing"
-        turns[-1] = ("user", turns[-1][1] + prompts.STATUS.format(written=clip(written, REPLY_TOKENS), left=left))
-    return Request("discorag", (("system", prompts.SYSTEM), ("user", begin), *turns), REPLY_TOKENS)
+    turns = [("user", begin), *make_scratchpad(steps, agent.settings.window - count_tokens(status))]
+    role, last = turns.pop()
+    return Request("discorag", (("system", prompts.SYSTEM), *turns, (role, last + status)), REPLY_TOKENS)
 
 
 def make_scratchpad(steps: Sequence[Step], window: int) -> list[Message]:
     """Make turns of the steps, within `window` tokens.
 
-    If they are longer, the oldest observations become ids of nodes. If they are still longer, the oldest turns are left
-    out.
+    If they are longer, the oldest steps become an action and ids of nodes. If these are still too long, the oldest
+    are left out.
     """
     short = [_make_turns(step, shorten=True) for step in steps]
     costs = [_count(turns) for turns in short]
@@ -100,7 +100,7 @@ def make_scratchpad(steps: Sequence[Step], window: int) -> list[Message]:
     for step, brief, cost in zip(reversed(steps), reversed(short), reversed(costs), strict=True):
         before -= cost
         turns = _make_turns(step, shorten=False)
-        if _count(turns) + before > left:
+        if _count(turns) > left - min(before, left // 2):
             turns = brief
         if _count(turns) > left:
             break

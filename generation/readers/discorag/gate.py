@@ -7,7 +7,7 @@ encoder relies too much on words such as "why" and "how". Here such words decide
 import re
 
 MARKERS = {
-    "several": r"\?.*\?",
+    "several": r"\w+\?.*\?",
     "cause": r"why|caus(?:e[sd]?|ing)|because|reasons?|(?:leads?|led) to|results?|consequences?|effects?|affect\w*|"
     r"impact\w*|influenc\w+",
     "manner": r"how(?!\s+(?:many|much|old|long|far|often|tall|high|big|large|deep|wide|fast|heavy|late|soon|few)\b)",
@@ -20,12 +20,12 @@ MARKERS = {
 }
 """The patterns of complex questions by class. The classes follow the paper's Table 2; a `how` of quantity is simple."""
 
-_PATTERNS = {name: re.compile(rf"(?is)(?<!\w)(?:{pattern})(?!\w)") for name, pattern in MARKERS.items()}
+_PATTERNS = {name: re.compile(rf"(?i)(?<!\w)(?:{pattern})(?!\w)") for name, pattern in MARKERS.items()}
 
 
 def find_marker(question: str) -> str:
     """Find the class by which a question is complex, with the text that shows it; empty if the question is simple."""
     for name, pattern in _PATTERNS.items():
-        if found := pattern.search(question):
-            return f"{name}: {' '.join(found[0].split())}"
+        if found := pattern.search(" ".join(question.split())):
+            return f"{name}: {found[0]}"
     return ""

@@ -97,10 +97,10 @@ async def send_agents(tools: Tools, question: Question, forest: Sequence[Discour
         return await explore(Agent(number, id, question, world, settings), model, shares[number])
 
     walks = await run_together([partial(send, number, leaf) for number, leaf in enumerate(entries)])
-    stops = [one.stop for one in walks]
-    stop: Stop = "done" if "done" in stops else stops[0]
-    steps = tuple(step for one in walks for step in one.steps)
-    if all(one.stop in FAILED and not one.state.written for one in walks):
+    walked = [one for one in walks if one.steps]
+    stop: Stop = "done" if not walked or any(one.stop == "done" for one in walked) else walked[0].stop
+    steps = tuple(step for one in walked for step in one.steps)
+    if walked and all(one.stop in FAILED and not one.state.written for one in walked):
         picked = pick(forest, question, settings, "vanilla")
         return replace(picked, stop=stop, steps=(*steps, *picked.steps))
     picks = [

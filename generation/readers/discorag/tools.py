@@ -25,8 +25,8 @@ MATCHING_SHARE = 0.85
 FEWEST_PAIRS = 3
 """The fewest pairs of words in common, unless the leaf has fewer."""
 
-_NO_LIST = re.compile(r"(?i)(?!(?:nodes?|ids?|and|leaf|leaves)\b)[^\W\d_]{2}")
-"""Two letters that stand in no list of nodes."""
+_NO_LIST = re.compile(r"(?i)(?<![^\W\d_])(?!(?:nodes?|ids?|and|leaf|leaves)(?![^\W\d_]))[^\W\d_]{2}")
+"""The beginning of a word that stands in no list of nodes."""
 _NUMBER = re.compile(r"(?a:\d{1,9})")
 
 
@@ -123,7 +123,7 @@ def retrieve(world: World, state: State, argument: str) -> tuple[State, str]:
     cosines = discourse.vectors @ world.embed(argument)
     order = [discourse.leaves[at].id for at in np.argsort(-cosines, kind="stable").tolist()]
     found = [id for id in order if id in below][: world.retrieved]
-    texts = [show_leaf(world, id, world.room // len(found)) for id in found]
+    texts = [show_leaf(world, id, world.room // max(len(found), 1)) for id in found]
     return state.see((), found), "\n".join([f"{len(found)} nodes found:", *texts])
 
 
