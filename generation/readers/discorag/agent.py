@@ -43,7 +43,9 @@ async def explore(agent: Agent, model: Model, allowance: Allowance) -> Walk[Stat
         return await ask_within(model, make_request(agent, state, steps), read_action, allowance)
 
     async def act(state: State, action: Action | Failure) -> Taken[State]:
-        return await asyncio.to_thread(take_action, agent, state, action)
+        if isinstance(action, Action) and action.tool == "Retrieve":  # it embeds the query
+            return await asyncio.to_thread(take_action, agent, state, action)
+        return take_action(agent, state, action)
 
     found = await walk(State(agent.entry).see((), [agent.entry]), agent.settings.steps, decide, act)
     first = replace(found.steps[0], shown=show_leaf(agent.world, agent.entry, agent.world.room))
@@ -93,18 +95,18 @@ def make_scratchpad(steps: Sequence[Step], window: int) -> list[Message]:
     If they are longer, the oldest steps become an action and ids of nodes. If these are still too long, the oldest
     are left out.
     """
-    short = [_make_turns(step, shorten=True) for step in steps]
-    costs = [_count(turns) for turns in short]
+    briefs = [_make_turns(step, shorten=True) for step in steps]
+    costs = [_count(brief) for brief in briefs]
     before, left = sum(costs), window
     found: list[list[Message]] = []
-    for step, brief, cost in zip(reversed(steps), reversed(short), reversed(costs), strict=True):
+    for step, turns, cost in zip(reversed(steps), reversed(briefs), reversed(costs), strict=True):
         before -= cost
-        turns = _make_turns(step, shorten=False)
-        if _count(turns) > left - min(before, left // 2):
-            turns = brief
-        if _count(turns) > left:
+        full = _make_turns(step, shorten=False)
+        if (whole := _count(full)) <= left - min(before, left // 2):
+            turns, cost = full, whole
+        if cost > left:
             break
-        left -= _count(turns)
+        left -= cost
         found.append(turns)
     return [message for turns in reversed(found) for message in turns]
 

@@ -49,7 +49,8 @@ async def _read_forest(tools: Tools, question: Question) -> EvidenceSet:
         return EvidenceSet((), stop="empty")
     if settings.method == "agents" and tools.asks:
         return await send_agents(tools, question, forest)
-    return pick(forest, question, settings, "rest_topk" if settings.method == "agents" else settings.method)
+    method = "rest_topk" if settings.method == "agents" else settings.method
+    return await asyncio.to_thread(pick, forest, question, settings, method)
 
 
 def pick(forest: Sequence[Discourse], question: Question, settings: DiscoRagSettings, method: str) -> EvidenceSet:

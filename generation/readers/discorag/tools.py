@@ -27,7 +27,7 @@ FEWEST_PAIRS = 3
 
 _NO_LIST = re.compile(r"(?i)(?<![^\W\d_])(?!(?:nodes?|ids?|and|leaf|leaves)(?![^\W\d_]))[^\W\d_]{2}")
 """The beginning of a word that stands in no list of nodes."""
-_NUMBER = re.compile(r"(?a:\d{1,9})")
+_NUMBER = re.compile(r"(?a)(?<!\d)\d{1,9}(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ from generation.context.tokens import count_tokens
 from generation.context.topic import TopicContext
 from generation.readers.allowance import Allowance, count_prompt_tokens
 from generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore, make_scratchpad
+from generation.readers.discorag.choose import Pick
 from generation.readers.discorag.forest import Discourse, Vector
+from generation.readers.discorag.read import merge
 from generation.readers.discorag.tools import State, World
 from generation.readers.loop import REPEATED, Walk
 from generation.readers.question import Question
@@ -88,6 +90,30 @@ def test_the_trace_of_gurn_finds_the_relations_and_the_nine_nodes() -> None:
     assert GURN_TEXTS[39] in steps[0].shown
     assert not any(step.shown for step in steps[1:])
     assert "Retrieved 5 nodes" not in "".join(text for _, text in model.requests[1].messages)
+
+
+def test_the_writes_of_gurn_merge_into_nine_nodes_of_the_document() -> None:
+    writes = [(39, 35, 94, 297, 97), (235,), (37,), (39, 40, 41)]
+    found = merge([GURN], make_agent().question, [Pick(0, 39, ids, "") for ids in writes], 30)
+    places = {GURN.find_span(leaf.id): leaf.id for leaf in GURN.leaves}
+    assert [places[item.span] for item in found] == [39, 235, 37, 35, 40, 94, 41, 297, 97]
+    assert sorted(places[item.span] for item in found) == [35, 37, 39, 40, 41, 94, 97, 235, 297]
+
+
+LEAF_IDS = st.sampled_from([leaf.id for leaf in GURN.leaves])
+
+
+@given(st.lists(st.lists(LEAF_IDS, max_size=6, unique=True).map(tuple), max_size=6), st.integers(1, 12))
+def test_merging_takes_low_ranks_first_and_at_most_k(lists: list[tuple[int, ...]], most: int) -> None:
+    found = merge([GURN], make_agent().question, [Pick(0, 0, ids, "") for ids in lists], most)
+    places = {GURN.find_span(leaf.id): leaf.id for leaf in GURN.leaves}
+    ids = [places[item.span] for item in found]
+    every = {id for own in lists for id in own}
+    ranks = [min(own.index(id) for own in lists if id in own) for id in ids]
+    assert len(ids) == len(set(ids)) == min(most, len(every))
+    assert ranks == sorted(ranks)
+    left = [min(own.index(id) for own in lists if id in own) for id in every.difference(ids)]
+    assert not left or max(ranks) <= min(left)
 
 
 @pytest.mark.parametrize(
