@@ -13,10 +13,10 @@ MARKERS = {
     "manner": r"how(?!\s+(?:many|much|old|long|far|often|tall|high|big|large|deep|wide|fast|heavy|late|soon|few)\b)",
     "comparison": r"compar\w+|contrast\w*|differ(?:s|ent|ences?)?|similar\w*|versus|vs|whereas|pros and cons",
     "connection": r"relat(?:e[sd]?|ions?|ionships?)|connect\w*|roles?|interact\w*",
-    "interpretation": r"themes?|symbol\w*|signific\w+|mean(?:s|ing)?|motiv\w+|attitudes?|personality|feel(?:s|ings?)?|"
-    r"portray\w*|represent\w*|impl(?:y|ies|ied|ications?)",
+    "interpretation": r"themes?|symbol\w*|signific\w+|importan\w+|mean(?:s|ing)?|motiv\w+|attitudes?|personality|"
+    r"feel(?:s|ings?)?|portray\w*|represent\w*|impl(?:y|ies|ied|ications?)",
     "development": r"chang(?:e[sd]?|ing)|develop(?:s|ed|ments?)?|evol\w+|throughout|over time",
-    "overview": r"summar\w+|plot|overview|descri\w+|explain\w*|discuss\w*|analy\w+|setting|explor\w+|learn about",
+    "overview": r"summar\w+|plot|overview|descri\w+|explain\w*|discuss\w*|analy\w+|settings?|explor\w+|learn about",
 }
 """The patterns of complex questions by class. The classes follow the paper's Table 2; a `how` of quantity is simple."""
 

@@ -32,14 +32,14 @@ SIBLINGS = 2
 async def read_discourse(tools: Tools, question: Question) -> EvidenceSet:
     """Read the documents of a question by their discourse trees. See `generation.readers.structure_reader.Read`."""
     settings = cast(DiscoRagSettings, tools.reader)
-    if settings.gate:
-        marker = find_marker(question.text)
-        step = Step(question.query_id, "", 0, 0, "gate", "", "", marker or "simple")
-        if not marker:
-            return choose_plainly(question, settings, step)
-        found = await _read_forest(tools, question)
-        return replace(found, steps=(step, *found.steps))
-    return await _read_forest(tools, question)
+    if not settings.gate:
+        return await _read_forest(tools, question)
+    marker = find_marker(question.text)
+    gate = Step(question.query_id, "", 0, 0, "gate", "", "", marker or "simple")
+    if not marker:
+        return choose_plainly(question, settings, gate)
+    found = await _read_forest(tools, question)
+    return replace(found, steps=(gate, *found.steps))
 
 
 async def _read_forest(tools: Tools, question: Question) -> EvidenceSet:
@@ -60,8 +60,8 @@ def pick(forest: Sequence[Discourse], question: Question, settings: DiscoRagSett
         Step(
             question.query_id,
             forest[one.place].document.id,
-            number,
             0,
+            number,
             method,
             "",
             "",
