@@ -95,8 +95,11 @@ class Reader(Protocol):
 
 READERS = {
     "plain": "generation.readers.plain:Plain",
-    "disco_rag": "generation.readers.disco_rag.read:DiscoRag",
     "rdr2": "generation.readers.rdr2.read:Rdr2",
+    "discorag": "generation.readers.discorag.read:DiscoRag",
+    "disco_rag": "generation.readers.disco_rag.read:DiscoRag",
+    "fused": "generation.readers.several:Fused",
+    "escalate": "generation.readers.escalate:Escalate",
 }
 """The module and class of each reader by its name. The class takes `Tools`."""
 

@@ -78,7 +78,7 @@ class DiscoRagSettings(StructureSettings):
     entries: int = Field(default=8, ge=1, le=100)
     """How many leaves agents begin at (paper: M = 8)."""
     entries_per_document: int = Field(default=3, ge=1, le=100)
-    """The most entry leaves in one document."""
+    """The most entry leaves in one document. If there are too few documents, each has an equal share of the entries."""
     kept: int = Field(default=30, ge=1, le=10_000)
     """How many nodes of all agents are kept, interleaved (paper: K = 30)."""
     retrieved: int = Field(default=5, ge=1, le=100)
@@ -86,11 +86,11 @@ class DiscoRagSettings(StructureSettings):
     steps: int = Field(default=12, ge=1, le=1000)
     """The most steps of an agent."""
     window: int = Field(default=4000, ge=500, le=1_000_000)
-    """The most tokens of an agent's prompt. Older observations are shortened."""
+    """The most tokens of an agent's scratchpad: replies and observations. The oldest ones are shortened."""
     neighbours: int = Field(default=1, ge=0, le=100)
     """How many leaves on each side `expansion` adds to an entry leaf."""
     gate: bool = False
-    """If true, questions that the gate finds simple are read by the plain reader."""
+    """If true, the evidence for a question that the gate finds simple is the segments closest to it."""
 
 
 class RhetoricalSettings(StructureSettings):

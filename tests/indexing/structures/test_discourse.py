@@ -1,7 +1,6 @@
 """Discourse trees without a model: strictly binary, leaves of 2 to 5 sentences, labels from connectives."""
 
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,6 +25,7 @@ from indexing.structures.discourse import (
 from indexing.structures.sections import section_tree
 from indexing.structures.tree import Node, Tree, children, depths, leaves
 from indexing.types import Document
+from tests.support.discourse_trees import draw_chain, draw_gurn, number_nodes
 
 
 def shape(tree: Tree) -> str:
@@ -220,39 +220,9 @@ def test_long_documents_take_linear_time(text: str) -> None:
     assert max(depths(tree).values()) < 100
 
 
-Sketch = tuple[str, Any, Any] | None
-"""A relation with its two parts, or None for a leaf."""
-
-
-def chain(count: int) -> Sketch:
-    found: Sketch = None
-    for _ in range(count - 1):
-        found = ("List", None, found)
-    return found
-
-
-def numbered(sketch: Sketch) -> Tree:
-    nodes: list[Node] = []
-    waiting: list[tuple[Sketch, int | None]] = [(sketch, None)]
-    while waiting:
-        part, parent = waiting.pop()
-        id = len(nodes)
-        if part is None:
-            nodes.append(Node(id, parent, "content", id, id + 1))
-        else:
-            nodes.append(Node(id, parent, "relation", id, id, 0, "", part[0], "NN"))
-            waiting += [(part[2], id), (part[1], id)]
-    return Tree("d", tuple(nodes))
-
-
 def test_the_relations_of_gurn() -> None:
     """DiscoRAG, Listing 1: the seven relations of node 39, nearest first, with the depths of its trace."""
-    sketch: Sketch = ("Attribution", chain(10), ("Attribution", None, ("Attribution", None, None)))
-    sketch = ("Same-Unit", None, ("Contrast", ("Elaboration", sketch, None), None))
-    sketch = ("Joint", chain(2), sketch)
-    for _ in range(4):
-        sketch = ("Joint", None, sketch)
-    tree = numbered(sketch)
+    tree = number_nodes(draw_gurn())
     assert relations_from(tree, 39) == [
         Related("Attribution", 40, 11),
         Related("Attribution", 37, 10),
@@ -267,5 +237,5 @@ def test_the_relations_of_gurn() -> None:
 
 
 def test_relations_in_a_deep_tree() -> None:
-    tree = numbered(chain(10_000))
+    tree = number_nodes(draw_chain(10_000))
     assert len(relations_from(tree, 19_998, most=20_000)) == 9_999

@@ -1,0 +1,228 @@
+"""The seven tools of an agent (DiscoRAG, Table 1), as functions from a state to a state and an observation.
+
+A tool raises `Unusable` for an argument that it cannot use, with a reason that the model can act on.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from generation.context.delimit import delimit
+from generation.context.tokens import clip, count_tokens
+from generation.readers.discorag.forest import Discourse, Vector
+from generation.readers.discorag.parse import disarm
+from indexing.errors import Unusable
+from indexing.structures.discourse import Related, relations_from
+from indexing.structures.tree import Node, Tree, ancestors, children, leaves
+
+TEXT_WORDS = 300
+"""The words after which the tool `Text` cuts."""
+MATCHING_SHARE = 0.85
+"""The least share of its pairs of words that the shorter of a written text and a leaf has in common with the other."""
+FEWEST_PAIRS = 3
+"""The fewest pairs of words in common, unless the leaf has fewer."""
+
+_NO_LIST = re.compile(r"(?i)(?<![^\W\d_])(?!(?:nodes?|ids?|and|leaf|leaves)(?![^\W\d_]))[^\W\d_]{2}")
+"""The beginning of a word that stands in no list of nodes."""
+_NUMBER = re.compile(r"(?a)(?<!\d)\d{1,9}(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The surroundings of an agent: the tree of one document, and the sizes of observations.
+
+    `Retrieve` finds `retrieved` leaves. The text of an observation has about `room` tokens at most. `embed` returns
+    the vector of a query.
+    """
+
+    discourse: Discourse
+    retrieved: int
+    room: int
+    embed: Callable[[str], Vector]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state of an agent: its node, and the nodes that were named, shown and written, by id.
+
+    `shown` are leaves whose text the agent has seen. `written` are leaves in the order of writing.
+    """
+
+    focus: int
+    named: frozenset[int] = frozenset()
+    shown: frozenset[int] = frozenset()
+    written: tuple[int, ...] = ()
+
+    def see(self, named: Iterable[int], shown: Iterable[int] = ()) -> "State":
+        """Add nodes that an observation names, and leaves whose text it shows."""
+        shown = tuple(shown)
+        return replace(self, named=self.named.union(named, shown), shown=self.shown.union(shown))
+
+
+def show_leaf(world: World, id: int, tokens: int) -> str:
+    """Show a leaf's text as data, cut at `tokens` tokens; it can neither end its delimiters nor call a tool."""
+    text = world.discourse.find_text(id)
+    part = clip(text, tokens)
+    return delimit(id, disarm(part if part == text else f"{part} [...]"))
+
+
+def move(world: World, state: State, argument: str) -> tuple[State, str]:
+    """Go to a node. A leaf shows its text; an inner node hides its own, and names its parts."""
+    tree = world.discourse.tree
+    node = _read_node(tree, state, argument)
+    state = replace(state, focus=node.id)
+    parts = [part.id for part in children(tree, node.id)]
+    if not parts:
+        return state.see((), [node.id]), f"You are at node {node.id}:\n{show_leaf(world, node.id, world.room)}"
+    names = " and ".join(str(part) for part in parts)
+    seen = f"You are at node {node.id}, an inner node (its text is hidden): {node.relation} of the nodes {names}."
+    return state.see([node.id, *parts]), seen
+
+
+def find_relations_from(world: World, state: State, argument: str) -> tuple[State, str]:
+    """Name the sibling of a node, that of its parent and so on, with relation and depth, nearest first."""
+    node = _read_node(world.discourse.tree, state, argument)
+    return _name_related(state, node, relations_from(world.discourse.tree, node.id))
+
+
+def find_relations_to(world: World, state: State, argument: str) -> tuple[State, str]:
+    """Name those of `find_relations_from` that are satellites: their relations point towards the node."""
+    tree = world.discourse.tree
+    node = _read_node(tree, state, argument)
+    return _name_related(state, node, [one for one in relations_from(tree, node.id) if _is_satellite(tree, one.id)])
+
+
+def find_ancestors(world: World, state: State, argument: str) -> tuple[State, str]:
+    """Name the path of a node to the root: its nuclearity, the relation and the parent's id at each step."""
+    tree = world.discourse.tree
+    node = _read_node(tree, state, argument)
+    lines, named, below = list[str](), list[int](), node.id
+    for above in ancestors(tree, node.id):
+        lines.append(f"{'satellite' if _is_satellite(tree, below) else 'nucleus'}, {above.relation}, node {above.id}")
+        named.append(above.id)
+        below = above.id
+        if count_tokens("\n".join(lines)) > world.room:
+            break
+    return state.see([node.id, *named]), "\n".join([f"From node {node.id} to the root:", *lines])
+
+
+def retrieve(world: World, state: State, argument: str) -> tuple[State, str]:
+    """Show the leaves below the focus that are closest to a query.
+
+    At a leaf, or where all leaves would be found, the whole document is searched.
+    """
+    if not argument:
+        raise Unusable("Retrieve needs words to search for")
+    discourse = world.discourse
+    below = {leaf.id for leaf in leaves(discourse.tree, state.focus)}
+    if len(below) <= world.retrieved:
+        below = {leaf.id for leaf in discourse.leaves}
+    cosines = discourse.vectors @ world.embed(argument)
+    order = [discourse.leaves[at].id for at in np.argsort(-cosines, kind="stable").tolist()]
+    found = [id for id in order if id in below][: world.retrieved]
+    texts = [show_leaf(world, id, world.room // max(len(found), 1)) for id in found]
+    return state.see((), found), "\n".join([f"{len(found)} nodes found:", *texts])
+
+
+def read_text(world: World, state: State, argument: str) -> tuple[State, str]:
+    """Show the leaves below a node in text order, cut after `TEXT_WORDS` words with a notice."""
+    node = _read_node(world.discourse.tree, state, argument)
+    below = [leaf.id for leaf in leaves(world.discourse.tree, node.id)]
+    found, texts, words, room = list[int](), list[str](), 0, world.room
+    for id in below:
+        words += len(world.discourse.find_text(id).split())
+        if found and (words > TEXT_WORDS or room <= 0):
+            break
+        found.append(id)
+        texts.append(show_leaf(world, id, room))
+        room -= count_tokens(texts[-1])
+    if len(found) < len(below):
+        texts.append(f"Cut here: {len(below) - len(found)} more leaves, from node {below[len(found)]} to {below[-1]}.")
+    return state.see([node.id], found), "\n".join(texts)
+
+
+def write(world: World, state: State, argument: str) -> tuple[State, str]:
+    """Keep leaves as evidence, by id or by their text. A leaf counts only if the agent has seen its text.
+
+    An inner node stands for those leaves below it whose text was shown.
+    """
+    discourse = world.discourse
+    if _NO_LIST.search(argument) or not _NUMBER.search(argument):
+        wanted = _find_leaves_of_text(discourse, state.shown, argument)
+        refused = [] if wanted else ["a text that stands in no node you have seen"]
+    else:
+        wanted, refused = [], []
+        for id in dict.fromkeys(int(number) for number in _NUMBER.findall(argument)):
+            known = id in discourse.tree.ids
+            seen = [leaf.id for leaf in leaves(discourse.tree, id) if leaf.id in state.shown] if known else []
+            wanted += seen
+            refused += [] if seen else [f"node {id}"]
+    new = [id for id in dict.fromkeys(wanted) if id not in state.written]
+    why = f"Not written: {', '.join(refused[:10])}. You may write {_list_ids(state.shown)}; see others first."
+    if not wanted:
+        raise Unusable(why)
+    said = f"Written: {_list_ids(new)}." if new else "These were written before."
+    return replace(state, written=(*state.written, *new)), f"{said} {why}" if refused else said
+
+
+Tool = Callable[[World, State, str], tuple[State, str]]
+TOOLS: Mapping[str, Tool] = {
+    "Move": move,
+    "RelationsFrom": find_relations_from,
+    "RelationsTo": find_relations_to,
+    "Ancestors": find_ancestors,
+    "Retrieve": retrieve,
+    "Text": read_text,
+    "Write": write,
+}
+"""Each tool by its name."""
+
+
+def _read_node(tree: Tree, state: State, argument: str) -> Node:
+    """Read the node of an argument; an empty one means the node where the agent is."""
+    found = _NUMBER.search(argument)
+    id = int(found[0]) if found else state.focus
+    if argument and (not found or id not in tree.ids):
+        met = _list_ids(state.named)
+        raise Unusable(f"there is no such node: they are numbered {tree.ids[0]} to {tree.ids[-1]}; you have met {met}")
+    return tree[id]
+
+
+def _name_related(state: State, node: Node, related: Sequence[Related]) -> tuple[State, str]:
+    state = state.see([node.id, *(one.id for one in related)])
+    lines = [f"{one.relation}: node {one.id}; depth {one.depth}" for one in related]
+    return state, "\n".join([f"Relations of node {node.id}:" if lines else f"Node {node.id} has none.", *lines])
+
+
+def _is_satellite(tree: Tree, id: int) -> bool:
+    parent = tree[id].parent
+    if parent is None:
+        return False
+    first = children(tree, parent)[0].id == id
+    return tree[parent].nuclearity == ("SN" if first else "NS")
+
+
+def _find_leaves_of_text(discourse: Discourse, shown: Iterable[int], text: str) -> list[int]:
+    """Find the shown leaves that hold most of a text, or of which most stands in the text, in text order."""
+    wanted = _pair_words(text)
+    found = []
+    for id in sorted(shown):
+        own = _pair_words(discourse.find_text(id))
+        least = max(MATCHING_SHARE * min(len(wanted), len(own)), min(FEWEST_PAIRS, len(own)))
+        if own and len(wanted & own) >= least:
+            found.append(id)
+    return found
+
+
+def _pair_words(text: str) -> set[tuple[str, str]]:
+    words = re.findall(r"\w+", text.casefold())
+    return set(pairwise(words))
+
+
+def _list_ids(ids: Iterable[int], most: int = 20) -> str:
+    found = sorted(ids)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return f"{', '.join(str(id) for id in found[:most])}{more}" if found else "none"

@@ -1,0 +1,153 @@
+"""Escalation and fusion of readers: which queries go on, under which limits, and which evidence results."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusion.evidence import fuse_reciprocal_ranks, interleave
+from generation.context.topic import Sources, read_context
+from generation.readers.escalate import read_open
+from generation.readers.reader import AnswerSettings, Task, Tools, open_reader
+from generation.readers.settings import READER_SETTINGS
+from generation.types import EvidenceSet, Reply, Request
+from indexing.errors import Unusable
+from indexing.index import Index
+from retrieval.backends import open_store
+from retrieval.types import Query, Topic
+from tests.support.models.scripted import Scripted
+
+pytestmark = pytest.mark.slow
+
+QUERIES = ("How do bees find flowers?", "Who says words about sugar in the kitchen?")
+
+
+@pytest.fixture(scope="module")
+def sources(index: Index) -> Sources:
+    return Sources(index, open_store(index))
+
+
+def make_task(sources: Sources) -> Task:
+    queries = [Query("1", f"1#{number}", text, text, text) for number, text in enumerate(QUERIES)]
+    context = read_context(sources, list(range(len(sources.store))), queries)
+    return Task(Topic("1", " ".join(QUERIES)), context, 60, list)
+
+
+def escalate(sources: Sources, model: Scripted | None, **settings: object) -> tuple[EvidenceSet, EvidenceSet]:
+    """Gather with the plain reader and with escalation from it."""
+    task = make_task(sources)
+    hits = (tuple(task.context.documents),)
+    found = []
+    for name, own in (("plain", {}), ("escalate", {"to": ["rdr2"], **settings})):
+        reader = READER_SETTINGS[name].model_validate({"name": name, **own})
+        method = "retrieval" if model else "rules"
+        tools = Tools(sources, model, AnswerSettings(method, window=4096), reader)  # type: ignore[arg-type]
+        found.append(asyncio.run(open_reader(tools).gather(task, hits)))
+    return found[0], found[1]
+
+
+def reply_with_support(supports: Sequence[str]) -> Scripted:
+    """Make a model that drafts one sentence, rates the queries, and refuses everything else."""
+
+    def say(request: Request) -> str:
+        if request.purpose == "check_coverage":
+            return json.dumps({"queries": [{"id": id, "support": one} for id, one in enumerate(supports)]})
+        return json.dumps({"answer": [{"text": "Bees find flowers by colour.", "citations": [0]}]})
+
+    return Scripted(say)
+
+
+def test_a_covered_topic_is_not_escalated(sources: Sources) -> None:
+    model = reply_with_support(["full", "full"])
+    plain, found = escalate(sources, model)
+    assert found.items == plain.items
+    assert (found.stop, found.reader) == ("done", "escalate")
+    assert [step.action for step in found.steps] == ["open: none"]
+    assert "route" not in {request.purpose for request in model.requests}
+
+
+def test_only_open_queries_are_escalated(sources: Sources) -> None:
+    model = reply_with_support(["full", "partial"])
+    _, found = escalate(sources, model)
+    assert found.steps[0].action == "open: 1#1"
+    assert {step.query_id for step in found.steps[1:]} == {"1#1"}
+
+
+def test_without_a_model_cosines_decide(sources: Sources) -> None:
+    _, nothing_open = escalate(sources, None, least_cosine=-1.0)
+    _, all_open = escalate(sources, None, least_cosine=1.0)
+    assert nothing_open.steps[0].action == "open: none"
+    assert all_open.steps[0].action == "open: 1#0, 1#1"
+    assert all_open.by == "rules"
+
+
+@pytest.mark.parametrize(("settings", "stop"), [({"calls": 1}, "budget"), ({"tokens": 1000}, "budget")])
+def test_a_spent_allowance_ends_the_escalation(sources: Sources, settings: dict[str, int], stop: str) -> None:
+    plain, found = escalate(sources, reply_with_support(["none", "none"]), **settings)
+    assert found.stop == stop
+    assert found.items == plain.items
+
+
+def test_an_unusable_check_ends_the_escalation_and_keeps_the_draft(sources: Sources) -> None:
+    plain, found = escalate(sources, Scripted(lambda _request: "I would rather not."))
+    assert (found.stop, found.items) == ("llm_error", plain.items)
+
+
+@pytest.mark.parametrize(
+    ("text", "still"),
+    [
+        ('{"queries": [{"id": 0, "support": "full"}, {"id": 1, "support": "partial"}]}', [1]),
+        ('[{"id": 1, "support": "full"}]', [0]),
+        ('{"queries": [{"id": true, "support": "full"}, {"id": [1], "support": "full"}, {"id": 7}]}', [0, 1]),
+        ('{"queries": []}', [0, 1]),
+    ],
+)
+def test_queries_that_a_reply_does_not_call_full_stay_open(text: str, still: list[int]) -> None:
+    assert read_open(Reply(text), 2) == still
+
+
+def test_a_reply_without_objects_is_refused() -> None:
+    with pytest.raises(Unusable):
+        read_open(Reply("all of them"), 2)
+
+
+def test_fused_readers_read_the_same_documents(sources: Sources) -> None:
+    task = make_task(sources)
+    hits = (tuple(task.context.documents),)
+    reader = READER_SETTINGS["fused"].model_validate({"name": "fused", "readers": ["plain", "rdr2"]})
+    tools = Tools(sources, None, AnswerSettings("retrieval", window=400), reader)  # type: ignore[arg-type]
+    found = asyncio.run(open_reader(tools).gather(task, hits))
+    assert found.reader == "plain+rdr2"
+    spans = [item.span for item in found.items]
+    assert spans
+    assert len(set(spans)) == len(spans)
+    for one, after in pairwise(spans):
+        assert one.doc_id != after.doc_id or one.end < after.start
+
+
+LISTS = st.lists(st.lists(st.integers(0, 9), max_size=8), max_size=4)
+
+
+@given(LISTS, st.integers(0, 12))
+def test_interleaving_keeps_every_item_once_in_turn(lists: list[list[int]], most: int) -> None:
+    found = interleave(lists)
+    assert sorted(found) == sorted({item for own in lists for item in own})
+    assert interleave(lists, most) == found[:most]
+    for own in lists[:1]:
+        assert not own or found[0] == own[0]
+
+
+@given(LISTS, st.integers(1, 100))
+def test_fused_scores_are_the_sums_of_reciprocal_ranks(lists: list[list[int]], k: int) -> None:
+    distinct = [list(dict.fromkeys(own)) for own in lists]
+    wanted = {
+        item: sum(1 / (k + own.index(item) + 1) for own in distinct if item in own)
+        for item in {item for own in lists for item in own}
+    }
+    found = fuse_reciprocal_ranks(lists, k)
+    assert dict(found) == pytest.approx(wanted)
+    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
