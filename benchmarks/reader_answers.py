@@ -3,7 +3,7 @@
 `python -m benchmarks.reader_answers READER OUT` writes the requests of the model as batch files below `OUT/READER`, and
 ends with exit code 3 as long as replies are missing. Run again with all replies, it writes `OUT/READER.jsonl`: for each
 question the answer, its evidence and the tokens. `python -m benchmarks.reader_answers OUT` then prints the table: ROUGE-L
-of answers and of contexts against the best reference, with 95 % bootstrap intervals of the difference from `plain`.
+of answers and contexts against the best reference, with 95 % bootstrap intervals of the difference from `plain`.
 """
 
 import asyncio
@@ -57,9 +57,7 @@ async def answer_question(sources: Sources, name: str, model: Model, asked: Aske
     (row,) = sources.store.rows([asked.doc_id]).tolist()
     query = Query(asked.id, asked.id, asked.question, asked.question, asked.question)
     task = Task(Topic(asked.id, asked.question), read_context(sources, [row], [query]), WORDS, list)
-    reader = READER_SETTINGS[name].model_validate(
-        {"name": name, "evidence_tokens": EVIDENCE_TOKENS, **SETTINGS[name]}
-    )
+    reader = READER_SETTINGS[name].model_validate({"name": name, "evidence_tokens": EVIDENCE_TOKENS, **SETTINGS[name]})
     tools = Tools(sources, model, AnswerSettings("retrieval", 20, WINDOW_TOKENS), reader)  # type: ignore[arg-type]
     opened = open_reader(tools)
     evidence = await opened.gather(task, ((row,),))

@@ -78,7 +78,7 @@ def fuse_evidence(task: Task, found: Sequence[EvidenceSet], tools: Tools, k: int
         tuple(items),
         tuple(note for one in found for note in one.notes),
         next((one.stop for one in found if one.stop != "done"), "done") if items else "empty",
-        "+".join(one.reader for one in found),
+        "fused",
         next((one.by for one in found if one.by != "rules"), "rules"),
         tuple(step for one in found for step in one.steps),
     )

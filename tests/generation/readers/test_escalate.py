@@ -121,7 +121,7 @@ def test_fused_readers_read_the_same_documents(sources: Sources) -> None:
     reader = READER_SETTINGS["fused"].model_validate({"name": "fused", "readers": ["plain", "rdr2"]})
     tools = Tools(sources, None, AnswerSettings("retrieval", window=400), reader)  # type: ignore[arg-type]
     found = asyncio.run(open_reader(tools).gather(task, hits))
-    assert found.reader == "plain+rdr2"
+    assert found.reader == "fused"
     spans = [item.span for item in found.items]
     assert spans
     assert len(set(spans)) == len(spans)
