@@ -1,9 +1,9 @@
 """Answers to squality questions by a language model, for each reader at equal tokens of evidence.
 
 `python -m benchmarks.reader_answers READER OUT` writes the requests of the model as batch files below `OUT/READER`, and
-ends with exit code 3 as long as replies are missing. Run again with all replies, it writes `OUT/READER.jsonl`: for each
-question the answer, its evidence and the tokens. `python -m benchmarks.reader_answers OUT` then prints the table: ROUGE-L
-of answers and contexts against the best reference, with 95 % bootstrap intervals of the difference from `plain`.
+ends with exit code 3 as long as replies are missing. Once it has all replies, it writes `OUT/READER.jsonl`: for each
+question the answer, its evidence and the tokens. `python -m benchmarks.reader_answers OUT` prints the table: ROUGE-L of
+answers and contexts against the best reference, with 95 % bootstrap intervals of the difference from `plain`.
 """
 
 import asyncio
