@@ -95,6 +95,7 @@ class Reader(Protocol):
 
 READERS = {
     "plain": "generation.readers.plain:Plain",
+    "graphreader": "generation.readers.graphreader.reader:GraphReader",
 }
 """The module and class of each reader by its name. The class takes `Tools`."""
 
