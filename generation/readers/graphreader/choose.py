@@ -1,26 +1,24 @@
 """The choice of a step's function: by the model, by rules, or at random."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from generation.answers.sentences import make_messages
 from generation.context.delimit import delimit
 from generation.llm.model import Model
 from generation.prompts import graphreader as prompt
-from generation.readers.allowance import Allowance, Spent, ask_within
+from generation.readers.allowance import Allowance, Asked, ask_within
 from generation.readers.graphreader.material import Material
 from generation.readers.graphreader.replies import Call, find_chunk_numbers, read_step
-from generation.readers.graphreader.start import rate_keys
-from generation.readers.graphreader.walk import Choice, Choose, View, Walk
+from generation.readers.graphreader.start import THOUGHT_TOKENS, rate_keys
+from generation.readers.graphreader.walk import Choose, Move, State, View, choose_default
 from generation.readers.settings import GraphReaderSettings
-from generation.types import Failure, Reply, Request
+from generation.types import Reply, Request
 from indexing.errors import Unusable
 from indexing.structures.fact_graph import find_key
 
 REASON_TOKENS = 400
 """The tokens of a reply beside its notebook."""
-THOUGHT_TOKENS = 1024
-"""The tokens that a reply may spend on thoughts."""
 
 FUNCTIONS = {
     "facts": ("read_chunk", "stop_and_read_neighbor"),
@@ -33,51 +31,38 @@ FUNCTIONS = {
 def choose_by_model(
     material: Material, settings: GraphReaderSettings, model: Model, plan: str, allowance: Allowance
 ) -> Choose:
-    """Let the model choose, within an allowance.
+    """Let the model choose, within an allowance."""
 
-    If its reply cannot be used after the repair, a default is chosen: the best unread chunk, `search_more`, or
-    `termination`. Without a reply the path ends with `llm_error`.
-    """
-
-    async def choose(walk: Walk, view: View) -> Choice:
-        default = choose_default(material, view)
-        request = request_step(material, walk, view, plan, settings)
-        asked = await ask_within(model, request, make_step_reader(material, view), allowance)
-        cost = asked.prompt_tokens, asked.reply_tokens
-        if isinstance(asked.found, Spent):
-            return Choice(default, "budget")
-        if not isinstance(asked.found, Failure):
-            notebook, call = asked.found
-            return Choice(call, None, notebook, "", asked.reply, *cost)
-        stop = None if asked.reply else "llm_error"
-        return Choice(default, stop, "", f"by default: {asked.found.reason}", asked.reply, *cost)  # type: ignore[arg-type]
+    async def choose(state: State, view: View) -> Asked[Move]:
+        request = request_step(material, state, view, plan, settings)
+        return await ask_within(model, request, make_step_reader(material, view), allowance)
 
     return choose
 
 
-def request_step(material: Material, walk: Walk, view: View, plan: str, settings: GraphReaderSettings) -> Request:
+def request_step(material: Material, state: State, view: View, plan: str, settings: GraphReaderSettings) -> Request:
     """Make the request for a step: question, plan, what the path sees, notebook, and the path's actions so far."""
     offered = prompt.FUNCTIONS[view.kind].format(
-        node=material.graph.get_label(walk.node),
-        chunk=f"C{walk.chunk}",
-        chunks=", ".join(f"C{number}" for number in view.chunks),
+        node=material.graph.get_label(state.node),
+        chunk=f"C{state.chunk}",
+        chunks=_list_ids(view.chunks),
     )
     user = prompt.STEP.format(
         question=material.question.text,
         plan=plan or "none",
         view=view.shown,
-        notebook=delimit("notebook", walk.notebook),
-        actions=", ".join(walk.calls) or "none",
+        notebook=delimit("notebook", state.notebook),
+        actions=", ".join(state.calls) or "none",
         functions=offered,
     )
     most = settings.notebook_tokens + REASON_TOKENS + THOUGHT_TOKENS
     return Request("graph_step", make_messages(prompt.STEP_SYSTEM, user), most, temperature=settings.temperature)
 
 
-def make_step_reader(material: Material, view: View) -> Callable[[Reply], tuple[str, Call]]:
+def make_step_reader(material: Material, view: View) -> Callable[[Reply], Move]:
     """Make the reader of a step's reply. It returns the notebook and a call that names only what the view offers."""
 
-    def read(reply: Reply) -> tuple[str, Call]:
+    def read(reply: Reply) -> Move:
         notebook, call = read_step(reply)
         if call.name not in FUNCTIONS[view.kind]:
             raise Unusable(f"{call.name} is no function of this step; they are {', '.join(FUNCTIONS[view.kind])}")
@@ -97,20 +82,26 @@ def make_step_reader(material: Material, view: View) -> Callable[[Reply], tuple[
 
 
 def choose_by_rules(material: Material) -> Choose:
-    """Let rules choose: the best unread chunk, all that is queued, and the best neighbour.
+    """Let rules choose: the best unread chunk, then the best neighbour with a fact in an unread chunk.
 
-    The path ends if no neighbour is closer to the question than the average key. So it searches the best first.
+    The path ends if no such neighbour is closer to the question than the average key. So it searches the best first.
     """
     rates = rate_keys(material, material.question.text)
     average = sum(rates.values()) / max(1, len(rates))
 
-    async def choose(_walk: Walk, view: View) -> Choice:
+    async def choose(state: State, view: View) -> Asked[Move]:
         if view.kind != "neighbours":
-            return Choice(choose_default(material, view))
-        best = max(view.nodes, key=lambda key: rates[key])
-        if rates[best] <= average:
-            return Choice(Call("termination"))
-        return Choice(Call("read_neighbor_node", material.graph.get_label(best)))
+            return Asked(("", choose_default(material, view)))
+        fresh = [
+            key
+            for key in view.nodes
+            if rates[key] > average
+            and any(material.facts[number].chunk not in state.chunks for number in material.graph.holders[key])
+        ]
+        if not fresh:
+            return Asked(("", Call("termination")))
+        best = max(fresh, key=lambda key: rates[key])
+        return Asked(("", Call("read_neighbor_node", material.graph.get_label(best))))
 
     return choose
 
@@ -118,21 +109,13 @@ def choose_by_rules(material: Material) -> Choose:
 def choose_neighbours_at_random(material: Material, choose: Choose, chance: Random) -> Choose:
     """Draw each neighbour at random, and leave all other choices to `choose` (paper, Table 4: w/o node selection)."""
 
-    async def draw(walk: Walk, view: View) -> Choice:
+    async def draw(state: State, view: View) -> Asked[Move]:
         if view.kind != "neighbours":
-            return await choose(walk, view)
-        return Choice(Call("read_neighbor_node", material.graph.get_label(chance.choice(view.nodes))))
+            return await choose(state, view)
+        return Asked(("", Call("read_neighbor_node", material.graph.get_label(chance.choice(view.nodes)))))
 
     return draw
 
 
-def choose_default(material: Material, view: View) -> Call:
-    """Choose the call of a step without the model: the unread chunk with the closest fact; go on; or stop."""
-    if view.kind == "facts":
-        best = max(view.chunks, key=lambda chunk: (max(material.closeness[material.by_chunk[chunk]]), -chunk))
-        return Call("read_chunk", f"C{best}")
-    return Call("search_more" if view.kind == "chunk" else "termination")
-
-
-def _list_ids(chunks: "list[int] | tuple[int, ...]") -> str:
+def _list_ids(chunks: Sequence[int]) -> str:
     return ", ".join(f"C{number}" for number in chunks)

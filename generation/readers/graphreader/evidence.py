@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from generation.context.topic import Sources, embed_spans
 from generation.readers.graphreader.material import Material
-from generation.readers.graphreader.walk import Walk
+from generation.readers.graphreader.walk import State
 from generation.types import Evidence, Note
 from indexing.types import Span
 
@@ -13,20 +13,20 @@ MOST_EMBEDDED = 256
 """The most stretches that are compared with the question by their vectors."""
 
 
-def gather_notebooks(material: Material, walks: Sequence[Walk]) -> list[Evidence]:
+def gather_notebooks(material: Material, paths: Sequence[State]) -> list[Evidence]:
     """Gather the stretches that notebooks rest on: those of the most paths first, then in the order of reading."""
     rank = _rank_documents(material)
-    paths = Counter(span for walk in walks for span in walk.rests)
-    first = {span: min(walk.rests.get(span, len(walk.steps)) for walk in walks) for span in paths}
-    order = sorted(paths, key=lambda span: (-paths[span], first[span], rank[span.doc_id], span.start, span.end))
-    return _make_items(material, [(span, float(paths[span]), f"in {paths[span]} notebooks") for span in order])
+    uses = Counter(span for path in paths for span in path.rests)
+    first = {span: min(path.rests[span] for path in paths if span in path.rests) for span in uses}
+    order = sorted(uses, key=lambda span: (-uses[span], first[span], rank[span.doc_id], span.start, span.end))
+    return _make_items(material, [(span, float(uses[span]), f"in {uses[span]} notebooks") for span in order])
 
 
-def choose_closest(sources: Sources, material: Material, walks: Sequence[Walk]) -> list[Evidence]:
+def choose_closest(sources: Sources, material: Material, paths: Sequence[State]) -> list[Evidence]:
     """Choose the stretches closest to the question among those that the paths were shown; without paths among all."""
     rank = _rank_documents(material)
     closeness = dict(zip((fact.span for fact in material.facts), material.closeness.tolist(), strict=True))
-    seen = list(dict.fromkeys(span for walk in walks for span in walk.seen)) or list(closeness)
+    seen = list(dict.fromkeys(span for path in paths for span in path.seen)) or list(closeness)
     place = {span: (rank[span.doc_id], span.start, span.end) for span in seen}
     likely = sorted(seen, key=lambda span: (-closeness.get(span, 0.0), place[span]))[:MOST_EMBEDDED]
     if not likely:
@@ -36,18 +36,18 @@ def choose_closest(sources: Sources, material: Material, walks: Sequence[Walk]) 
     return _make_items(material, [(likely[at], float(cosines[at]), "close to the question") for at in order])
 
 
-def make_notes(material: Material, walks: Sequence[Walk]) -> tuple[Note, ...]:
+def make_notes(material: Material, paths: Sequence[State]) -> tuple[Note, ...]:
     """Make a note of each path's notebook, with all stretches that the path was shown as its sources."""
-    kept = [walk for walk in walks if walk.notebook]
+    kept = [path for path in paths if path.notebook]
     return tuple(
         Note(
-            f"Notebook of search {number} of {len(kept)}: {walk.notebook}",
-            tuple(walk.seen),
+            f"Notebook of search {number} of {len(kept)}: {path.notebook}",
+            tuple(path.seen),
             "notebook",
-            len(walk.steps),
+            len(path.calls),
             material.question.query_id,
         )
-        for number, walk in enumerate(kept, 1)
+        for number, path in enumerate(kept, 1)
     )
 
 

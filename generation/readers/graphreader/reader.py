@@ -21,7 +21,8 @@ from generation.readers.graphreader.evidence import choose_closest, gather_noteb
 from generation.readers.graphreader.extract import ask_for_facts, make_rule_facts
 from generation.readers.graphreader.material import Chunk, ChunkFact, Material, list_chunks
 from generation.readers.graphreader.start import choose_nodes, draw_nodes, make_plan, rate_keys
-from generation.readers.graphreader.walk import Walk, walk_from
+from generation.readers.graphreader.walk import State, walk_from
+from generation.readers.loop import Walk
 from generation.readers.question import Question
 from generation.readers.reader import Tools
 from generation.readers.settings import GraphReaderSettings
@@ -42,10 +43,11 @@ async def read_graph(tools: Tools, question: Question) -> EvidenceSet:
     material = Material(question, chunks, tuple(fact for chunk in chunks for fact in facts[chunk.number]))
     walks, chosen = await explore(tools.asks, material, settings, plan, allowance)
     steps = [replace(step, number=number) for number, step in enumerate([*steps, *chosen])]
-    items = gather_notebooks(material, walks)
+    paths = [walk.state for walk in walks]
+    items = gather_notebooks(material, paths)
     return EvidenceSet(
-        tuple(items or await asyncio.to_thread(choose_closest, tools.sources, material, walks)),
-        make_notes(material, walks),
+        tuple(items or await asyncio.to_thread(choose_closest, tools.sources, material, paths)),
+        make_notes(material, paths),
         _join_stops(walks),
         steps=(*steps, *(step for walk in walks for step in walk.steps)),
     )
@@ -53,7 +55,7 @@ async def read_graph(tools: Tools, question: Question) -> EvidenceSet:
 
 async def explore(
     model: Model | None, material: Material, settings: GraphReaderSettings, plan: str, allowance: Allowance
-) -> tuple[list[Walk], list[Step]]:
+) -> tuple[list[Walk[State]], list[Step]]:
     """Choose the first nodes, and walk from each. Returns the walks, and the steps that chose the nodes."""
     question, steps = material.question, list[Step]()
     if settings.random_nodes:
@@ -107,9 +109,9 @@ async def _prepare(
     return plans[0][0], [*steps, plans[0][1]]
 
 
-def _join_stops(walks: Sequence[Walk]) -> Stop:
+def _join_stops(walks: Sequence[Walk[State]]) -> Stop:
     """Join the stops of all paths: `done` if one is done, or else the first."""
-    stops = [walk.stop for walk in walks if walk.stop]
+    stops = [walk.stop for walk in walks]
     return "done" if "done" in stops else stops[0] if stops else "empty"
 
 

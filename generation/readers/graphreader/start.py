@@ -5,6 +5,7 @@ The paper shows the model all keys. Those of 20 documents are too many for a sma
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 from generation.answers.sentences import make_messages
 from generation.context.delimit import delimit, neutralise
@@ -19,6 +20,8 @@ from generation.readers.settings import GraphReaderSettings
 from generation.types import Failure, Reply, Request, Step
 from indexing.errors import Unusable
 from indexing.structures.fact_graph import FactGraph, find_key, find_neighbours
+
+T = TypeVar("T")
 
 THOUGHT_TOKENS = 1024
 """The tokens that a reply may spend on thoughts."""
@@ -95,7 +98,7 @@ def draw_nodes(material: Material, most: int, chance: Random) -> list[str]:
     return chance.sample(keys, min(most, len(keys)))
 
 
-def record_start(question: Question, purpose: str, shown: str, asked: Asked[object], action: str) -> Step:
+def record_start(question: Question, purpose: str, shown: str, asked: Asked[T], action: str) -> Step:
     """Record a request that no path made: agent 0. The caller numbers the step."""
     problem = asked.found.reason if isinstance(asked.found, Failure) else ""
     cost = asked.prompt_tokens, asked.reply_tokens

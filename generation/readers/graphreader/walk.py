@@ -4,25 +4,26 @@ A path visits each node and reads each chunk at most once. The queue of chunks i
 or after the one just read goes to its front.
 """
 
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from generation.context.delimit import delimit
-from generation.context.tokens import clip, count_tokens
-from generation.readers.graphreader.material import Material
+from generation.context.tokens import count_tokens
+from generation.readers.allowance import Asked
+from generation.readers.graphreader.material import ChunkFact, Material
 from generation.readers.graphreader.replies import Call, cap_notebook, disarm, find_chunk_numbers
 from generation.readers.graphreader.words import find_parts, find_support
+from generation.readers.loop import Taken, Walk, walk
 from generation.readers.settings import GraphReaderSettings
-from generation.types import Step, Stop
+from generation.types import Failure, Step
 from indexing.corpora.segments import split_sentences
 from indexing.structures.fact_graph import find_neighbours
 from indexing.structures.facts import find_fact_spans
 from indexing.types import Span
 
-Kind = Literal["facts", "chunk", "neighbours"]
-"""A step shows a node's facts, a chunk, or a node's neighbours."""
+Kind = Literal["facts", "chunk", "neighbours", "end"]
+"""A step shows a node's facts, a chunk, or a node's neighbours. At the end there is no step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,183 +42,170 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The function call of a step, or the reason to stop; the new notebook, or "" for the old one; reply and cost.
+class State:
+    """The state of a path. `number` counts the paths of a question from 1; `node` is the current key.
 
-    `problem` says why the call is not the model's own.
+    `view` is the view of the next step; None if nothing is left to see. `seen` are the stretches that the path has been
+    shown. `rests` are those that the notebook rests on, each with the step that first showed it.
     """
-
-    call: Call
-    stop: Stop | None = None
-    notebook: str = ""
-    problem: str = ""
-    reply: str = ""
-    prompt_tokens: int = 0
-    reply_tokens: int = 0
-
-
-@dataclass(slots=True)
-class Walk:
-    """The state of a path. `number` counts the paths of a question from 1; `node` is the current key."""
 
     number: int
     node: str
     kind: Kind = "facts"
     chunk: int = 0
-    queue: deque[int] = field(default_factory=deque)
-    nodes: list[str] = field(default_factory=list)
-    chunks: list[int] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
+    queue: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = ()
+    chunks: tuple[int, ...] = ()
+    calls: tuple[str, ...] = ()
     notebook: str = ""
-    stop: Stop | None = None
-    seen: dict[Span, str] = field(default_factory=dict)
-    """The stretches that the path has been shown, with their texts, in the order of reading."""
-    rests: dict[Span, int] = field(default_factory=dict)
-    """The stretches that the notebook rests on, each with the number of the step that first showed it."""
-    steps: list[Step] = field(default_factory=list)
+    view: View | None = None
+    seen: Mapping[Span, str] = field(default_factory=dict)
+    rests: Mapping[Span, int] = field(default_factory=dict)
 
 
-Choose = Callable[[Walk, View], Awaitable[Choice]]
-"""Chooses the function call of a step. Its call names only what the view offers."""
+Move = tuple[str, Call]
+"""A new notebook, or "" for the old one, and a function call that names only what the view offers."""
+Choose = Callable[[State, View], Awaitable[Asked[Move]]]
+"""Chooses the move of a step."""
 
 
-async def walk_from(material: Material, settings: GraphReaderSettings, start: tuple[int, str], choose: Choose) -> Walk:
-    """Walk from a node, given as (number of the path, key), until a function, a limit or the lack of nodes stops."""
-    walk = Walk(*start, nodes=[start[1]])
-    while walk.stop is None:
-        view = show_view(material, walk, settings)
-        if view is None:
-            _leave(walk)
-            continue
-        if len(walk.calls) == settings.functions:
-            walk.stop = "max_steps"
-            break
-        walk.seen |= dict(view.stretches)
-        choice = await choose(walk, view)
-        added = _write(walk, view, choice.notebook, settings.notebook_tokens)
-        walk.stop = choice.stop
-        if choice.stop is None:
-            walk.calls.append(str(choice.call))
-            apply_call(material, walk, choice.call)
-        _record(material, walk, view, choice, added)
-    walk.steps[-1:] = [replace(step, stop=walk.stop) for step in walk.steps[-1:]]
-    return walk
+async def walk_from(
+    material: Material, settings: GraphReaderSettings, start: tuple[int, str], choose: Choose
+) -> Walk[State]:
+    """Walk from a node, given as (number of the path, key), until a function, a limit or the lack of nodes stops.
+
+    If a reply cannot be used after the repair, a default is chosen: see `choose_default`.
+    """
+    number, node = start
+
+    async def decide(state: State, _steps: Sequence[Step]) -> Asked[Move]:
+        assert state.view is not None
+        return await choose(state, state.view)
+
+    async def act(state: State, found: Move | Failure) -> Taken[State]:
+        assert state.view is not None
+        problem = found.reason if isinstance(found, Failure) else ""
+        notebook, call = ("", choose_default(material, state.view)) if isinstance(found, Failure) else found
+        after, added = write_notebook(state, state.view, notebook, settings.notebook_tokens)
+        after = apply_call(material, replace(after, calls=(*state.calls, str(call))), call)
+        step = Step(
+            material.question.query_id,
+            material.get_chunk(state.chunk).document.id if state.kind == "chunk" else "",
+            state.number,
+            0,
+            f"graph_{state.kind}",
+            state.view.shown,
+            "",
+            str(call),
+            problem and f"by default: {problem}",
+            added,
+        )
+        after = find_view(material, after, settings)
+        return Taken(after, step, valid=not problem, done=after.view is None)
+
+    first = find_view(material, State(number, node, nodes=(node,)), settings)
+    return await walk(first, settings.functions, decide, act)
 
 
-def show_view(material: Material, walk: Walk, settings: GraphReaderSettings) -> View | None:
+def find_view(material: Material, state: State, settings: GraphReaderSettings) -> State:
+    """Find the next view. If all chunks of a node are read, it is its neighbours; if all are visited, there is none."""
+    if state.kind == "end":
+        return replace(state, view=None)
+    view = show_view(material, state, settings)
+    if view is None and state.kind == "facts":
+        return find_view(material, replace(state, kind="neighbours"), settings)
+    return replace(state, view=view)
+
+
+def show_view(material: Material, state: State, settings: GraphReaderSettings) -> View | None:
     """Show what the path's next step is about; None if there is nothing to choose."""
-    if walk.kind == "facts":
-        return _show_facts(material, walk, settings.chunk_tokens)
-    if walk.kind == "chunk":
-        chunk = material.get_chunk(walk.chunk)
+    if state.kind == "facts":
+        return _show_facts(material, state, settings.chunk_tokens)
+    if state.kind == "chunk":
+        chunk = material.get_chunk(state.chunk)
         spans = find_fact_spans(chunk.document.text, chunk.start, chunk.end)
         stretches = tuple((Span(chunk.document.id, *span), chunk.document.text[slice(*span)]) for span in spans)
-        held = set(material.by_chunk[walk.chunk]) & set(material.graph.holders[walk.node])
+        held = set(material.by_chunk[state.chunk]) & set(material.graph.holders[state.node])
         own = tuple(material.facts[number].span for number in sorted(held))
         return View("chunk", delimit(chunk.id, disarm(chunk.text), disarm(chunk.document.title)), stretches, own)
-    found = [key for key in find_neighbours(material.graph, walk.node) if key not in walk.nodes]
+    found = [key for key in find_neighbours(material.graph, state.node) if key not in state.nodes]
     nodes = tuple(found[: settings.neighbours])
     shown = delimit("neighbours", "\n".join(disarm(material.graph.get_label(key)) for key in nodes))
     return View("neighbours", shown, nodes=nodes) if nodes else None
 
 
-def _show_facts(material: Material, walk: Walk, tokens: int) -> View | None:
-    """Show a node's facts by chunk, the chunks that are not read first; None if all are read."""
-    by_chunk: dict[int, list[int]] = {}
-    for number in material.graph.holders[walk.node]:
-        by_chunk.setdefault(material.facts[number].chunk, []).append(number)
-    known = {*walk.chunks, *walk.queue}
-    blocks: list[str] = []
-    shown: list[int] = []
-    for chunk in sorted(by_chunk, key=lambda chunk: (chunk in known, chunk)):
-        lines = "\n".join(disarm(material.facts[number].text) for number in by_chunk[chunk])
-        cost = count_tokens(lines)
-        if not blocks or cost <= tokens:
-            name = f"{material.get_chunk(chunk).id}{', already read' if chunk in known else ''}"
-            blocks.append(delimit(name, clip(lines, tokens)))
-            shown += by_chunk[chunk]
-            tokens -= cost
-    chunks = tuple(dict.fromkeys(material.facts[number].chunk for number in shown))
-    stretches = tuple((material.facts[number].span, material.facts[number].text) for number in shown)
-    unread = tuple(chunk for chunk in chunks if chunk not in known)
-    own = tuple(span for span, _ in stretches)
-    return View("facts", "\n".join(blocks), stretches, own, unread) if unread else None
+def _show_facts(material: Material, state: State, tokens: int) -> View | None:
+    """Show a node's facts by chunk, the chunks that are not read first, in `tokens` tokens; None if all are read."""
+    known = {*state.chunks, *state.queue}
+    facts = [material.facts[number] for number in material.graph.holders[state.node]]
+    shown: dict[int, list[ChunkFact]] = {}
+    for fact in sorted(facts, key=lambda fact: (fact.chunk in known, fact.chunk)):  # stable within a chunk
+        tokens -= count_tokens(fact.text)
+        if tokens >= 0 or not shown:
+            shown.setdefault(fact.chunk, []).append(fact)
+    blocks = [
+        delimit(f"C{chunk}{', already read' if chunk in known else ''}", "\n".join(disarm(one.text) for one in own))
+        for chunk, own in shown.items()
+    ]
+    stretches = tuple((fact.span, fact.text) for own in shown.values() for fact in own)
+    unread = tuple(chunk for chunk in shown if chunk not in known)
+    return View("facts", "\n".join(blocks), stretches, tuple(span for span, _ in stretches), unread) if unread else None
 
 
-def apply_call(material: Material, walk: Walk, call: Call) -> None:
-    """Let a function call change the path. `read_chunk` has ids of chunks, `read_neighbor_node` a neighbour's label."""
+def apply_call(material: Material, state: State, call: Call) -> State:
+    """Apply a function call. `read_chunk` names chunks by their ids, `read_neighbor_node` a neighbour by its label."""
     match call.name:
         case "read_chunk":
-            walk.queue.extend(find_chunk_numbers(call.argument))
-            _read_on(walk)
+            return _read_on(replace(state, queue=(*state.queue, *find_chunk_numbers(call.argument))))
         case "read_previous_chunk" | "read_subsequent_chunk":
-            there = material.find_next_chunk(walk.chunk, 1 if call.name == "read_subsequent_chunk" else -1)
-            if there is not None and there not in walk.chunks:
-                if there in walk.queue:
-                    walk.queue.remove(there)
-                walk.queue.appendleft(there)
-            _read_on(walk)
+            there = material.find_next_chunk(state.chunk, 1 if call.name == "read_subsequent_chunk" else -1)
+            if there is None or there in state.chunks:
+                return _read_on(state)
+            return _read_on(replace(state, queue=(there, *(chunk for chunk in state.queue if chunk != there))))
         case "search_more":
-            _read_on(walk)
+            return _read_on(state)
         case "read_neighbor_node":
-            neighbours = find_neighbours(material.graph, walk.node)
-            walk.node = next(key for key in neighbours if material.graph.get_label(key) == call.argument)
-            walk.kind = "facts"
-            walk.nodes.append(walk.node)
+            neighbours = find_neighbours(material.graph, state.node)
+            node = next(key for key in neighbours if material.graph.get_label(key) == call.argument)
+            return replace(state, node=node, kind="facts", nodes=(*state.nodes, node))
         case "termination":
-            walk.stop = "done"
+            return replace(state, kind="end")
         case _:
-            walk.kind = "neighbours"
+            return replace(state, kind="neighbours")
 
 
-def _read_on(walk: Walk) -> None:
+def _read_on(state: State) -> State:
     """Go to the first chunk of the queue, or to the neighbours if the queue is empty."""
-    walk.kind = "chunk" if walk.queue else "neighbours"
-    if walk.queue:
-        walk.chunk = walk.queue.popleft()
-        walk.chunks.append(walk.chunk)
+    if not state.queue:
+        return replace(state, kind="neighbours")
+    chunk, *queue = state.queue
+    return replace(state, kind="chunk", chunk=chunk, queue=tuple(queue), chunks=(*state.chunks, chunk))
 
 
-def _leave(walk: Walk) -> None:
-    """Leave a step without a choice: read facts lead to the neighbours. Without neighbours, the path ends."""
-    if walk.kind == "neighbours":
-        walk.stop = "done"
-    walk.kind = "neighbours"
+def choose_default(material: Material, view: View) -> Call:
+    """Choose the call of a step without the model: the unread chunk with the closest fact; go on; or stop."""
+    if view.kind == "facts":
+        best = max(view.chunks, key=lambda chunk: (max(material.closeness[material.by_chunk[chunk]]), -chunk))
+        return Call("read_chunk", f"C{best}")
+    return Call("search_more" if view.kind == "chunk" else "termination")
 
 
-def _write(walk: Walk, view: View, notebook: str, tokens: int) -> tuple[Span, ...]:
+def write_notebook(state: State, view: View, notebook: str, tokens: int) -> tuple[State, tuple[Span, ...]]:
     """Take over a new notebook, and return the stretches of the view that its new sentences rest on.
 
-    If words do not show them, they are the stretches of the node's facts.
+    If words do not show them, they are the stretches of the node's facts. An empty notebook leaves the old one.
     """
-    if not notebook or notebook == walk.notebook:
-        return ()
-    old = {walk.notebook[start:end] for start, end in split_sentences(walk.notebook)}
-    walk.notebook = cap_notebook(notebook, tokens)
-    new = [walk.notebook[start:end] for start, end in split_sentences(walk.notebook)]
+    state = replace(state, seen={**state.seen, **dict(view.stretches)})
+    if not notebook or notebook == state.notebook:
+        return state, ()
+    new = cap_notebook(notebook, tokens)
+    old = set(_list_sentences(state.notebook))
     parts = [find_parts(text) for _, text in view.stretches]
-    places = [place for sentence in new if sentence not in old for place in find_support(sentence, parts)]
+    places = [place for one in _list_sentences(new) if one not in old for place in find_support(one, parts)]
     added = tuple(dict.fromkeys(view.stretches[place][0] for place in places)) or view.own
-    for span in added:
-        walk.rests.setdefault(span, len(walk.steps))
-    return added
+    rests = {**dict.fromkeys(added, len(state.calls)), **state.rests}
+    return replace(state, notebook=new, rests=rests), added
 
 
-def _record(material: Material, walk: Walk, view: View, choice: Choice, added: tuple[Span, ...]) -> None:
-    question = material.question
-    walk.steps.append(
-        Step(
-            question.query_id,
-            material.get_chunk(walk.chunks[-1]).document.id if view.kind == "chunk" else "",
-            walk.number,
-            len(walk.steps),
-            f"graph_{view.kind}",
-            view.shown,
-            choice.reply,
-            str(choice.call) if choice.stop is None else "",
-            choice.problem,
-            added,
-            choice.prompt_tokens,
-            choice.reply_tokens,
-        )
-    )
+def _list_sentences(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_sentences(text)]
