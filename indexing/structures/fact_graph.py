@@ -6,26 +6,30 @@ co-occurrence after normalisation, and not the search for one key in the text of
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from indexing.structures.keys import find_numbers, is_slip, normalise_key, tidy_key
+from indexing.structures.keys import find_numbers, fold_key, is_slip, normalise_key, tidy_key
 
 
 @dataclass(frozen=True, slots=True)
 class FactGraph:
     """Facts by number, each with the forms of its keys, and for each form the ways to write it and its facts.
 
-    `written` counts how often a key is written in each way, so it is the map of aliases too.
+    `written` counts how often a key is written in each way, so it is the map of aliases too. `labels` has the most
+    frequent way to write each key that is no alias. Ties go to the first in the order of characters.
     """
 
     facts: tuple[tuple[str, ...], ...]
     written: Mapping[str, Mapping[str, int]]
     holders: Mapping[str, tuple[int, ...]]
+    labels: Mapping[str, str] = field(init=False, compare=False)
 
-    def get_label(self, key: str) -> str:
-        """Get the most frequent way to write a key. Ties go to the first in the order of characters."""
-        ways = self.written[key]
-        return min(ways, key=lambda way: (-ways[way], way))
+    def __post_init__(self) -> None:
+        labels = {
+            key: min(ways, key=lambda way: (fold_key(way) != key, -ways[way], way))
+            for key, ways in self.written.items()
+        }
+        object.__setattr__(self, "labels", labels)
 
 
 def make_graph(facts: Sequence[Sequence[str]], aliases: Mapping[str, str] | None = None) -> FactGraph:
@@ -74,7 +78,7 @@ def find_neighbours(graph: FactGraph, key: str) -> dict[str, int]:
     The heaviest edge comes first. Ties are in the order of labels. `KeyError` for an unknown key.
     """
     weights = Counter(other for number in graph.holders[key] for other in graph.facts[number] if other != key)
-    return dict(sorted(weights.items(), key=lambda pair: (-pair[1], graph.get_label(pair[0]))))
+    return dict(sorted(weights.items(), key=lambda pair: (-pair[1], graph.labels[pair[0]])))
 
 
 def find_key(graph: FactGraph, written: str, among: Collection[str]) -> str | None:
@@ -85,4 +89,4 @@ def find_key(graph: FactGraph, written: str, among: Collection[str]) -> str | No
             return key
     if form in among:
         return form
-    return next((key for key in among if is_slip(text, graph.get_label(key))), None)
+    return next((key for key in among if is_slip(text, graph.labels[key])), None)

@@ -59,7 +59,7 @@ DEMONYMS = {
 _NUMBER = re.compile(r"\d+")
 _OPENING = " \t\n\r\"'`*_([{<\u00ab\u201c\u201e\u2018"
 _CLOSING = " \t\n\r\"'`*_)]}>\u00bb\u201c\u201d\u2019,;:.!?\u2026"
-_ARTICLE = re.compile(r"(?:(?:an?|the) )+(?=.)")
+_ARTICLE = re.compile(r"\A(?:(?:an?|the) )+(?=.)")
 
 
 def find_numbers(text: str) -> tuple[str, ...]:
@@ -77,6 +77,12 @@ def normalise_key(written: str) -> str:
 
     The result is empty if nothing is left. Two keys with the same result have the same numbers.
     """
+    form = fold_key(written)
+    return DEMONYMS.get(form, form)
+
+
+def fold_key(written: str) -> str:
+    """Normalise a key as `normalise_key` does, but leave words for peoples."""
     text = tidy_key(written)
     composed = unicodedata.normalize("NFKC", text)
     if find_numbers(composed) == find_numbers(text):  # a raised 2 would join the number before it
@@ -84,8 +90,7 @@ def normalise_key(written: str) -> str:
     form = _ARTICLE.sub("", " ".join(text.casefold().split()), count=1)
     form = form.removesuffix("'s").removesuffix("\u2019s")
     before, blank, last = form.rpartition(" ")
-    form = f"{before}{blank}{_strip_plural(last)}"
-    return DEMONYMS.get(form, form)
+    return f"{before}{blank}{_strip_plural(last)}"
 
 
 def _strip_plural(word: str) -> str:

@@ -43,7 +43,7 @@ def choose_by_model(
 def request_step(material: Material, state: State, view: View, plan: str, settings: GraphReaderSettings) -> Request:
     """Make the request for a step: question, plan, what the path sees, notebook, and the path's actions so far."""
     offered = prompt.FUNCTIONS[view.kind].format(
-        node=material.graph.get_label(state.node),
+        node=material.graph.labels[state.node],
         chunk=f"C{state.chunk}",
         chunks=_list_ids(view.chunks),
     )
@@ -75,7 +75,7 @@ def make_step_reader(material: Material, view: View) -> Callable[[Reply], Move]:
             key = find_key(material.graph, call.argument, view.nodes)
             if key is None:
                 raise Unusable("read_neighbor_node does not name a node of the list, in the same words")
-            return "", Call(call.name, material.graph.get_label(key))
+            return "", Call(call.name, material.graph.labels[key])
         return notebook if view.kind != "neighbours" else "", Call(call.name)
 
     return read
@@ -101,7 +101,7 @@ def choose_by_rules(material: Material) -> Choose:
         if not fresh:
             return Asked(("", Call("termination")))
         best = max(fresh, key=lambda key: rates[key])
-        return Asked(("", Call("read_neighbor_node", material.graph.get_label(best))))
+        return Asked(("", Call("read_neighbor_node", material.graph.labels[best])))
 
     return choose
 
@@ -112,7 +112,7 @@ def choose_neighbours_at_random(material: Material, choose: Choose, chance: Rand
     async def draw(state: State, view: View) -> Asked[Move]:
         if view.kind != "neighbours":
             return await choose(state, view)
-        return Asked(("", Call("read_neighbor_node", material.graph.get_label(chance.choice(view.nodes)))))
+        return Asked(("", Call("read_neighbor_node", material.graph.labels[chance.choice(view.nodes)])))
 
     return draw
 

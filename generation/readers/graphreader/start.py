@@ -46,10 +46,10 @@ def rate_keys(material: Material, text: str) -> dict[str, float]:
     asked, graph = find_parts(text), material.graph
     rates = {}
     for key, facts in graph.holders.items():
-        parts = find_parts(graph.get_label(key))
+        parts = find_parts(graph.labels[key])
         shared = len(parts & asked) / max(1, len(parts))
         rates[key] = float(material.closeness[list(facts)].max()) + WORDS_WEIGHT * shared
-    order = sorted(rates, key=lambda key: (-rates[key], -len(graph.holders[key]), graph.get_label(key)))
+    order = sorted(rates, key=lambda key: (-rates[key], -len(graph.holders[key]), graph.labels[key]))
     return {key: rates[key] for key in order}
 
 
@@ -63,16 +63,16 @@ async def choose_nodes(
     """
     question, graph = material.question, material.graph
     candidates = list(rate_keys(material, f"{question.text} {plan}"))[: settings.candidates]
-    labels = "\n".join(disarm(graph.get_label(key)) for key in candidates)
+    labels = "\n".join(disarm(graph.labels[key]) for key in candidates)
     user = prompt.NODES.format(question=question.text, plan=plan or "none", nodes=delimit("nodes", labels))
     messages = make_messages(prompt.NODES_SYSTEM, user)
     request = Request("graph_nodes", messages, NODES_TOKENS + THOUGHT_TOKENS, temperature=settings.temperature)
     asked = await ask_within(model, request, make_nodes_reader(graph, candidates), allowance)
     scores = {} if isinstance(asked.found, Failure) else asked.found
     degree = {key: len(find_neighbours(graph, key)) for key in scores}
-    chosen = sorted(scores, key=lambda key: (-scores[key], -degree[key], graph.get_label(key)))
+    chosen = sorted(scores, key=lambda key: (-scores[key], -degree[key], graph.labels[key]))
     nodes = list(dict.fromkeys([*chosen, *candidates]))[: settings.nodes]
-    action = ", ".join(graph.get_label(key) for key in nodes)
+    action = ", ".join(graph.labels[key] for key in nodes)
     return nodes, record_start(question, "graph_nodes", labels, asked, action)
 
 

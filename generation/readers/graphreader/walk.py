@@ -130,7 +130,7 @@ def show_view(material: Material, state: State, settings: GraphReaderSettings) -
         return View("chunk", delimit(chunk.id, disarm(chunk.text), disarm(chunk.document.title)), stretches, own)
     found = [key for key in find_neighbours(material.graph, state.node) if key not in state.nodes]
     nodes = tuple(found[: settings.neighbours])
-    shown = delimit("neighbours", "\n".join(disarm(material.graph.get_label(key)) for key in nodes))
+    shown = delimit("neighbours", "\n".join(disarm(material.graph.labels[key]) for key in nodes))
     return View("neighbours", shown, nodes=nodes) if nodes else None
 
 
@@ -166,7 +166,7 @@ def apply_call(material: Material, state: State, call: Call) -> State:
             return _read_on(state)
         case "read_neighbor_node":
             neighbours = find_neighbours(material.graph, state.node)
-            node = next(key for key in neighbours if material.graph.get_label(key) == call.argument)
+            node = next(key for key in neighbours if material.graph.labels[key] == call.argument)
             return replace(state, node=node, kind="facts", nodes=(*state.nodes, node))
         case "termination":
             return replace(state, kind="end")
