@@ -26,7 +26,7 @@ PLAN_TOKENS = 300
 Written = tuple[str, tuple[str, ...]]
 """A fact in words, and its keys as written."""
 
-_SERIAL = re.compile(r"[\s*#>-]*+(?:\[?\d{1,4}\]?\s?[.):,|]|[\u2022-])\s*")
+_SERIAL = re.compile(r"\s*+(?:[*#>\u2022-]++\s*+)?\[?\d{1,4}\]?\s?[.):,|]\s+|\s*+[*#>\u2022-]++\s+")
 _FIELD = re.compile(r"\[([^\[\]]*)\]")
 _SCORE = re.compile(r"score\W{0,9}(\d{1,3})(?!\d)", re.IGNORECASE)
 _NODE = re.compile(r"node\W{0,9}[:=]\s*", re.IGNORECASE)
@@ -76,7 +76,7 @@ def read_facts(reply: Reply) -> list[Written]:
         else:
             fact, *keys = _SERIAL.sub("", text, count=1).split("|")
         kept = [key for key in map(tidy_key, keys[:MOST_KEYS]) if normalise_key(key)]
-        if kept and (fact := " ".join(fact.split())):
+        if kept and (fact := " ".join(fact.split()).strip("*_` ")):
             found.append((fact, tuple(kept)))
     if not found:
         raise Unusable('it has no line of the form "1. fact | key element | key element"')
@@ -151,4 +151,4 @@ def cap_notebook(text: str, tokens: int) -> str:
     weights = weigh_prefixes(text)
     starts = [start for start, _ in split_sentences(text)]
     fitting = [start for start in starts if convert_weight(weights[-1] - weights[start]) <= tokens]
-    return clip(text[min(fitting, default=max(starts, default=0)) :].strip(), tokens)
+    return clip(text[min(fitting, default=max(starts, default=0)) :], tokens).strip()

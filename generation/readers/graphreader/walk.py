@@ -74,7 +74,8 @@ async def walk_from(
 ) -> Walk[State]:
     """Walk from a node, given as (number of the path, key), until a function, a limit or the lack of nodes stops.
 
-    If a reply cannot be used after the repair, a default is chosen: see `choose_default`.
+    If a reply cannot be used after the repair, a default is chosen: see `choose_default`. A path that ends by a default
+    is `invalid`.
     """
     number, node = start
 
@@ -104,7 +105,10 @@ async def walk_from(
         return Taken(after, step, valid=not problem, done=after.view is None)
 
     first = find_view(material, State(number, node, nodes=(node,)), settings)
-    return await walk(first, settings.functions, decide, act)
+    ended = await walk(first, settings.functions, decide, act)
+    if ended.stop == "done" and ended.steps[-1].observation:
+        return Walk(ended.state, "invalid", (*ended.steps[:-1], replace(ended.steps[-1], stop="invalid")))
+    return ended
 
 
 def find_view(material: Material, state: State, settings: GraphReaderSettings) -> State:

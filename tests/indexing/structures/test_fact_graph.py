@@ -88,7 +88,9 @@ def test_neighbours_are_those_of_the_paper() -> None:
 
 
 def test_an_alias_of_another_number_is_ignored_and_all_aliases_are_kept() -> None:
-    graph = make_graph([["house of 1911", "Casa Loma", "castle"]], {"castle": "Casa Loma", "house of 1911": "Casa Loma"})
+    graph = make_graph(
+        [["house of 1911", "Casa Loma", "castle"]], {"castle": "Casa Loma", "house of 1911": "Casa Loma"}
+    )
     assert graph.written["casa loma"] == {"Casa Loma": 1, "castle": 1}
     assert set(graph.labels.values()) == {"Casa Loma", "house of 1911"}
 

@@ -1,6 +1,7 @@
 """Facts without a model: sentences with their key elements."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -48,7 +49,7 @@ def test_words_of_few_sentences_come_before_words_of_all() -> None:
 def test_facts_are_ordered_sentences_with_distinct_keys(text: str) -> None:
     facts = make_facts(Document("d", text))
     assert [(fact.start, fact.end) for fact in facts] == find_fact_spans(text)
-    assert all(one.end <= other.start for one, other in zip(facts, facts[1:], strict=False))
+    assert all(one.end <= other.start for one, other in pairwise(facts))
     for fact in facts:
         forms = [normalise_key(key) for key in fact.keys]
         assert len(forms) == len(set(forms)) <= MOST_KEYS
