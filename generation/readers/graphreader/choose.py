@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from generation.answers.sentences import make_messages
-from generation.context.delimit import delimit
+from generation.context.delimit import delimit, neutralise
 from generation.llm.model import Model
 from generation.prompts import graphreader as prompt
 from generation.readers.allowance import Allowance, Asked, ask_within
 from generation.readers.graphreader.material import Material
-from generation.readers.graphreader.replies import Call, find_chunk_numbers, read_step
+from generation.readers.graphreader.replies import Call, disarm, find_chunk_numbers, read_step
 from generation.readers.graphreader.start import THOUGHT_TOKENS, rate_keys
 from generation.readers.graphreader.walk import Choose, Move, State, View, choose_default
 from generation.readers.settings import GraphReaderSettings
@@ -43,7 +43,7 @@ def choose_by_model(
 def request_step(material: Material, state: State, view: View, plan: str, settings: GraphReaderSettings) -> Request:
     """Make the request for a step: question, plan, what the path sees, notebook, and the path's actions so far."""
     offered = prompt.FUNCTIONS[view.kind].format(
-        node=material.graph.labels[state.node],
+        node=disarm(material.graph.labels[state.node]),
         chunk=f"C{state.chunk}",
         chunks=_list_ids(view.chunks),
     )
@@ -52,7 +52,7 @@ def request_step(material: Material, state: State, view: View, plan: str, settin
         plan=plan or "none",
         view=view.shown,
         notebook=delimit("notebook", state.notebook),
-        actions=", ".join(state.calls) or "none",
+        actions=neutralise(", ".join(state.calls)) or "none",
         functions=offered,
     )
     most = settings.notebook_tokens + REASON_TOKENS + THOUGHT_TOKENS

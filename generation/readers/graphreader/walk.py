@@ -94,7 +94,7 @@ async def walk_from(
             material.get_chunk(state.chunk).document.id if state.kind == "chunk" else "",
             state.number,
             0,
-            f"graph_{state.kind}",
+            f"graph_step_{state.kind}",
             state.view.shown,
             "",
             str(call),

@@ -33,10 +33,13 @@ DOCUMENTS = {
 }
 QUESTION = "Which castle stands in the city of Danko Jones?"
 STEPS = {
-    "facts": "*Updated Notebook*: Danko Jones came from Toronto.\n*Chosen Action*: read_chunk(C1, C2, C3)",
-    "chunk": "*Updated Notebook*: Casa Loma stands in Toronto, as Danko Jones does.\n*Chosen Action*: search_more()",
-    "neighbours": "*Chosen Action*: termination()",
+    "These are the facts": "*Updated Notebook*: Danko Jones came from Toronto.\n*Chosen Action*: read_chunk(C1, C2)",
+    "This is the chunk C1": "*Chosen Action*: search_more()",
+    "This is the chunk": "*Updated Notebook*: Danko Jones came from Toronto. Casa Loma stands in Toronto.\n"
+    "*Chosen Action*: search_more()",
+    "These are the neighbours": "*Chosen Action*: termination()",
 }
+"""The reply to a step whose functions begin with these words; the castle is noted only after its chunk is read."""
 REPLIES = {
     "graph_facts": "1. Danko Jones came from Toronto. | Danko Jones | Toronto\n"
     "2. Casa Loma stands in Toronto. | Casa Loma | Toronto\n"
@@ -46,14 +49,10 @@ REPLIES = {
 }
 
 
-def find_kind(request: Request) -> str:
-    """Find which kind of step a request is."""
-    starts = {"facts": "These are the facts", "chunk": "This is the chunk", "neighbours": "These are the neighbours"}
-    return next(kind for kind, start in starts.items() if f"\n\n{start}" in request.messages[1][1])
-
-
 def say(request: Request) -> Said:
-    return REPLIES[request.purpose] if request.purpose in REPLIES else STEPS[find_kind(request)]
+    if request.purpose in REPLIES:
+        return REPLIES[request.purpose]
+    return next(reply for start, reply in STEPS.items() if f"\n\n{start}" in request.messages[1][1])
 
 
 @pytest.fixture(autouse=True)
@@ -91,10 +90,11 @@ def test_evidence_of_more_paths_comes_first_and_notes_are_the_notebooks() -> Non
     found = read(Scripted(say), nodes=2)
     assert [(item.text, item.score) for item in found.items] == [
         ("Danko Jones came from Toronto.", 2.0),
-        ("Casa Loma stands in Toronto.", 2.0),
+        ("Casa Loma stands in Toronto.", 1.0),
     ]
     assert [note.text for note in found.notes] == [
-        f"Notebook of search {number} of 2: Casa Loma stands in Toronto, as Danko Jones does." for number in (1, 2)
+        "Notebook of search 1 of 2: Danko Jones came from Toronto. Casa Loma stands in Toronto.",
+        "Notebook of search 2 of 2: Danko Jones came from Toronto.",
     ]
     assert all(note.kind == "notebook" and note.query_id == "1#0" and note.sources for note in found.notes)
 

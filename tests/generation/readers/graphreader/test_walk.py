@@ -94,7 +94,7 @@ def test_chunks_are_read_first_in_first_out_and_the_next_one_goes_to_the_front()
 )
 def test_at_an_edge_the_path_goes_on_as_if_it_searched_more(node: str, chunks: str, call: str) -> None:
     ended, _ = walk_along([reply_with(f"read_chunk({chunks})"), reply_with(call), reply_with("termination()")], node)
-    assert [step.purpose for step in ended.steps] == ["graph_facts", "graph_chunk", "graph_neighbours"]
+    assert [step.purpose for step in ended.steps] == ["graph_step_facts", "graph_step_chunk", "graph_step_neighbours"]
     assert len(ended.state.chunks) == 1
 
 
