@@ -153,7 +153,7 @@ def test_no_question_exceeds_its_calls_or_tokens(said: Said, calls: int) -> None
 def test_every_reason_to_stop_comes_with_evidence(
     answer: Callable[[Request], Said], settings: dict[str, int], stop: Stop
 ) -> None:
-    found = read(Scripted(answer), **settings)
+    found = read(Scripted(answer), DOCUMENTS, **settings)
     assert found.stop == stop
     assert found.items
 
