@@ -1,6 +1,6 @@
 """The choice of a step's function: by the model, by rules, or at random."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from generation.answers.sentences import make_messages
@@ -10,7 +10,7 @@ from generation.prompts import graphreader as prompt
 from generation.readers.allowance import Allowance, Asked, ask_within
 from generation.readers.graphreader.material import Material
 from generation.readers.graphreader.replies import Call, disarm, find_chunk_numbers, read_step
-from generation.readers.graphreader.start import THOUGHT_TOKENS, rate_keys
+from generation.readers.graphreader.start import THOUGHT_TOKENS
 from generation.readers.graphreader.walk import Choose, Move, State, View, choose_default
 from generation.readers.settings import GraphReaderSettings
 from generation.types import Reply, Request
@@ -81,12 +81,11 @@ def make_step_reader(material: Material, view: View) -> Callable[[Reply], Move]:
     return read
 
 
-def choose_by_rules(material: Material) -> Choose:
-    """Let rules choose: the best unread chunk, then the best neighbour with a fact in an unread chunk.
+def choose_by_rules(material: Material, rates: Mapping[str, float]) -> Choose:
+    """Let rules choose: the best unread chunk, then the best rated neighbour with a fact in an unread chunk.
 
-    The path ends if no such neighbour is closer to the question than the average key. So it searches the best first.
+    The path ends if no such neighbour is rated above the average key. So it searches the best first.
     """
-    rates = rate_keys(material, material.question.text)
     average = sum(rates.values()) / max(1, len(rates))
 
     async def choose(state: State, view: View) -> Asked[Move]:

@@ -42,7 +42,7 @@ def make_notes(material: Material, paths: Sequence[State]) -> tuple[Note, ...]:
     return tuple(
         Note(
             f"Notebook of search {number} of {len(kept)}: {path.notebook}",
-            tuple(path.seen),
+            path.seen,
             "notebook",
             len(path.calls),
             material.question.query_id,

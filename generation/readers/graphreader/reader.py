@@ -58,17 +58,18 @@ async def explore(
 ) -> tuple[list[Walk[State]], list[Step]]:
     """Choose the first nodes, and walk from each. Returns the walks, and the steps that chose the nodes."""
     question, steps = material.question, list[Step]()
+    rates = rate_keys(material, question.text)
     seed = f"{settings.seed} {question.topic_id} {question.query_id}"
     if settings.random_nodes:
         nodes = draw_nodes(material, settings.nodes, Random(seed))
     elif model is None or not material.graph.labels:
-        nodes = list(rate_keys(material, question.text))[: settings.nodes]
+        nodes = list(rates)[: settings.nodes]
     else:
         nodes, step = await choose_nodes(material, settings, model, plan, allowance)
         steps.append(step)
     work = []
     for number, (node, share) in enumerate(zip(nodes, allowance.split(max(1, len(nodes))), strict=False), 1):
-        choose = choose_by_model(material, settings, model, plan, share) if model else choose_by_rules(material)
+        choose = choose_by_model(material, settings, model, plan, share) if model else choose_by_rules(material, rates)
         if settings.random_nodes:
             choose = choose_neighbours_at_random(material, choose, Random(f"{seed} {number}"))
         work.append(partial(walk_from, material, settings, (number, node), choose))

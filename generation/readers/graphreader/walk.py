@@ -59,7 +59,7 @@ class State:
     calls: tuple[str, ...] = ()
     notebook: str = ""
     view: View | None = None
-    seen: Mapping[Span, str] = field(default_factory=dict)
+    seen: tuple[Span, ...] = ()
     rests: Mapping[Span, int] = field(default_factory=dict)
 
 
@@ -199,7 +199,8 @@ def write_notebook(state: State, view: View, notebook: str, tokens: int) -> tupl
 
     If words do not show them, they are the stretches of the node's facts. An empty notebook leaves the old one.
     """
-    state = replace(state, seen={**state.seen, **dict(view.stretches)})
+    seen = dict.fromkeys([*state.seen, *(span for span, _ in view.stretches)])
+    state = replace(state, seen=tuple(seen))
     if not notebook or notebook == state.notebook:
         return state, ()
     new = cap_notebook(notebook, tokens)

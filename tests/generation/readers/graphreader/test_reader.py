@@ -181,6 +181,16 @@ def test_rules_walk_within_the_same_limits_and_show_the_closest_first() -> None:
     assert found == read(None, functions=4, nodes=3)
 
 
+def test_a_prompt_shows_no_more_keys_and_a_question_has_no_more_paths_than_the_settings_say() -> None:
+    model = Scripted(say)
+    found = read(model, candidates=2, neighbours=1)
+    shown = {step.purpose: step.shown.split("\n") for step in found.steps}
+    assert len(shown["graph_nodes"]) == 2
+    assert len(shown["graph_step_neighbours"]) == 3  # between the lines of its delimiters
+    assert len({step.agent for step in read(None, nodes=4).steps}) == 4
+    assert len({step.agent for step in read(None).steps}) == 5
+
+
 def test_random_nodes_depend_on_the_seed_alone() -> None:
     def list_actions(seed: int) -> list[tuple[int, str]]:
         found = read(Scripted(say), random_nodes=True, seed=seed)

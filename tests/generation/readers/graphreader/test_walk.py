@@ -21,6 +21,7 @@ from generation.readers.graphreader.choose import (
 from generation.readers.graphreader.extract import make_rule_facts
 from generation.readers.graphreader.material import Material, list_chunks, split_chunks
 from generation.readers.graphreader.replies import Call
+from generation.readers.graphreader.start import rate_keys
 from generation.readers.graphreader.walk import Move, State, View, find_view, walk_from
 from generation.readers.loop import Walk
 from generation.readers.settings import GraphReaderSettings
@@ -249,7 +250,11 @@ def test_no_path_visits_a_node_or_chunk_twice_or_exceeds_its_functions(
         argument = {"read_chunk": chunks, "read_neighbor_node": label}.get(name, "")
         return Asked((f"Note {chance.random()}.", Call(name, argument)))
 
-    policy = choose_neighbours_at_random(material, choose, chance) if at_random else choose_by_rules(material)
+    policy = (
+        choose_neighbours_at_random(material, choose, chance)
+        if at_random
+        else choose_by_rules(material, rate_keys(material, QUESTION))
+    )
     for node in material.graph.labels:
         ended = asyncio.run(walk_from(material, settings, (1, node), choose if seed % 2 else policy))
         assert len(set(ended.state.nodes)) == len(ended.state.nodes)
