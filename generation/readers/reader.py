@@ -98,6 +98,7 @@ READERS = {
     "rdr2": "generation.readers.rdr2.read:Rdr2",
     "discorag": "generation.readers.discorag.read:DiscoRag",
     "disco_rag": "generation.readers.disco_rag.read:DiscoRag",
+    "graphreader": "generation.readers.graphreader.reader:GraphReader",
     "fused": "generation.readers.several:Fused",
     "escalate": "generation.readers.escalate:Escalate",
 }

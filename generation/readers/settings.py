@@ -132,9 +132,9 @@ class GraphReaderSettings(StructureSettings):
     temperature: float = Field(default=0.2, ge=0, le=2)
     """The temperature of exploration (paper: 0.2)."""
     random_nodes: bool = False
-    """If true, the initial nodes are drawn at random (paper: ablation)."""
+    """If true, the initial nodes and all neighbours are drawn at random (paper: without node selection)."""
     seed: int = Field(default=0, ge=0, le=2**31)
-    """The seed of that draw."""
+    """The seed of these draws."""
 
 
 StructureAware = Literal["rdr2", "discorag", "disco_rag", "graphreader"]

@@ -16,6 +16,7 @@ import orjson
 from indexing.index import Index
 from indexing.io.kept import Kept, hash_parts, open_kept
 from indexing.structures.discourse import discourse_tree
+from indexing.structures.facts import Fact, decode_facts, encode_facts, make_facts
 from indexing.structures.formats import detect_format
 from indexing.structures.sections import section_tree
 from indexing.structures.tree import Node, Tree
@@ -44,9 +45,14 @@ def _build_discourse(document: Document) -> bytes:
     return _format_nodes(discourse_tree(_make_section_tree(document), document.text))
 
 
+def _build_facts(document: Document) -> bytes:
+    return orjson.dumps(encode_facts(make_facts(document)))
+
+
 BUILDERS = {
     "sections": Builder(1, _build_sections),
     "discourse": Builder(1, _build_discourse),
+    "facts": Builder(1, _build_facts),
 }
 """The builder of each kind of structure."""
 
@@ -59,6 +65,12 @@ def read_section_trees(index: Index, documents: Sequence[Document], threads: int
 def read_discourse_trees(index: Index, documents: Sequence[Document], threads: int = 1) -> list[Tree]:
     """Read or build the discourse tree of each document. `UserError` if the file of structures is damaged."""
     return _read_trees(index, "discourse", documents, threads)
+
+
+def read_facts(index: Index, documents: Sequence[Document], threads: int = 1) -> list[tuple[Fact, ...]]:
+    """Read or build the facts of each document. `UserError` if the file of structures is damaged."""
+    contents = read_structures(index, ["facts"], documents, threads)
+    return [decode_facts(orjson.loads(own["facts"])) for own in contents]
 
 
 def read_structures(

@@ -104,7 +104,7 @@ def index(
     structures: Annotated[
         str,
         typer.Option(
-            help="Structures of all documents to build ahead, such as sections,discourse. Otherwise a reader builds "
+            help="Structures of all documents to build ahead, such as sections,discourse,facts. Otherwise a reader builds "
             "those that it needs."
         ),
     ] = "",

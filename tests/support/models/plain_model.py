@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from generation.prompts import (
@@ -10,6 +11,7 @@ from generation.prompts import (
     decompose,
     edit,
     expand,
+    graphreader,
     resynthesise,
     shorten,
     sub_answer,
@@ -24,10 +26,10 @@ _WORD = re.compile(r"[a-z]{3,}")
 
 
 def say(body: dict[str, Any]) -> str:
-    """The reply to the body of a chat request: JSON that satisfies its step's schema, or a summary."""
+    """The reply to the body of a chat request: JSON that satisfies its step's schema, or the text that it asks for."""
     system, user = (body["messages"][place]["content"] for place in (0, 1))
-    if system == summarise.SYSTEM:
-        return str(_DOCUMENT.findall(user)[0][1])[:200]
+    if system in _TEXTS:
+        return _TEXTS[system](user)
     return json.dumps(_STEPS[system](user))
 
 
@@ -61,7 +63,8 @@ def _grid(user: str) -> Any:
 
 
 def _answer(user: str) -> Any:
-    documents = [(int(n), _SENTENCE.findall(text.replace("\n", " "))) for n, text in _DOCUMENT.findall(user)]
+    shown = [(n, text) for n, text in _DOCUMENT.findall(user) if n != "notes"]
+    documents = [(int(n), _SENTENCE.findall(text.replace("\n", " "))) for n, text in shown]
     return {"answer": [{"text": sentences[0].strip(), "citations": [n]} for n, sentences in documents if sentences]}
 
 
@@ -78,6 +81,29 @@ def _resynthesise(user: str) -> Any:
     return {"sentences": [_SENTENCE.findall(text)[0].strip() for _, text in _DOCUMENT.findall(user)]}
 
 
+def _graph_facts(user: str) -> str:
+    sentences = [sentence.strip() for sentence in _SENTENCE.findall(_DOCUMENT.findall(user)[0][1])]
+    return "\n".join(f"{n}. {text} | {' | '.join(_WORD.findall(text))}" for n, text in enumerate(sentences, 1))
+
+
+def _graph_nodes(user: str) -> str:
+    return "\n".join(f"Node: {node}, Score: 50" for node in _DOCUMENT.findall(user)[0][1].split("\n"))
+
+
+def _graph_step(user: str) -> str:
+    functions = user.rpartition("\n\n")[2]
+    chunks = re.findall(r"You can read: (.*)\.", functions)
+    call = f"read_chunk({chunks[0]})" if chunks else "search_more()" if "search_more" in functions else "termination()"
+    return f"*Updated Notebook*: {_DOCUMENT.findall(user)[0][1]}\n*Chosen Action*: {call}"
+
+
+_TEXTS: dict[str, Callable[[str], str]] = {
+    summarise.SYSTEM: lambda user: str(_DOCUMENT.findall(user)[0][1])[:200],
+    graphreader.FACTS_SYSTEM: _graph_facts,
+    graphreader.PLAN_SYSTEM: lambda user: f"Find what this asks for: {user}",
+    graphreader.NODES_SYSTEM: _graph_nodes,
+    graphreader.STEP_SYSTEM: _graph_step,
+}
 _STEPS = {
     decompose.SYSTEM: _decompose,
     topic.SYSTEM: _topic,

@@ -1,6 +1,7 @@
 """A model for the tests' chat server that plays each structure-aware reader by rules, from the prompt alone."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from tests.support.models import plain_model
@@ -40,33 +41,11 @@ def _analyse(user: str) -> str:
     return "\n".join(["EDUs:", *(f"[{n}] {unit}" for n, unit in enumerate(units, 1)), "RST ANALYSIS:", *joints])
 
 
-def _list_facts(user: str) -> str:
-    return "\n".join(
-        f"{number}. {sentence.strip()} | {max(sentence.split(), key=len)} | {sentence.split()[0]}"
-        for number, sentence in enumerate(_SENTENCE.findall(user.partition("List the facts")[0]), 1)
-    )
-
-
-def _explore(user: str) -> str:
-    action = "termination()"
-    if "The nodes of the graph" in user:
-        names = user.partition("The nodes of the graph, one a line:\n")[2].partition("\n\n")[0].splitlines()
-        return "\n".join(f"Node: {name}, Score: {90 - place}" for place, name in enumerate(names[:10]))
-    if "You can read: " in user:
-        action = f"read_chunk([{re.findall('You can read: (C[0-9]+)', user)[0]}])"
-    elif "search_more()" in user:
-        action = "search_more()"
-    return f"*Updated Notebook*: bees find flowers\n*Rationale for Next Action*: more\n*Chosen Action*: {action}"
-
-
-_READERS = {
+_READERS: dict[str, Callable[[str], str]] = {
     "You find the parts of a document": _route,
     "You search one document": _walk,
     "You analyse how a text is built": _analyse,
     "You find out how pieces": lambda _user: "CHUNK[1] -> CHUNK[2]: SEQUENCE",
     "You plan answers": lambda _user: "PLAN: Begin with CHUNK[1].",
-    "You break a text down": _list_facts,
-    "You plan the search": lambda _user: "First find the bees, then the flowers.",
-    "You look for the answer": _explore,
     "You check whether passages": lambda _user: '{"queries": []}',
 }

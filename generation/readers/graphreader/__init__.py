@@ -1,0 +1,1 @@
+"""The reader GraphReader: agents explore a graph of key elements and atomic facts (arXiv 2406.14550)."""

@@ -1,0 +1,119 @@
+"""GraphReader: agents explore a graph of key elements and atomic facts, each with a notebook (arXiv 2406.14550).
+
+Half of a question's allowance is for the facts of its chunks. The other half, and all that the facts leave, is for the
+plan, then for the choice of the first nodes. The paths share what is then left equally.
+
+Without a model the same paths are walked by rules; see `choose_by_rules`. Their evidence is the stretches that they
+were shown, those closest to the question first.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+
+from generation.ask import run_together
+from generation.llm.model import Model
+from generation.readers.allowance import Allowance
+from generation.readers.graphreader.choose import choose_by_model, choose_by_rules, choose_neighbours_at_random
+from generation.readers.graphreader.evidence import choose_closest, gather_notebooks, make_notes
+from generation.readers.graphreader.extract import ask_for_facts, make_rule_facts
+from generation.readers.graphreader.material import Chunk, ChunkFact, Material, list_chunks
+from generation.readers.graphreader.start import choose_nodes, draw_nodes, make_plan, rate_keys
+from generation.readers.graphreader.walk import State, walk_from
+from generation.readers.loop import Walk
+from generation.readers.question import Question
+from generation.readers.reader import Tools
+from generation.readers.settings import GraphReaderSettings
+from generation.readers.structure_reader import StructureReader
+from generation.types import EvidenceSet, Step, Stop
+from indexing.structures.cached import read_facts
+
+
+async def read_graph(tools: Tools, question: Question) -> EvidenceSet:
+    """Read a question's documents by exploring the graph of their facts."""
+    settings = tools.reader
+    assert isinstance(settings, GraphReaderSettings)
+    allowance = Allowance(settings.calls, settings.tokens)
+    chunks, facts = await asyncio.to_thread(_list_facts, tools, question, settings.chunk_tokens)
+    plan, steps = "", list[Step]()
+    if tools.asks is not None and chunks:
+        plan, steps = await _prepare(tools.asks, settings, question, chunks, facts, allowance)
+    material = Material(question, chunks, tuple(fact for chunk in chunks for fact in facts[chunk.number]))
+    walks, chosen = await explore(tools.asks, material, settings, plan, allowance)
+    steps = [replace(step, number=number) for number, step in enumerate([*steps, *chosen])]
+    paths = [walk.state for walk in walks]
+    items = gather_notebooks(material, paths)
+    return EvidenceSet(
+        tuple(items or await asyncio.to_thread(choose_closest, tools.sources, material, paths)),
+        make_notes(material, paths),
+        _join_stops(walks),
+        steps=(*steps, *(step for walk in walks for step in walk.steps)),
+    )
+
+
+async def explore(
+    model: Model | None, material: Material, settings: GraphReaderSettings, plan: str, allowance: Allowance
+) -> tuple[list[Walk[State]], list[Step]]:
+    """Choose the first nodes, and walk from each. Returns the walks, and the steps that chose the nodes."""
+    question, steps = material.question, list[Step]()
+    rates = rate_keys(material, question.text)
+    seed = f"{settings.seed} {question.topic_id} {question.query_id}"
+    if settings.random_nodes:
+        nodes = draw_nodes(material, settings.nodes, Random(seed))
+    elif model is None or not material.graph.labels:
+        nodes = list(rates)[: settings.nodes]
+    else:
+        nodes, step = await choose_nodes(material, settings, model, plan, allowance)
+        steps.append(step)
+    work = []
+    for number, (node, share) in enumerate(zip(nodes, allowance.split(max(1, len(nodes))), strict=False), 1):
+        choose = choose_by_model(material, settings, model, plan, share) if model else choose_by_rules(material, rates)
+        if settings.random_nodes:
+            choose = choose_neighbours_at_random(material, choose, Random(f"{seed} {number}"))
+        work.append(partial(walk_from, material, settings, (number, node), choose))
+    return await run_together(work), steps
+
+
+def _list_facts(tools: Tools, question: Question, tokens: int) -> tuple[tuple[Chunk, ...], dict[int, list[ChunkFact]]]:
+    chunks = list_chunks(question, tokens)
+    documents = {chunk.row: chunk.document for chunk in chunks}
+    return chunks, make_rule_facts(chunks, read_facts(tools.sources.index, list(documents.values())))
+
+
+async def _prepare(
+    model: Model,
+    settings: GraphReaderSettings,
+    question: Question,
+    chunks: Sequence[Chunk],
+    facts: dict[int, list[ChunkFact]],
+    allowance: Allowance,
+) -> tuple[str, list[Step]]:
+    """Ask for facts and plan at one time. Put the model's facts in the place of those by rules."""
+    (share, _) = allowance.split(2)
+    allowance.calls, allowance.tokens = allowance.calls - share.calls, allowance.tokens - share.tokens
+    steps: list[Step] = []
+    plans: list[tuple[str, Step]] = []
+
+    async def read_chunks() -> None:
+        found, asked = await ask_for_facts(question, model, chunks, share)
+        facts.update(found)
+        steps.extend(asked)
+
+    async def plan() -> None:
+        plans.append(await make_plan(question, model, settings.temperature, allowance))
+
+    await run_together([read_chunks, plan])
+    allowance.calls, allowance.tokens = allowance.calls + share.calls, allowance.tokens + share.tokens
+    return plans[0][0], [*steps, plans[0][1]]
+
+
+def _join_stops(walks: Sequence[Walk[State]]) -> Stop:
+    """Join the stops of all paths: `done` if one is done, or else the first."""
+    stops = [walk.stop for walk in walks]
+    return "done" if "done" in stops else stops[0] if stops else "empty"
+
+
+GraphReader = partial(StructureReader, read_graph)
+"""The reader GraphReader; see the module."""
