@@ -43,7 +43,7 @@ class Escalate:
         allowance = Allowance(settings.calls, settings.tokens)
         evidence = await open_reader(set_reader(self.tools, "plain")).gather(task, hits)
         stop, steps, left = evidence.stop, list[Step](), list(range(len(task.context.queries)))
-        for number, name in enumerate(settings.to):
+        for number, name in enumerate(settings.to if evidence.items else ()):
             step, still = await self._check(task, await self.answer(task, evidence), left, allowance)
             steps.append(replace(step, number=number))
             if failed := [value for value in get_args(Stop) if value == step.stop]:

@@ -104,8 +104,8 @@ def index(
     structures: Annotated[
         str,
         typer.Option(
-            help="Structures of all documents to build ahead, such as sections,discourse,facts. Otherwise a reader builds "
-            "those that it needs."
+            help="Structures of all documents to build ahead, such as sections,discourse,facts. Otherwise a reader "
+            "builds those that it needs."
         ),
     ] = "",
     strict: Annotated[
