@@ -207,6 +207,34 @@ def test_a_whole_run_with_a_real_model_is_valid(chat: Server, index: Index, tmp_
         assert found <= TRIAL_WARNINGS
 
 
+CALLS = 6
+"""The calls of the model that each reader may make for a question."""
+
+
+@pytest.mark.parametrize("name", ["rdr2", "discorag", "disco_rag", "graphreader", "escalate"])
+def test_each_reader_with_a_real_model_ends_within_its_limits_in_valid_files(
+    name: str, chat: Server, index: Index, tmp_path: Path
+) -> None:
+    """The model is random, so most of its replies are no actions: the readers end by their fallbacks."""
+    topics = write_topics(tmp_path / "topics.jsonl")
+    model = f"model={{name: {chat.name}, urls: ['{chat.url}'], window: 8192}}"
+    where = [
+        f"index={index.folder}",
+        f"topics={topics}",
+        f"out={tmp_path}",
+        "queries.method=rules",
+        "queries.variants=0",
+    ]
+    limits = ["grading.method=none", f"reader.calls={CALLS}", "answer.documents=4"]
+    directory = make(read_config(None, [model, *where, *limits], name), threads=2)
+    spent = orjson.loads((directory / "usage.json").read_bytes())["purposes"]
+    writing = {"answer", "cite", "shorten", "total"}
+    assert sum(row["calls"] for purpose, row in spent.items() if purpose not in writing) <= CALLS * 2
+    for path in directory.glob("*_output_trec_rag_2025.*"):
+        found = {violation.kind for violation in validate(path, TRACKS["rag25"], read_topics(topics))}
+        assert found <= TRIAL_WARNINGS
+
+
 IN_FLIGHT = 24
 ENDLESS_TOKENS = 32_000
 """The tokens of a reply that takes minutes and fits the model's window."""
