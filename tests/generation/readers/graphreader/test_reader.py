@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from generation.context.tokens import count_tokens
 from generation.context.topic import Sources, TopicContext
 from generation.llm.model import Model
 from generation.readers.allowance import Allowance, count_prompt_tokens
-from generation.readers.graphreader import evidence
+from generation.readers.graphreader import evidence, reader
 from generation.readers.graphreader.extract import ask_for_facts, make_facts_reader
 from generation.readers.graphreader.material import list_chunks
 from generation.readers.graphreader.reader import read_graph
@@ -20,6 +21,7 @@ from generation.readers.reader import AnswerSettings, Tools
 from generation.readers.settings import GraphReaderSettings
 from generation.types import EvidenceSet, Failure, Reply, Request, Stop
 from indexing.errors import Unusable
+from indexing.structures.facts import make_facts
 from indexing.types import Span
 from indexing.vectors.types import Vectors
 from tests.support.models.scripted import Said, Scripted
@@ -56,19 +58,20 @@ def say(request: Request) -> Said:
 
 
 @pytest.fixture(autouse=True)
-def _embed_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longer a stretch, the closer it is to every question."""
+def _work_without_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No facts are kept. The longer a stretch, the closer it is to every question."""
 
     def embed(_sources: Sources, _context: TopicContext, spans: Sequence[Span]) -> Vectors:
         return np.array([[span.end - span.start] for span in spans], np.float32)
 
     monkeypatch.setattr(evidence, "embed_spans", embed)
+    monkeypatch.setattr(reader, "read_facts", lambda _index, documents: list(map(make_facts, documents)))
 
 
 def read(model: Model | None, documents: dict[str, str] = DOCUMENTS, **settings: object) -> EvidenceSet:
-    reader = GraphReaderSettings.model_validate({"name": "graphreader", "chunk_tokens": 100, **settings})
+    chosen = GraphReaderSettings.model_validate({"name": "graphreader", "chunk_tokens": 100, **settings})
     method = AnswerSettings("retrieval" if model else "rules")
-    tools = Tools(cast(Sources, None), model, method, reader)
+    tools = Tools(cast(Sources, SimpleNamespace(index=None)), model, method, chosen)
     return asyncio.run(read_graph(tools, make_question(QUESTION, documents)))
 
 
