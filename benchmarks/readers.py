@@ -19,7 +19,7 @@ from scipy.stats import ttest_rel
 
 from benchmarks.table import Row
 from generation.context.topic import Sources, read_context
-from generation.readers.reader import AnswerSettings, Task, Tools, open_reader
+from generation.readers.reader import AnswerMethod, AnswerSettings, Task, Tools, open_reader
 from generation.readers.settings import READER_SETTINGS
 from generation.types import EvidenceSet
 from indexing.builds.index import build_index
@@ -80,7 +80,8 @@ def gather(sources: Sources, name: str, asked: AskedStory) -> EvidenceSet:
     query = Query(asked.id, asked.id, asked.question, asked.question, asked.question)
     task = Task(Topic(asked.id, asked.question), read_context(sources, [row], [query]), 400, list)
     reader = READER_SETTINGS[name].model_validate({"name": name, "evidence_tokens": BUDGET_TOKENS})
-    tools = Tools(sources, None, AnswerSettings("retrieval", window=2 * BUDGET_TOKENS), reader)  # type: ignore[arg-type]
+    method: AnswerMethod = "rules" if name == "escalate" else "retrieval"  # its draft needs a writer
+    tools = Tools(sources, None, AnswerSettings(method, window=2 * BUDGET_TOKENS), reader)  # type: ignore[arg-type]
     return asyncio.run(open_reader(tools).gather(task, ((row,),)))
 
 

@@ -1,10 +1,12 @@
 """The reader RDR2: the router walks through each document, and the paragraphs that it answers with are the evidence."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import get_args
 
+from fusion.evidence import interleave
 from generation.ask import run_together
 from generation.context.passages import merge_spans
 from generation.context.topic import embed_spans
@@ -32,12 +34,15 @@ async def read_routed(tools: Tools, question: Question) -> EvidenceSet:
         router = partial(ask_model, tools.asks) if tools.asks else partial(compare, tools.sources)
         shares = Allowance(settings.calls, settings.tokens).split(len(sites))
         walks = await run_together([partial(walk, router, *each) for each in zip(sites, shares, strict=True)])
-    found = [item for one in walks for item in _list_answers(one)]
+    found = [own for one in walks for own in _list_answers(one)]
     if not found and (settings.all_refused == "hits" or not settings.router):
-        found = [item for site in sites for item in _list_hits(site)]
+        found = [[item for site in sites for item in _list_hits(site)]]
     items = await asyncio.to_thread(_rank, tools, question, found)
     return EvidenceSet(items, stop=_join_stops(walks, items), steps=tuple(step for one in walks for step in one.steps))
 
+
+Choice = tuple[Span, str, str]
+"""A stretch, the headings above it, and the reason why it was chosen."""
 
 Rdr2 = partial(StructureReader, read_routed)
 """The reader RDR2 with `Tools`."""
@@ -67,30 +72,38 @@ def _list_sites(tools: Tools, question: Question) -> list[Site]:
     ]
 
 
-def _list_answers(found: Walk) -> list[tuple[Span, str, str]]:
-    """List the answered nodes of a walk that an answer can cite: stretch, headings above, and why."""
-    site = found.site
-    return [
-        (span, " > ".join(site.list_headings(id)), f"answered node {id} in step {step}")
-        for id, step in found.answers.items()
-        if is_citable(site.document, span := site.get_span(id))
-    ]
+def _list_answers(found: Walk) -> list[list[Choice]]:
+    """List the answered nodes of each step of a walk, as far as an answer can cite them."""
+    site, by_step = found.site, defaultdict[int, list[Choice]](list)
+    for id, step in found.answers.items():
+        if is_citable(site.document, span := site.get_span(id)):
+            by_step[step].append((span, " > ".join(site.list_headings(id)), f"answered node {id} in step {step}"))
+    return list(by_step.values())
 
 
-def _list_hits(site: Site) -> list[tuple[Span, str, str]]:
+def _list_hits(site: Site) -> list[Choice]:
     spans = merge_spans([(span.start, span.end) for span in site.hits])
     return [(Span(site.document.id, *span), "", "is close to the question") for span in spans]
 
 
-def _rank(tools: Tools, question: Question, found: Sequence[tuple[Span, str, str]]) -> tuple[Evidence, ...]:
-    """Rank evidence by its cosine with the question, ties by the rank of the document and the place in it."""
-    texts = {document.id: (rank, document.text) for rank, document in enumerate(question.documents)}
-    cosines = embed_spans(tools.sources, question.context, [span for span, _, _ in found]) @ question.vector
-    items = [
-        Evidence(span, texts[span.doc_id][1][span.start : span.end], cosine, question.query_id, heading, why)
-        for (span, heading, why), cosine in zip(found, cosines.tolist(), strict=True)
-    ]
-    return tuple(sorted(items, key=lambda item: (-item.score, texts[item.span.doc_id][0], item.span.start)))
+def _rank(tools: Tools, question: Question, found: Sequence[Sequence[Choice]]) -> tuple[Evidence, ...]:
+    """Rank the choices of all steps: each step gives its best in turn, so that no step is cut off by the others.
+
+    In a step, the order is that of the cosine with the question. Ties go to the earlier place.
+    """
+    texts = {document.id: document.text for document in question.documents}
+    spans = [span for own in found for span, _, _ in own]
+    cosines = dict(
+        zip(spans, (embed_spans(tools.sources, question.context, spans) @ question.vector).tolist(), strict=True)
+    )
+    items = (
+        [
+            Evidence(span, texts[span.doc_id][span.start : span.end], cosines[span], question.query_id, heading, why)
+            for span, heading, why in own
+        ]
+        for own in found
+    )
+    return tuple(interleave([sorted(own, key=lambda item: (-item.score, item.span.start)) for own in items]))
 
 
 def _join_stops(walks: Sequence[Walk], items: Sequence[Evidence]) -> Stop:
