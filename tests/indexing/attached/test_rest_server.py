@@ -533,7 +533,7 @@ def test_a_server_gets_no_more_requests_at_once_than_its_limit() -> None:
         found = Server(server.url, "x", "v1").search(["x"] * 100, 3)
         assert {tuple(hit.id for hit in own) for own in found} == {("c", "a", "b")}
         assert 4 <= server.most_at_once <= rest.MOST_REQUESTS
-        assert len(server.requests) < 130
+        assert len(server.requests) < 180, "with 8 requests always on their way, half of all would be refused"
 
 
 def test_a_key_is_sent_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
