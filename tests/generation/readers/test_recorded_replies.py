@@ -1,0 +1,68 @@
+"""Recorded replies of a language model lead each reader to the same answers again.
+
+`recorded/squality.replies.jsonl.xz` holds the replies for the first 14 questions of `python -m
+benchmarks.reader_answers`. A model read the prompts and replied. If a prompt changes, its replies have to be made again.
+"""
+
+import asyncio
+import lzma
+import shutil
+from functools import partial
+from pathlib import Path
+
+import orjson
+import pytest
+
+from benchmarks.reader_answers import MODEL, SETTINGS, WINDOW_TOKENS, answer_question, choose_questions
+from generation.ask import run_together
+from generation.context.topic import Sources
+from generation.llm.open import open_model
+from generation.llm.settings import ModelSettings
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
+from indexing.index import open_index
+from retrieval.backends import open_store
+from tests.support.places import SHARED
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (SHARED / "squality").exists(), reason="the real collections are not on this machine"),
+]
+
+RECORDED = Path(__file__).parent / "recorded" / "squality.replies.jsonl.xz"
+QUESTIONS = 3
+"""The number of stories that the test indexes, and asks one question about each."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    folder = tmp_path_factory.mktemp("stories")
+    wanted = {asked.doc_id for asked in choose_questions()[:QUESTIONS]}
+    lines = (SHARED / "squality/documents.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "documents.jsonl").write_bytes(b"".join(one for one in lines if orjson.loads(one)["docid"] in wanted))
+    build_index(folder / "documents.jsonl", folder / "index", BuildSettings(threads=2))
+    index = open_index(folder / "index")
+    return Sources(index, open_store(index), 2)
+
+
+@pytest.fixture(scope="module")
+def replies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("replies") / "replies.jsonl"
+    with lzma.open(RECORDED) as packed, path.open("wb") as out:
+        shutil.copyfileobj(packed, out)
+    return path
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_recorded_replies_lead_to_complete_answers(name: str, sources: Sources, replies: Path, tmp_path: Path) -> None:
+    settings = ModelSettings(backend="replay", name=MODEL, window=WINDOW_TOKENS, replies=replies)
+
+    async def answer() -> list[dict[str, object]]:
+        async with open_model(settings, tmp_path) as model:
+            asked = choose_questions()[:QUESTIONS]
+            return await run_together([partial(answer_question, sources, name, model, one) for one in asked])
+
+    for record in asyncio.run(answer()):
+        assert len(str(record["answer"]).split()) >= 50
+        assert record["fallbacks"] == []
+        assert record["stop"] in ("done", "max_steps", "stalled")
