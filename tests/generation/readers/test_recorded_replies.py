@@ -1,7 +1,7 @@
 """Recorded replies of a language model lead each reader to the same answers again.
 
 `recorded/squality.replies.jsonl.xz` holds the replies for the first 14 questions of `python -m
-benchmarks.reader_answers`. A model read the prompts and replied. If a prompt changes, its replies have to be made again.
+benchmarks.reader_answers`. A model read the prompts and replied. If a prompt changes, make its replies again.
 """
 
 import asyncio
