@@ -131,6 +131,7 @@ def test_expansion_is_distinct_and_new(feedback: list[str], count: int) -> None:
     assert not set(found) & set(find_content_words("abc dab"))
 
 
+@pytest.mark.slow
 def test_all_narratives_are_understood_on_a_real_index(index: Index) -> None:
     found = understand_by_rules(
         [Topic(i, text) for i, text in NARRATIVES.items()],
