@@ -40,11 +40,12 @@ rules:     decomposition by rules, and two-stage fusion
 keystone:  queries, grades and answers by a language model, from recorded replies
 """
 CAUTION_TEXT = """\
-A model made the judgments of the demo, and a model of the same kind graded the
-documents of keystone. Its row shows that each step works. It is no evidence of effect."""
+A model made the judgments of the demo, and a model of the same kind graded
+the documents of keystone. So its row is no evidence of effect: it shows that
+each step works."""
 MISSING_TEXT = """\
-keystone is left out. The replies were recorded for the documentation of CPython 3.11,
-and a request of this run differs:"""
+The run keystone is left out: its replies were recorded for the documentation
+of CPython 3.11, and one of the requests here has no reply."""
 
 
 def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
@@ -85,7 +86,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
         say(f"Corpus: {index.documents} pages of Python's documentation; {len(narratives)} narratives.")
         say(RUNS_TEXT)
         print_evaluations(evaluations)
-        say(f"\n{MISSING_TEXT}\n{missing}" if missing else f"\n{CAUTION_TEXT}")
+        say(f"\n{MISSING_TEXT}\n({missing})" if missing else f"\n{CAUTION_TEXT}")
         say(f"\nRuns, queries, evidence and answers: {', '.join(map(str, folders))}")
         for path, found in violations.items():
             errors = sum(violation.severity == "error" for violation in found)
@@ -107,7 +108,9 @@ def configure_runs(index: Path, topics: Path, replies: Path, out: Path) -> list[
     settings = {**places, "run_id": MODEL_RUN, "team_id": "demo", "track": TRACK, "grading.pool": 8, "model": model}
     overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
     return [
-        RunConfig.model_validate({**places, "run_id": "narrative", "track": "none", "queries": {"method": "narrative"}}),
+        RunConfig.model_validate(
+            {**places, "run_id": "narrative", "track": "none", "queries": {"method": "narrative"}}
+        ),
         RunConfig.model_validate({**places, "run_id": "rules", "team_id": "demo", "track": TRACK}),
         read_config(None, overrides, preset="keystone"),
     ]

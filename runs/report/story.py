@@ -66,7 +66,7 @@ def format_story(story: Story) -> Iterator[str]:
         yield from _fill(query, f"{number:>4}. ")
     yield from ("", "Documents chosen, and the queries that each covers:")
     for number, document in enumerate(story.documents, 1):
-        covered = ", ".join(map(str, document.covered)) or "only related"
+        covered = ", ".join(map(str, document.covered)) or "none"
         yield from _fill(f"{document.title}: {covered}", f"{f'[{number}]':>5} ")
     yield from ("", "Answer:")
     yield from _fill(" ".join(f"{text}{''.join(f' [{cited}]' for cited in own)}" for text, own in story.answer))
