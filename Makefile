@@ -18,7 +18,7 @@ POMS := $(wildcard tests/support/servers/opensearch_jars/*/pom.xml)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(READY) ## index real documents, make two runs, validate and score them
+demo: $(READY) ## index real documents, make three runs, validate and score them, tell one narrative
 	$(BIN)/keystone demo
 
 # Three processes share the test files, since many tests wait (tests/conftest.py says how). If a test ends its process, or hangs outside of Python, that test alone fails.

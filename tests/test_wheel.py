@@ -87,6 +87,7 @@ def test_the_wheel_has_each_file_of_the_packages(wheel: Path) -> None:
         "runs/config/presets/uema2lab_rrf.yaml",
         "runs/demo/narratives.jsonl",
         "runs/demo/qrels.txt",
+        "runs/demo/replies.jsonl.zst",
         "generation/prompts/umbrela.py",
         "generation/readers/disco_rag/inter.yaml",
     ],

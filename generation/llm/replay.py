@@ -18,6 +18,10 @@ from indexing.io.reading import read_json_lines
 from indexing.io.writing import write_whole
 
 
+class NotRecorded(UserError):
+    """A request has no recorded reply; the message names its step and its key."""
+
+
 @asynccontextmanager
 async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
     """Open the model of recorded replies and of the replies in the cache."""
@@ -37,12 +41,12 @@ class Replay:
         self._cache = cache
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """Yield each request's recorded reply, in order. `UserError` if a request has none."""
+        """Yield each request's recorded reply, in order. `NotRecorded` if a request has none."""
         for number, request in enumerate(requests):
             key = make_request_key(self.name, request)
             found = self._recorded.get(key) or (self._cache and self._cache.get(key))
             if not found:
-                raise UserError(f"{self.name}: no recorded reply to a request of {request.purpose!r}, key {key}")
+                raise NotRecorded(f"{self.name}: no recorded reply to a request of {request.purpose!r}, key {key}")
             self.usage[request.purpose] = add_usage(self.usage[request.purpose], Usage(cache_hits=1))
             yield number, found.outcome
 

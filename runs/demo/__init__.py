@@ -1,1 +1,1 @@
-"""The demo: a corpus, narratives and judgments, and the command that makes and compares two runs on them."""
+"""The demo: a corpus, narratives, judgments and recorded replies, and the command that compares three runs."""

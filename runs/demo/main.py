@@ -1,20 +1,26 @@
-"""The demo: it makes the corpus and its index, then the baseline run and the keystone run, and compares them."""
+"""The demo: it makes the corpus and its index, then three runs, compares them, and tells one narrative."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from generation.llm.replay import NotRecorded
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.types import Progress
-from runs.config.run_config import Queries, RunConfig
+from retrieval.backends import open_store
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import evaluate
 from runs.pipeline import stages
-from runs.pipeline.artifacts import NARRATIVE
+from runs.pipeline.artifacts import KEYSTONE, NARRATIVE
 from runs.report.say import say
+from runs.report.story import format_story, read_story
 from runs.report.terminal import print_evaluations
 from runs.tracks import validate
 from runs.tracks.rules import TRACKS
@@ -23,12 +29,29 @@ from runs.trec.topics import read_topics
 from runs.wording import plural
 
 TRACK = "rag25"
+MODEL = "reader-1"
+"""The name under which the replies in `replies.jsonl.zst` were recorded."""
+TOLD_TOPIC_ID = "8"
+"""The narrative that the demo tells in the terminal."""
+MODEL_RUN = "keystone"
+RUNS_TEXT = """\
+narrative: the whole narrative as one query
+rules:     decomposition by rules, and two-stage fusion
+keystone:  queries, grades and answers by a language model, from recorded replies
+"""
+CAUTION_TEXT = """\
+A model made the judgments of the demo, and a model of the same kind graded
+the documents of keystone. So its row is no evidence of effect: it shows that
+each step works."""
+MISSING_TEXT = """\
+The run keystone is left out: its replies were recorded for the documentation
+of CPython 3.11, and one of the requests here has no reply."""
 
 
 def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     """Make all files of the demo in `out`, except those that exist already. Returns a function that prints the report.
 
-    `UserError` if `out` cannot be written.
+    If a request has no recorded reply, the demo has no run by the model. `UserError` if `out` cannot be written.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -39,41 +62,58 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
         with progress("Rendering Python's documentation", None):
             make_corpus(corpus)
     index, _ = build_index(corpus, out / "index", BuildSettings(threads=threads), progress)
-    here = files("runs.demo")
-    with as_file(here / "narratives.jsonl") as topics, as_file(here / "qrels.txt") as qrels_path:
-        runs = [
-            RunConfig(
-                run_id="narrative",
-                index=index.folder,
-                topics=topics,
-                out=out / "runs",
-                track="none",
-                queries=Queries(method="narrative"),
-            ),
-            RunConfig(
-                run_id="keystone", team_id="demo", index=index.folder, topics=topics, out=out / "runs", track=TRACK
-            ),
-        ]
-        folders = [stages.run(run, threads, progress) for run in runs]
+    folders, missing = [], ""
+    with ExitStack() as stack:
+        topics, qrels_path, replies = (
+            stack.enter_context(as_file(files("runs.demo") / name))
+            for name in ("narratives.jsonl", "qrels.txt", "replies.jsonl.zst")
+        )
+        for config in configure_runs(index.folder, topics, replies, out / "runs"):
+            try:
+                folders.append(stages.run(config, threads, progress))
+            except NotRecorded as error:
+                missing = str(error)
         qrels, narratives = read_qrels(qrels_path), read_topics(topics)
     with progress("Measuring", None):
-        evaluations = [evaluate(folder.name, read_run(folder / NARRATIVE), qrels) for folder in folders]
+        rankings = [folder / (NARRATIVE if folder.name != MODEL_RUN else KEYSTONE) for folder in folders]
+        evaluations = [evaluate(path.parent.name, read_run(path), qrels) for path in rankings]
     track = TRACKS[TRACK]
-    submissions = [folders[1] / track.retrieval_file, folders[1] / track.answer_file]
+    submissions = [folder / file for folder in folders[1:] for file in (track.retrieval_file, track.answer_file)]
     violations = {path: validate.validate(path, track, narratives) for path in submissions}
+    story = None if missing else read_story(folders[-1], TOLD_TOPIC_ID, open_store(index))
 
     def report() -> None:
         say(f"Corpus: {index.documents} pages of Python's documentation; {len(narratives)} narratives.")
-        say(
-            "Whole narrative as one query (narrative) beside decomposition by rules with two-stage fusion (keystone):\n"
-        )
+        say(RUNS_TEXT)
         print_evaluations(evaluations)
-        say(f"\nRuns, queries, evidence and answers: {folders[0]}, {folders[1]}")
+        say(f"\n{MISSING_TEXT}\n({missing})" if missing else f"\n{CAUTION_TEXT}")
+        say(f"\nRuns, queries, evidence and answers: {', '.join(map(str, folders))}")
         for path, found in violations.items():
             errors = sum(violation.severity == "error" for violation in found)
             say(f"{path}: {'INVALID' if errors else 'valid'} for {TRACK}, {plural(len(found) - errors, 'warning')}")
+        if story:
+            say(f"\nNarrative {TOLD_TOPIC_ID} in {MODEL_RUN}:\n")
+            say("\n".join(format_story(story)))
 
     return report
+
+
+def configure_runs(index: Path, topics: Path, replies: Path, out: Path) -> list[RunConfig]:
+    """Configure the runs of the demo: the whole narrative, the default by rules, and `keystone` with recorded replies.
+
+    The replies belong to this pool.
+    """
+    places = {"index": str(index), "topics": str(topics), "out": str(out)}
+    model = {"backend": "replay", "name": MODEL, "replies": str(replies)}
+    settings = {**places, "run_id": MODEL_RUN, "team_id": "demo", "track": TRACK, "grading.pool": 8, "model": model}
+    overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
+    return [
+        RunConfig.model_validate(
+            {**places, "run_id": "narrative", "track": "none", "queries": {"method": "narrative"}}
+        ),
+        RunConfig.model_validate({**places, "run_id": "rules", "team_id": "demo", "track": TRACK}),
+        read_config(None, overrides, preset="keystone"),
+    ]
 
 
 def make_corpus(path: Path) -> None:

@@ -1,0 +1,82 @@
+"""The story of a narrative: its lines for a hand-made run, and lines that fit the terminal for any text."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.index import Index
+from retrieval.backends import open_store
+from runs.report.story import WIDTH_COLUMNS, ChosenDocument, Story, format_story, read_story
+
+FILES: dict[str, list[dict[str, Any]]] = {
+    "queries.jsonl": [
+        {"topic_id": "0", "queries": []},
+        {
+            "topic_id": "1",
+            "queries": [
+                {"id": "1", "question": "Tell me about bees and wasps."},
+                {"id": "1#1", "question": "How do bees live?"},
+                {"id": "1#2", "question": "How do wasps live?"},
+            ],
+        },
+    ],
+    "grades.jsonl": [
+        {
+            "topic_id": "1",
+            "queries": ["1#1", "1#2"],
+            "documents": ["wasps", "bees", "volcano"],
+            "grades": [[1, 3, None], [2, 2, None]],
+            "selected": ["bees", "volcano", "wasps"],
+        }
+    ],
+    "answers.jsonl": [
+        {
+            "topic_id": "1",
+            "sentences": [
+                {"text": "Bees live in colonies.", "citations": ["bees#w0_0"]},
+                {"text": "So do some wasps.", "citations": ["wasps#w1_40", "bees#w0_0", "wasps#w0_0"]},
+                {"text": "Glaciers move.", "citations": ["glacier"]},
+            ],
+        }
+    ],
+}
+
+
+@pytest.mark.slow
+def test_a_story_has_the_queries_that_each_document_covers_and_numbered_citations(tmp_path: Path, index: Index) -> None:
+    for name, records in FILES.items():
+        (tmp_path / name).write_bytes(b"\n".join(map(orjson.dumps, records)))
+    assert list(format_story(read_story(tmp_path, "1", open_store(index)))) == [
+        "Tell me about bees and wasps.",
+        "",
+        "Queries:",
+        "   1. How do bees live?",
+        "   2. How do wasps live?",
+        "",
+        "Documents chosen, and the queries that each covers:",
+        "  [1] Bees: 1, 2",
+        "  [2] Volcanoes: none",
+        "  [3] Wasps: 2",
+        "  [4] Glaciers: none",
+        "",
+        "Answer:",
+        "Bees live in colonies. [1] So do some wasps. [1] [3] Glaciers move. [4]",
+    ]
+
+
+texts = st.lists(st.text("ab-", min_size=1, max_size=20), min_size=1, max_size=40).map(" ".join)
+
+
+@given(texts, st.lists(texts, max_size=12), st.lists(texts, max_size=12))
+def test_each_line_fits_the_terminal_and_no_word_is_lost(narrative: str, queries: list[str], titles: list[str]) -> None:
+    documents = tuple(ChosenDocument(title, (1, 20)) for title in titles)
+    answer = tuple((query, (1, 12)) for query in queries)
+    lines = list(format_story(Story(narrative, tuple(queries), documents, answer)))
+    assert max(map(len, lines)) <= WIDTH_COLUMNS
+    joined = f" {' '.join(' '.join(lines).split())} "
+    for text in (narrative, *queries, *(f"{title}:" for title in titles)):
+        assert f" {text} " in joined
