@@ -15,7 +15,8 @@ from generation.context.topic import embed_spans
 from generation.readers.question import Question, find_best_query, list_questions
 from generation.readers.reader import Hits, Task, Tools
 from generation.readers.write import write_answer
-from generation.rules.sentences import is_prose
+from generation.rules.stands_alone import stands_alone
+from generation.rules.subject import read_sentence
 from generation.types import Answer, Evidence, EvidenceSet, Stop
 from indexing.corpora.segments import split_sentences
 from indexing.types import Document, Span
@@ -97,15 +98,15 @@ def order_by_text(items: Sequence[Evidence], documents: Sequence[Document]) -> l
 
 def split_evidence(task: Task, items: Sequence[Evidence]) -> tuple[Evidence, ...]:
     """Split pieces of evidence into their sentences, each once. Rules choose among sentences."""
-    texts = {document.id: document.text for document in task.context.documents.values()}
+    documents = {document.id: document for document in task.context.documents.values()}
     found: dict[str, Evidence] = {}
     for item in items:
-        text = texts[item.span.doc_id][item.span.start : item.span.end]
+        text = documents[item.span.doc_id].text[item.span.start : item.span.end]
         for start, end in split_sentences(text):
-            if is_prose(text[start:end]):
-                span = Span(item.span.doc_id, item.span.start + start, item.span.start + end)
-                one_line = " ".join(text[start:end].split())
-                found.setdefault(one_line, Evidence(span, one_line, item.score, item.query_id, item.heading, item.why))
+            span = Span(item.span.doc_id, item.span.start + start, item.span.start + end)
+            sentence = read_sentence(documents[span.doc_id], span)
+            if stands_alone(sentence):
+                found.setdefault(sentence, Evidence(span, sentence, item.score, item.query_id, item.heading, item.why))
     return tuple(found.values())
 
 

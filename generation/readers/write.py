@@ -20,6 +20,7 @@ from generation.context.topic import TopicContext
 from generation.llm.model import Model
 from generation.readers.reader import AnswerMethod, Synthesis, Task, Tools
 from generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
+from generation.rules.sentences import ask_each_clause
 from generation.types import Answer, Evidence, EvidenceSet, Fallback, Note
 from indexing.vectors.embed import embed_passages
 
@@ -57,13 +58,15 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
 
 def gather_all_sentences(tools: Tools, task: Task) -> list[Evidence]:
     """Gather distinct sentences of the task's documents."""
-    return gather_sentences(task.context, find_candidates(task.context, tools.sources))
+    context = ask_each_clause(task.context, tools.sources)
+    return gather_sentences(context, find_candidates(context, tools.sources))
 
 
 def _choose_answer(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> Answer:
     """Choose sentences of the evidence by rules, for coverage of the queries."""
-    candidates = find_candidates(task.context, tools.sources, evidence)
-    made = choose_sentences(task.topic.id, task.context, evidence, candidates, task.words)
+    context = ask_each_clause(task.context, tools.sources)
+    candidates = find_candidates(context, tools.sources, evidence)
+    made = choose_sentences(task.topic.id, context, evidence, candidates, task.words)
     return made if made.sentences else quote_closest_segment(task.topic.id, task.context, task.words)
 
 

@@ -15,17 +15,25 @@ from generation.context.topic import Sources, TopicContext, embed_spans
 from generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
-    compute_utilities,
+    compute_worth,
     find_holding_segments,
     find_sentences,
+    find_stems,
     group_same_sentences,
 )
+from generation.rules.subject import read_sentence
 from generation.types import Answer, Evidence, Sentence
 from indexing.types import Document, Span
 from indexing.vectors.types import Vectors
 
 MOST_CITATIONS = 3
 """The most citations of one sentence."""
+LEAST_WORTH = 0.7
+"""The least worth of a sentence that serves a query, as `compute_worth` computes it."""
+MOST_SENTENCES = 3
+"""The most sentences that serve a query."""
+SAME_WORDS_SHARE = 0.8
+"""The least share of content words in common by which two sentences repeat each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +54,18 @@ def find_candidates(context: TopicContext, sources: Sources, evidence: Sequence[
 def gather_sentences(context: TopicContext, candidates: CandidateSentences) -> list[Evidence]:
     """Gather each distinct sentence among the candidates, with its best query and its utility for that query."""
     heads = [group[0] for group in group_same_sentences(candidates.vectors)]
-    utility = compute_utilities(context.query_vectors, candidates.vectors[heads])
+    spans = [candidates.spans[head] for head in heads]
+    utility = compute_worth(context, spans, candidates.vectors[heads])
     serves = np.argmax(utility, axis=0) if utility.size else np.empty(0, np.int64)
-    texts = context.by_id
+    documents = context.by_id
     return [
         Evidence(
-            span := candidates.spans[head],
-            _read_on_one_line(texts[span.doc_id][0], span),
+            span,
+            read_sentence(documents[span.doc_id][0], span),
             float(utility[serves[place], place]),
             context.queries[int(serves[place])].id,
         )
-        for place, head in enumerate(heads)
+        for place, span in enumerate(spans)
     ]
 
 
@@ -65,13 +74,18 @@ def choose_sentences(
 ) -> Answer:
     """Choose sentences of the evidence for coverage of the queries, within `words` words.
 
-    `candidates` must hold the sentences of the evidence. If another candidate says the same, its citations are added.
+    `candidates` must hold the sentences of the evidence. Each query is served by its best sentences only, and a query
+    that nothing answers adds nothing. No sentence repeats the words of another. If another candidate says the same, its
+    citations are added.
+
     Sentences are in the order of the queries that they serve best. In each document that says the sentence, the
     citation is the closest of the segments that hold it (paper, section 3.4). The best three citations stay.
     """
     place_of = {span: place for place, span in enumerate(candidates.spans)}
+    evidence = leave_out_repeats(evidence)
     heads = [place_of[item.span] for item in evidence]
-    utility = compute_utilities(context.query_vectors, candidates.vectors[heads])
+    worth = compute_worth(context, [item.span for item in evidence], candidates.vectors[heads])
+    utility = keep_best(worth)
     serves = np.argmax(utility, axis=0) if utility.size else np.empty(0, np.int64)
     chosen = choose(utility, [len(item.text.split()) for item in evidence], words)
     in_turn = sorted(chosen, key=lambda i: (int(serves[i]), -utility[serves[i], i], i))
@@ -104,8 +118,23 @@ def quote_closest_segment(topic_id: str, context: TopicContext, words: int) -> A
     return Answer(topic_id, (Sentence(text, (segment.id,)),))
 
 
-def _read_on_one_line(document: Document, span: Span) -> str:
-    return " ".join(document.text[span.start : span.end].split())
+def leave_out_repeats(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Leave out each sentence whose content words are nearly those of a better one. The order stays."""
+    kept: dict[int, set[str]] = {}
+    for place in sorted(range(len(evidence)), key=lambda i: (-evidence[i].score, i)):
+        stems = find_stems(evidence[place].text)
+        if all(len(stems & other) < SAME_WORDS_SHARE * min(len(stems), len(other)) for other in kept.values()):
+            kept[place] = stems
+    return [evidence[place] for place in sorted(kept)]
+
+
+def keep_best(worth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Keep the worth of each query's best sentences, and set that of others to 0. The earlier one wins a tie.
+
+    `worth` is float64[queries, sentences].
+    """
+    places = np.argsort(np.argsort(-worth, axis=1, kind="stable"), axis=1, kind="stable")
+    return np.where((places < MOST_SENTENCES) & (worth >= LEAST_WORTH), worth, 0.0)
 
 
 def _group_by_head(heads: Sequence[int], vectors: Vectors) -> list[list[int]]:

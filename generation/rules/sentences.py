@@ -1,19 +1,23 @@
 """Sentences of documents for extractive answers: their choice, their groups of equal meaning, their utilities."""
 
 import math
-import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.closest import find_closest_segments
-from generation.context.topic import TopicContext
+from generation.context.topic import Sources, TopicContext
+from generation.rules.queries import decompose
+from generation.rules.stands_alone import continues, stands_alone
+from generation.rules.subject import is_entry, read_sentence
 from generation.rules.words import find_content_words
 from indexing.corpora.segments import split_sentences
 from indexing.types import Document, Span
+from indexing.vectors.embed import embed_queries
 from indexing.vectors.types import Vectors
+from retrieval.types import Query
 
 SAME_COSINE = 0.95
 """The least cosine of two sentences that say the same."""
@@ -23,24 +27,47 @@ MOST_CANDIDATE_SENTENCES = 64
 """The most sentences that are embedded for a topic. Embedding is most of the work of an answer."""
 WORDS_WEIGHT = 0.6
 """The weight of the words in common. The cosine of the segment has weight 1."""
+OPENING_CHARACTERS = 500
+"""A sentence that begins before this character opens its document."""
+OPENING_WORTH = 0.15
+"""The worth that a sentence gains by opening its document."""
+ENTRY_LOSS = 0.15
+"""The worth that an entry of a manual loses."""
 STEM_LETTERS = 6
 """Words count as equal if they share this number of first letters."""
 
-_PLAIN = re.compile(r"""[("'\u201c\u2018]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[)"'\u201d\u2019,.;:!?]*""")
+
+def ask_each_clause(context: TopicContext, sources: Sources) -> TopicContext:
+    """Return the context with its queries split into questions of one facet, in order, under the ids of the queries."""
+    asked: dict[str, Query] = {}
+    for query in context.queries:
+        for question in decompose(query.question):
+            asked.setdefault(question.lower(), replace(query, question=question, dense_text=question))
+    queries = list(asked.values())
+    vectors = embed_queries(sources.embedding, [query.dense_text for query in queries], sources.threads)
+    return replace(context, queries=queries, query_vectors=vectors)
 
 
 def find_sentences(context: TopicContext) -> list[Span]:
-    """Find the sentences of each document's closest segment to each query, in the order of the documents."""
-    spans: list[Span] = []
-    for row, document in context.documents.items():
-        best, _ = find_closest_segments(context.query_vectors, context.segments[row])
-        chosen = [document.segments[number].span for number in sorted(set(best.tolist()))]
-        spans += [
-            Span(document.id, start, end)
-            for start, end in split_sentences(document.text)
-            if any(s.start <= start and end <= s.end for s in chosen) and is_prose(document.text[start:end])
-        ]
-    return spans
+    """Find the sentences of the documents that can be read alone, in the order of the documents.
+
+    A sentence that goes on from such a sentence, as with "It", is found together with it, as one stretch.
+    """
+    return [span for document in context.documents.values() for span in _find_readable(document)]
+
+
+def _find_readable(document: Document) -> Iterator[Span]:
+    before: Span | None = None
+    for start, end in split_sentences(document.text):
+        span = Span(document.id, start, end)
+        text = read_sentence(document, span) if "." in document.text[end - 2 : end] else ""
+        if stands_alone(text):
+            yield span
+            before = span
+        else:
+            if before and continues(text) and "\n\n" not in document.text[before.end : start]:
+                yield Span(document.id, before.start, end)
+            before = None
 
 
 def choose_likely(context: TopicContext, spans: Sequence[Span], most: int = MOST_CANDIDATE_SENTENCES) -> list[Span]:
@@ -54,9 +81,33 @@ def choose_likely(context: TopicContext, spans: Sequence[Span], most: int = MOST
     """
     if len(spans) <= most:
         return list(spans)
+    chances = rate_chances(context, spans)
+    turn = np.argsort(np.argsort(-chances, axis=1, kind="stable"), axis=1, kind="stable").min(axis=0)
+    chosen = np.lexsort((-chances.max(axis=0), turn))[:most]
+    return [spans[place] for place in sorted(chosen.tolist())]
+
+
+def rate_chances(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.float64]:
+    """Rate the chance of each sentence to answer each query, before it is embedded: float64[queries, spans].
+
+    It has two parts: the mean cosine of the segments that hold the sentence, and the words that it shares with the
+    query (the cosine of their rare words). The opening sentences of a document explain its subject, so they have more of a
+    chance. Entries of a manual are details, so they have less.
+    """
     own = context.by_id
-    span_stems = [_find_stems(own[span.doc_id][0].text[span.start : span.end]) for span in spans]
-    query_stems = [_find_stems(query.dense_text) for query in context.queries]
+    near = np.empty((len(context.queries), len(spans)))
+    for place, span in enumerate(spans):
+        document, vectors = own[span.doc_id]
+        near[:, place] = (context.query_vectors @ vectors[find_holding_segments(document, span)].T).mean(axis=1)
+        near[:, place] += OPENING_WORTH * (span.start < OPENING_CHARACTERS) - ENTRY_LOSS * is_entry(document, span)
+    return near + WORDS_WEIGHT * compare_words(context, spans)
+
+
+def compare_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.float64]:
+    """Compare the words of queries and sentences: float64[queries, spans], the cosine of their rare words."""
+    texts = {document.id: document.text for document in context.documents.values()}
+    span_stems = [find_stems(texts[span.doc_id][span.start : span.end]) for span in spans]
+    query_stems = [find_stems(query.dense_text) for query in context.queries]
     counts = Counter(word for stems in span_stems for word in stems)
     weight = {
         word: math.log((len(spans) + 1) / (counts[word] + 0.5)) ** 2
@@ -70,19 +121,12 @@ def choose_likely(context: TopicContext, spans: Sequence[Span], most: int = MOST
     def compare(one: set[str], other: set[str]) -> float:
         return weigh(one & other) / math.sqrt(weigh(one) * weigh(other) or 1)
 
-    shared = np.array([[compare(one, other) for other in span_stems] for one in query_stems])
-    near = np.empty_like(shared)
-    for place, span in enumerate(spans):
-        document, vectors = own[span.doc_id]
-        near[:, place] = (context.query_vectors @ vectors[find_holding_segments(document, span)].T).mean(axis=1)
-    chances = near + WORDS_WEIGHT * shared
-    turn = np.argsort(np.argsort(-chances, axis=1, kind="stable"), axis=1, kind="stable").min(axis=0)
-    chosen = np.lexsort((-chances.max(axis=0), turn))[:most]
-    return [spans[place] for place in sorted(chosen.tolist())]
+    return np.array([[compare(one, other) for other in span_stems] for one in query_stems])
 
 
-def _find_stems(text: str) -> set[str]:
-    return {word[:STEM_LETTERS] for word in find_content_words(text)}
+def find_stems(text: str) -> set[str]:
+    """Find the stems of a text's content words."""
+    return {word.removesuffix("s")[:STEM_LETTERS] for word in find_content_words(text)}
 
 
 def find_holding_segments(document: Document, span: Span) -> list[int]:
@@ -93,16 +137,6 @@ def find_holding_segments(document: Document, span: Span) -> list[int]:
         if segment.span.start <= span.start and span.end <= segment.span.end
     ]
     return found or list(range(len(document.segments)))
-
-
-def is_prose(sentence: str) -> bool:
-    """Return whether a stretch of text reads as a sentence.
-
-    It has 6 to 60 words, ends with `.`, `!` or `?`, and four fifths of its parts are plain words.
-    """
-    tokens = sentence.split()
-    plain = sum(bool(_PLAIN.fullmatch(token)) for token in tokens)
-    return 6 <= len(tokens) <= 60 and sentence[0].isalnum() and sentence[-1] in ".!?" and plain >= 0.8 * len(tokens)
 
 
 def group_same_sentences(vectors: Vectors) -> list[list[int]]:
@@ -119,6 +153,14 @@ def group_same_sentences(vectors: Vectors) -> list[list[int]]:
         else:
             groups.append([number])
     return groups
+
+
+def compute_worth(context: TopicContext, spans: Sequence[Span], vectors: Vectors) -> NDArray[np.float64]:
+    """Compute the worth of each sentence for each query: float64[queries, spans].
+
+    It is the sentence's cosine with the query plus the chance of `rate_chances`.
+    """
+    return (context.query_vectors @ vectors.T).astype(np.float64) + rate_chances(context, spans)
 
 
 def compute_utilities(queries: Vectors, candidates: Vectors) -> NDArray[np.float64]:

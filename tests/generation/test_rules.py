@@ -15,7 +15,6 @@ from generation.rules.sentences import (
     compute_utilities,
     find_sentences,
     group_same_sentences,
-    is_prose,
 )
 from generation.rules.understand import TopicBy, UnderstandingRules, understand_by_rules
 from generation.rules.words import find_content_words, find_words
@@ -161,20 +160,6 @@ def test_composition_of_queries() -> None:
         False,
         False,
     ]
-
-
-@pytest.mark.parametrize(
-    ("sentence", "prose"),
-    [
-        ("A colony of bees has one queen.", True),
-        ("Too short a sentence.", False),
-        ("+-----+ | x | +----+ | y | .", False),
-        ("f(x) = g[y] * h{z} and so on.", False),
-        ("it ends without the sign that ends a sentence", False),
-    ],
-)
-def test_prose(sentence: str, prose: bool) -> None:
-    assert is_prose(sentence) == prose
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 20))

@@ -1,0 +1,224 @@
+"""Whether a sentence can be read without the text around it.
+
+The rules are for English web pages, manuals and encyclopaedias. They are strict: a sentence that is refused costs
+little, because documents have many, and a sentence that points at nothing spoils an answer.
+"""
+
+import re
+
+from generation.rules.words import STOP_WORDS
+
+LEAST_WORDS, MOST_WORDS = 6, 45
+"""The fewest and the most words of a sentence."""
+PLAIN_SHARE = 0.8
+"""The least share of plain words among all words. Others are code, numbers and marks."""
+MOST_CAPITALS_SHARE = 0.5
+"""The largest share of words with a capital. Menus and headings have more."""
+
+EXPLANATION_SHARE = 0.85
+"""The least share of plain words in an explanation."""
+EARLY_WORDS = 3
+"""A pronoun among this number of first words points back, whatever stands before it."""
+
+_PLAIN = re.compile(r"""[("'\u201c\u2018]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[)"'\u201d\u2019,.;:!?]*""")
+_WORD = re.compile(r"[^\W_][\w'\u2019-]*")
+
+_ENDING = re.compile(r"""[^\W_][)"'\u201d\u2019\]]*\.[)"'\u201d\u2019]*$""")
+"""A full stop after a word. Questions, exclamations and cut sentences end otherwise."""
+
+_DEBRIS = re.compile(
+    r">>>|\.\.\.|\u2026|[|{}<>=~\\^]|->|(?<!\w)\*|\*(?!\w)|[-_*#]{3,}"  # code, tables, rules
+    r"|\b[^\W\d_]\w*\([^()\s]*,[^()]*\)"  # a call with arguments
+    r"|\n\s*(?:[-*+#\u2022\u00b7]|\d+[.)])\s"  # an item of a list, or a heading
+    r"|\S(?:\t|\x20{2,})[^\s.(]|\n\s*\n"  # columns, paragraphs
+    r"|\b(?<!['\"(.])[a-z]\.\w+\(|\b[A-Z]{6,}\b|\b[a-z]+(?:_[a-z]+)+\b(?![.(])"  # names of variables
+    r"|(?<![\w'\".-])[b-hj-z](?![\w'\".-])"  # a variable of one letter
+    r"|https?://|www\.|@\w|:\s*\.$"
+)
+_LABEL = re.compile(
+    r"(?:figure|fig\.|table|listing|photo|image|chart|diagram|source|credit|copyright|example|exercise|step|chapter"
+    r"|section|appendix|see|read|click|share|posted|published|updated|note|tip|warning|todo|fixme|changed|new|added"
+    r"|deprecated|version)\b\s*(?:[\d:.(-]|in\s+version|also\b|more\b|here\b|by\b|on\b|the\b|that\b)",
+    re.IGNORECASE,
+)
+"""The opening of a caption, of a reference or of a remark on a page."""
+
+_BACKWARD = re.compile(
+    r"""(?:accordingly|actually|additionally|afterwards?|again|also|alternatively|and|another|anyway
+      |as\ (?:a\ result|a\ side|before|such)|at\ (?:this|that)\ point|because\ of\ this|besides
+      |both\ (?:are|can|cases|have|is|of|were)|but|by\ (?:contrast|then)|consequently|conversely|each|either|else
+      |equivalently|finally|first(?:ly)?|for\ (?:example|instance)|furthermore|hence|hereby|here|however
+      |if\ (?:so|not)
+      |in\ (?:(?:all|any|both|certain|either|many|most|other|some)\ cases?|addition|contrast|effect|fact|general
+        |other\ words|particular|short|such|summary|turn)
+      |indeed|instead|last(?:ly)?|later|likewise|meanwhile|moreover|nevertheless|neither|next|nonetheless|nor|now
+      |of\ course|on\ (?:error|the\ (?:other|contrary))|or|other(?:s|wise)?|rather|second(?:ly)?|similarly|so
+      |some(?:\ of)?\ (?:these|those)|still|subsequently|such|that\ (?:is|said|way)
+      |the\ (?:above|aforementioned|following|former|last|latter|next|others?|previous|rest|result|same|second|third)
+      |then|there(?:after|by|fore|in)|third(?:ly)?|though|thus|to\ (?:do|achieve)\ (?:so|this|that)|too|unlike
+      |whereas|which|who|whose|yet)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""The opening of a sentence that goes on from the sentence before it."""
+
+_PRONOUNS = frozenset("he her here him his it it's its she such that their them they theirs".split())
+"""Words that point back, unless a name stands before them in the sentence."""
+
+_DEMONSTRATIVE = re.compile(
+    r"\b(?:this|these)\b|\b(?:those|that)(?=\s+(?:case|way|one|time|reason)s?\b)"
+    r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+follows|following|previous(?:ly)?|earlier|later)\b"
+    r"|\bsuch\s+(?!as\b)|\b(?:next|preceding)\s+(?:section|chapter|page|paragraph|example)s?\b"
+    r"|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b|\bthe\s+(?:former|latter|same|given|specified)\b",
+    re.IGNORECASE,
+)
+"""Words that point at another place of the page, wherever they stand."""
+
+_VAGUE = re.compile(
+    r"""the\s+(?:action|answer|application|argument|attribute|author|behaviou?r|book|caller|case|class|code|collection|command|contents|file|format|hierarchy
+      |constructor|default|difference|effect|example|exception|function|idea|instance|implementation|item|latter|list
+      |meaning|method|module|name|number|object|operation|option|output|package|page|parameter|problem|procedure
+      |process|product|program|purpose|reason|result|return(?:ed)?|routine|second|section|sequence|string|system|text
+      |type|user|usage|value|variable|word)s?
+      \s+(?:(?:returned|passed|given|used|called)\s+)?
+      (?:also|always|are|be|can|could|defaults|depends|does|do|ends|gets|had|has|have|here|if|indicates|is|itself
+      |may|means|might|must|never|only|returned|returns|shall|should|specifies|supports|takes|then|uses|was|were
+      |when|will|with|would)\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""An opening that names its subject only by its kind, such as "The function returns"."""
+
+_VERBS = (
+    "accept act add adjust allow append apply ask assign attach bind block build calculate call cancel "
+    "catch change check clean clear close collect combine compare compile compute connect construct "
+    "contain convert copy count create decode decide define delete denote describe detect determine "
+    "disable discard display do draw edit emulate enable encode ensure enumerate escape execute extract "
+    "feed fetch fill find flush follow force format freeze generate get give go guess handle help hold "
+    "implement include increase indicate initialize insert invoke issue iterate keep let list load lock "
+    "log look make manage map mark match merge move need notify obtain open override parse pass perform "
+    "place pop prepare print process produce provide push put quote raise read receive record refer "
+    "reformat register release remove rename render repeat replace report represent require reset resolve "
+    "resume retrieve return rewind round run save scan search see select send serve set show signal skip "
+    "sort specify split start stop store strip support suspend switch take tell test transform try turn "
+    "unlock unregister update use wait wake walk wrap write yield"
+).split()
+_THIRD_PERSON = [verb + ("es" if verb.endswith(("ch", "s", "sh", "x", "o")) else "s") for verb in _VERBS]
+_DEFINITION = re.compile(
+    r"[^\W\d_][\w.]*(?:\(\))?(?: of)?(?: [^\W\d_][\w.]*){0,4} (?:-|--|\u2013|\u2014) "
+    r"(?!(?:this|these|an?|the|it|see|if|when|used|optional|called|same|like|deprecated|internal)\b)(?=[^\W\d_])",
+    re.IGNORECASE,
+)
+"""A name and a dash before its explanation, as in glossaries and lists of tools."""
+LEAST_EXPLANATION_WORDS = 5
+"""The fewest words of an explanation."""
+_SUBJECTLESS = frozenset(
+    [verb for verb in _VERBS if verb not in ("ensure", "keep", "process", "record", "test", "use")]
+    + _THIRD_PERSON
+    + "returned raised called used useful usable invoked default defaults equivalent same like subclass alias "
+    "implemented inherited taken given based derived intended base abstract optional wrapper convenience internal "
+    "mainly mostly usually normally typically applies copies modifies specifies may should can could must will would "
+    "controls has have had is are was were does only not no if-not".split()
+)
+"""First words of a remark whose subject is a heading: "Returns the time"."""
+
+_COMMON_VERBS = frozenset("become come find give help keep know like make mean need say see seem take use want".split())
+_FINITE = re.compile(
+    r"\b(?:am|are|became|began|came|cannot|can|could|did|does|do|gave|had|has|have|is|knew|made|may|might|must|"
+    r"shall|should|took|was|went|were|will|won't|would|" + "|".join(_THIRD_PERSON) + r")\b"
+    r"|\b\w\w+[^su\W]s\s+(?:an?|the|that|to|all|any|each|its|their|no|one|two|several|many)\b"
+    r"|\b\w{2,}s\s+(?:\w+ly\s+)?(?:" + "|".join(_VERBS) + r")\b"
+    r"|\b\w+[^su\W]s\s+(?!(?:" + "|".join(sorted(STOP_WORDS - _COMMON_VERBS)) + r")\b)[a-z]+[a-z ]"
+    r"|,\s+(?:" + "|".join(_VERBS) + r")\b"
+    r"|\b\w{2,}ed\b(?!\s+(?:to|by|for|as|with|from)\b)"
+)
+"""A word that is probably a verb with a subject. A heading, and a noun with its attributes, have none."""
+_RELATIVE = re.compile(r"\b(?:which|that|who)\s+(?:(?:can|may|should|must|will|could)\s+)?\w+")
+_POINTER = re.compile(r"^(?:it|they|he|she|its|their|his|her|this|these)\b", re.IGNORECASE)
+"""A first word that points at the sentence before."""
+_FIRST_PERSON = frozenset("i i'd i'll i'm i've my mine me we we'll we're we've our ours us let's".split())
+_INSTRUCTION = re.compile(
+    r"^(?:if|when|unless|once|otherwise)\b[^,]*,\s*(?:then\s+)?(?:" + "|".join(v for v in _VERBS if v != "use") + r")\b"
+    r"|^(?:if|when|unless)\s+(?:\w+\s+)?(?:specified|omitted|given|provided|present|not|true|false|none|set|unspecified|"
+    r"necessary|needed|called|supplied|passed|used)\b"
+    r"|^if\s+(?:\w+\s+)?\S+\s+(?:is|are)\s+(?:not\s+)?(?:true|false|none|given|omitted|specified|provided|set|present|zero)\b"
+    r"|^(?:[^,]{1,30},|always|never|also|currently|just|simply)\s+(?:" + "|".join(_THIRD_PERSON) + r")\b"
+    r"|^(?:in|by|for|with|on|at|from|as|under|without|to)\b[^,]*,\s*(?:it|they|this|he|she|these)\b"
+    r"|\b(?:argument|parameter|keyword|flag|attribute|option)s?\b(?=\s+(?:is|are|gives?|may|must|should|can|specif|"
+    r"determines?|indicates?|defaults?|has|have|will|controls?|defines?|to\b))|\b(?:is|are)\s+returned\b|\breturn\s+value\b"
+    r"|^the\s+(?:default|resulting|optional|returned|given|input|output|new|old|current|corresponding|specific)\b"
+    r"|^the\s+(?:[a-z]+\s+){1,2}(?:may|can|should|must|will|shall)\b|\bthere[,.]|\bhere\b"
+    r"|^an?\s+(?:\w+\s+){1,3}(?:which|that|suitable|used|for)\b(?!.*\b(?:is|are|was|were|has|have|can|will|must|may)\b)"
+    r"|^please\b|^attempt(?:s|ing)?\b|^default\b"
+)
+"""A remark on a function or an option that another line names, and an instruction to its author."""
+
+
+def stands_alone(sentence: str) -> bool:
+    """Return whether a sentence can be read, and understood, without the text around it.
+
+    It is a whole statement in plain words: no code, table, list item, heading, menu, caption, question or cut sentence.
+    It has a subject of its own, and nothing in it points at another place: no opening such as "However", "This" or
+    "The function returns", and no pronoun before the first word that carries content.
+    """
+    if name := _DEFINITION.match(sentence):
+        return _explains(sentence[name.end() :])
+    return is_prose(sentence) and _is_whole(sentence) and _names_its_subject(sentence)
+
+
+def continues(sentence: str) -> bool:
+    """Return whether a sentence can be read after the sentence before it, to which its first word points."""
+    return bool(_POINTER.match(sentence)) and stands_alone(_POINTER.sub("Venus", sentence, count=1))
+
+
+def _explains(explanation: str) -> bool:
+    tokens = explanation.split()
+    return (
+        LEAST_EXPLANATION_WORDS <= len(tokens) <= MOST_WORDS
+        and sum(bool(_PLAIN.fullmatch(token)) for token in tokens) >= EXPLANATION_SHARE * len(tokens)
+        and _ENDING.search(explanation) is not None
+        and not any(pattern.search(explanation) for pattern in (_DEBRIS, _DEMONSTRATIVE))
+        and not _BACKWARD.match(explanation)
+        and all(explanation.count(one) == explanation.count(other) for one, other in ("()", "[]"))
+        and _PRONOUNS.isdisjoint(explanation.lower().split())
+    )
+
+
+def is_prose(sentence: str) -> bool:
+    """Return whether a stretch of text reads as a sentence.
+
+    It has 6 to 60 words, ends with `.`, `!` or `?`, and four fifths of its parts are plain words.
+    """
+    tokens = sentence.split()
+    plain = sum(bool(_PLAIN.fullmatch(token)) for token in tokens)
+    return (
+        6 <= len(tokens) <= 60
+        and sentence[0].isalnum()
+        and sentence[-1] in ".!?"
+        and plain >= PLAIN_SHARE * len(tokens)
+    )
+
+
+def _is_whole(sentence: str) -> bool:
+    words = _WORD.findall(sentence)
+    capitals = sum(word[0].isupper() for word in words)
+    return (
+        LEAST_WORDS <= len(words) <= MOST_WORDS
+        and (sentence[0].isupper())
+        and _ENDING.search(sentence) is not None
+        and not _DEBRIS.search(sentence)
+        and all(sentence.count(one) == sentence.count(other) for one, other in ("()", "[]", "\u201c\u201d"))
+        and sentence.count('"') % 2 == 0
+        and capitals <= MOST_CAPITALS_SHARE * len(words)
+        and _FINITE.search(_RELATIVE.sub("", sentence), len(words[0])) is not None
+    )
+
+
+def _names_its_subject(sentence: str) -> bool:
+    words = [word.lower().replace("\u2019", "'") for word in _WORD.findall(sentence)]
+    if _BACKWARD.match(sentence) or _LABEL.match(sentence) or _VAGUE.match(sentence):
+        return False
+    if _DEMONSTRATIVE.search(sentence) or words[0] in _SUBJECTLESS or not _FIRST_PERSON.isdisjoint(words):
+        return False
+    if _INSTRUCTION.search(sentence.lower()):
+        return False
+    subject = next((place for place, word in enumerate(words) if word not in STOP_WORDS), len(words))
+    return subject < len(words) and _PRONOUNS.isdisjoint(words[: max(subject, EARLY_WORDS)])

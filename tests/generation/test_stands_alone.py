@@ -1,0 +1,127 @@
+"""Sentences that can be read without the text around them, and sentences with the subject that a title names."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generation.rules.answer import LEAST_WORTH, MOST_SENTENCES, keep_best, leave_out_repeats
+from generation.rules.stands_alone import continues, stands_alone
+from generation.rules.subject import is_entry, read_sentence
+from generation.types import Evidence
+from indexing.types import Document, Span
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "A colony of bees has one queen.",
+        "The heart is a muscle that pumps blood through the body.",
+        "Napoleon invaded Russia in the summer of 1812.",
+        "To copy a folder, use the command for recursive copies.",
+        "When a file is closed, it cannot be read again.",
+        "Semaphores guard resources that have a limited capacity.",
+        "timeit - Tool for measuring the time of small pieces of code.",
+        "copy2() of shutil - Copy data and the dates of a file.",
+    ],
+)
+def test_these_sentences_stand_alone(sentence: str) -> None:
+    assert stands_alone(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        pytest.param("Too short a sentence.", id="too short"),
+        pytest.param(" ".join(["A colony of bees has one queen"] * 8) + ".", id="too long"),
+        pytest.param("it ends without the sign that ends a sentence", id="no full stop"),
+        pytest.param("Is a colony of bees led by a queen?", id="a question"),
+        pytest.param("A colony of bees has one queen and...", id="a cut sentence"),
+        pytest.param("A colony of bees has one (and only one queen.", id="an open bracket"),
+        pytest.param("and a colony of bees has one queen.", id="the rest of a sentence"),
+        pytest.param("+-----+ | x | +----+ | y | .", id="a table"),
+        pytest.param("f(x) = g[y] * h{z} and so on.", id="code"),
+        pytest.param("Bees are divided as is known: \n- the queen has a sting.", id="an item of a list"),
+        pytest.param("Home About Us Our Products Is Contact Sitemap Imprint.", id="a menu"),
+        pytest.param("Figure 3: The queen is larger than workers are.", id="a caption"),
+        pytest.param("Tools for work with bees and other small insects.", id="no verb"),
+        pytest.param("This is the largest bee of the whole colony.", id="This"),
+        pytest.param("These bees are the largest of the whole colony.", id="These"),
+        pytest.param("Here a queen is the largest bee of the colony.", id="Here"),
+        pytest.param("It is the largest bee of the whole colony.", id="it"),
+        pytest.param("If they are hungry, bees look for flowers.", id="they, before a name"),
+        pytest.param("However, a colony of bees has only one queen.", id="However"),
+        pytest.param("Also, a colony of bees has only one queen.", id="Also"),
+        pytest.param("In this case, a colony of bees has only one queen.", id="In this case"),
+        pytest.param("For example, a colony of bees has only one queen.", id="For example"),
+        pytest.param("A colony of such bees has only one queen.", id="such"),
+        pytest.param("The rules of a colony are described below.", id="below"),
+        pytest.param("A colony of bees is treated in the next chapter.", id="the next chapter"),
+        pytest.param("The function returns the number of bees in a hive.", id="the function"),
+        pytest.param("Returns the number of bees that a hive has.", id="no subject"),
+        pytest.param("Count the bees that leave the hive in the morning.", id="an instruction"),
+        pytest.param("If omitted, the bees of all hives are counted.", id="an option without a name"),
+        pytest.param("We think that a colony of bees has one queen.", id="first person"),
+        pytest.param("hive - This is the home of a colony of bees.", id="an explanation that points"),
+        pytest.param("hive - A home.", id="an explanation that is too short"),
+        pytest.param("", id="nothing"),
+    ],
+)
+def test_these_sentences_do_not_stand_alone(sentence: str) -> None:
+    assert not stands_alone(sentence)
+
+
+@given(st.text(max_size=200) | st.text('a bThis.,-()"\n', max_size=200))
+def test_any_text_is_judged(text: str) -> None:
+    assert stands_alone(text) in (True, False)
+    assert continues(text) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "goes_on"),
+    [
+        ("It has one queen and many thousand workers.", True),
+        ("They are the largest insects of the hive.", True),
+        ("It is described in the next chapter of the book.", False),
+        ("Bees have one queen and many thousand workers.", False),
+    ],
+)
+def test_sentences_that_go_on_from_the_one_before(sentence: str, goes_on: bool) -> None:
+    assert continues(sentence) == goes_on
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "sentence", "entry"),
+    [
+        ("hive", "This module counts bees.", "The hive module counts bees.", False),
+        ("A headline of many words", "This module counts bees.", "This module counts bees.", False),
+        ("", "This module counts bees.", "This module counts bees.", False),
+        ("hive", "This picture\nshows bees.", "This picture shows bees.", False),
+        ("hive", "count(bees, most=3) -> int\nCount all bees.", "count() of hive - Count all bees.", True),
+        ("", "count(bees)\nCount all bees.", "count() - Count all bees.", True),
+    ],
+)
+def test_a_sentence_is_read_with_its_subject(title: str, text: str, sentence: str, entry: bool) -> None:
+    document = Document("d", text, title)
+    span = Span("d", 0, len(text))
+    assert (read_sentence(document, span), is_entry(document, span)) == (sentence, entry)
+
+
+def test_the_line_before_a_sentence_names_its_subject() -> None:
+    text = "count(bees)\nCount all bees. Drones are bees."
+    document = Document("d", text, "hive")
+    first, second = text.index("Count all"), text.index("Drones")
+    assert read_sentence(document, Span("d", first, second - 1)) == "count() of hive - Count all bees."
+    assert read_sentence(document, Span("d", second, len(text))) == "Drones are bees."
+
+
+def test_a_sentence_that_repeats_a_better_one_is_left_out() -> None:
+    texts = ("Bees collect nectar from flowers.", "Flowers give nectar, which bees collect.", "Glaciers move slowly.")
+    items = [Evidence(Span("d", n, n + 1), text, 1.0 + n, "1") for n, text in enumerate(texts)]
+    assert leave_out_repeats(items) == items[1:]
+
+
+def test_a_query_is_served_by_its_best_sentences_and_by_none_below_the_floor() -> None:
+    kept = keep_best(np.array([[0.9, 1.2, 0.8, 1.0, 1.0], [LEAST_WORTH - 0.1] * 5]))
+    assert (kept > 0).tolist() == [[False, True, False, True, True], [False] * 5]
+    assert (kept > 0).sum() == MOST_SENTENCES
