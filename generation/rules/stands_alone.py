@@ -66,7 +66,7 @@ _PRONOUNS = frozenset("he her here him his it it's its she such that their them 
 
 _DEMONSTRATIVE = re.compile(
     r"\b(?:this|these)\b|\b(?:those|that)(?=\s+(?:case|way|one|time|reason)s?\b)"
-    r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+follows|following|previous(?:ly)?|earlier|later)\b"
+    r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+follows|following|previous(?:ly)?)\b"
     r"|\bsuch\s+(?!as\b)|\b(?:next|preceding)\s+(?:section|chapter|page|paragraph|example)s?\b"
     r"|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b|\bthe\s+(?:former|latter|same|given|specified)\b",
     re.IGNORECASE,
