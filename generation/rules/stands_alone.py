@@ -66,7 +66,7 @@ _PRONOUNS = frozenset("he her here him his it it's its she such that their them 
 
 _DEMONSTRATIVE = re.compile(
     r"\b(?:this|these)\b|\b(?:those|that)(?=\s+(?:case|way|one|time|reason)s?\b)"
-    r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+follows|following|previous(?:ly)?|earlier|later)\b"
+    r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+follows|following|previous(?:ly)?)\b"
     r"|\bsuch\s+(?!as\b)|\b(?:next|preceding)\s+(?:section|chapter|page|paragraph|example)s?\b"
     r"|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b|\bthe\s+(?:former|latter|same|given|specified)\b",
     re.IGNORECASE,
@@ -74,8 +74,9 @@ _DEMONSTRATIVE = re.compile(
 """Words that point at another place of the page, wherever they stand."""
 
 _VAGUE = re.compile(
-    r"""the\s+(?:action|answer|application|argument|attribute|author|behaviou?r|book|caller|case|class|code|collection|command|contents|file|format|hierarchy
-      |constructor|default|difference|effect|example|exception|function|idea|instance|implementation|item|latter|list
+    r"""the\s+(?:action|answer|application|argument|attribute|author|behaviou?r|book|caller|case|class|code
+      |collection|command|constructor|contents|default|difference|effect|example|exception|file|format|function
+      |hierarchy|idea|instance|implementation|item|latter|list
       |meaning|method|module|name|number|object|operation|option|output|package|page|parameter|problem|procedure
       |process|product|program|purpose|reason|result|return(?:ed)?|routine|second|section|sequence|string|system|text
       |type|user|usage|value|variable|word)s?
@@ -161,7 +162,7 @@ def stands_alone(sentence: str) -> bool:
     """
     if name := _DEFINITION.match(sentence):
         return _explains(sentence[name.end() :])
-    return is_prose(sentence) and _is_whole(sentence) and _names_its_subject(sentence)
+    return _is_prose(sentence) and _is_whole(sentence) and _names_its_subject(sentence)
 
 
 def continues(sentence: str) -> bool:
@@ -182,27 +183,18 @@ def _explains(explanation: str) -> bool:
     )
 
 
-def is_prose(sentence: str) -> bool:
-    """Return whether a stretch of text reads as a sentence.
-
-    It has 6 to 60 words, ends with `.`, `!` or `?`, and four fifths of its parts are plain words.
-    """
+def _is_prose(sentence: str) -> bool:
     tokens = sentence.split()
     plain = sum(bool(_PLAIN.fullmatch(token)) for token in tokens)
-    return (
-        6 <= len(tokens) <= 60
-        and sentence[0].isalnum()
-        and sentence[-1] in ".!?"
-        and plain >= PLAIN_SHARE * len(tokens)
-    )
+    return LEAST_WORDS <= len(tokens) <= MOST_WORDS and plain >= PLAIN_SHARE * len(tokens)
 
 
 def _is_whole(sentence: str) -> bool:
     words = _WORD.findall(sentence)
     capitals = sum(word[0].isupper() for word in words)
     return (
-        LEAST_WORDS <= len(words) <= MOST_WORDS
-        and (sentence[0].isupper())
+        len(words) > 0
+        and sentence[0].isupper()
         and _ENDING.search(sentence) is not None
         and not _DEBRIS.search(sentence)
         and all(sentence.count(one) == sentence.count(other) for one, other in ("()", "[]", "\u201c\u201d"))
