@@ -34,6 +34,10 @@ class MissingPackage(UserError):
     """An optional package is needed; the message says how to install it."""
 
 
+class NotRecorded(UserError):
+    """A request has no recorded reply; the message names its step and its key."""
+
+
 class NotWritten(UserError):
     """The file or folder at `path` cannot be written for this `reason`; a caller may know it by another name."""
 

@@ -13,13 +13,9 @@ from generation.llm.model import OpenModel, make_request_key
 from generation.llm.settings import ModelSettings
 from generation.llm.usage import add_usage
 from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import UserError
+from indexing.errors import NotRecorded, UserError
 from indexing.io.reading import read_json_lines
 from indexing.io.writing import write_whole
-
-
-class NotRecorded(UserError):
-    """A request has no recorded reply; the message names its step and its key."""
 
 
 @asynccontextmanager

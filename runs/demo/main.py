@@ -8,10 +8,9 @@ from contextlib import ExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from generation.llm.replay import NotRecorded
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
+from indexing.errors import NotRecorded, UserError
 from indexing.types import Progress
 from retrieval.backends import open_store
 from runs.config.read import read_config

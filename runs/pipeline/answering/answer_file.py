@@ -100,7 +100,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
                 try:
                     _append(note, describe_origin(job))
                 except OSError as error:
-                    raise NotWritten(beside, reason_of(error)) from error
+                    raise NotWritten(out, reason_of(error)) from error
             content.truncate(content.tell() - len(cut))
             done = {topic: number for number, (topic, _) in enumerate(answered, start=1)}
             yield AnswerFile(out, content, note, done, digests)
@@ -109,7 +109,7 @@ def open_answer_file(out: Path | None, job: Job) -> Iterator[AnswerFile]:
 def describe_origin(job: Job) -> dict[str, Any]:
     """Describe everything that answers depend on besides their narratives, by name, as values of JSON."""
     config = job.config
-    sections = config.model_dump(mode="json", include={"queries", "retrieval", "fusion", "grading", "answer"})
+    sections = config.model_dump(mode="json", include={"queries", "retrieval", "fusion", "grading", "reader", "answer"})
     settings = {f"{section}.{key}": value for section, own in sections.items() for key, value in own.items()}
     made = {
         "index": job.index.key,

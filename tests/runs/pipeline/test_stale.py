@@ -131,9 +131,9 @@ def test_artifacts_after_one_with_other_bytes_are_as_in_a_fresh_run(
 
 
 def shorten(path: Path) -> None:
-    """Remove the last row of a file, or the last query or sentence of each topic."""
+    """Remove the last row of a file, or the last query, evidence or sentence of each topic."""
     lines = path.read_bytes().splitlines(keepends=True)
-    part = {"queries.jsonl": "queries", "answers.jsonl": "sentences"}.get(path.name)
+    part = {"queries.jsonl": "queries", "evidence.jsonl": "items", "answers.jsonl": "sentences"}.get(path.name)
     if part is None:
         path.write_bytes(b"".join(lines[:-1]))
         return

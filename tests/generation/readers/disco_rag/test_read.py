@@ -87,7 +87,9 @@ class Gathering:
         self.arrived += 1
         if self.arrived == self.wanted:
             self.all_here.set()
-        await asyncio.wait_for(self.all_here.wait(), 5)
+        async with asyncio.timeout(5):
+            while not self.all_here.is_set():
+                await asyncio.sleep(0.001)
         yield 0, Reply(reply_well(request))
 
 
