@@ -27,7 +27,7 @@ from runs.trec.topics import read_topics
 from tests.support import programs
 from tests.support.command_line import keystone
 from tests.support.model_runs import answer_command, list_submissions, read_run_content
-from tests.support.models.plain_model import say
+from tests.support.models.reading_model import say
 from tests.support.servers.chat import Server, serving
 from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
 

@@ -96,7 +96,7 @@ class Server:
             fault = self.faults.pop(0) if self.faults else self.always
             if not (fault and await fault(exchange)):
                 self.answered.append(body)
-                exchange.reply(exchange.completion())
+                exchange.reply_by_model()
             await writer.drain()
         finally:
             self.at_once -= 1
@@ -121,6 +121,13 @@ class Exchange:
         )
         usage = {"prompt_tokens": 10, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}
         return {"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage}
+
+    def reply_by_model(self) -> None:
+        """Reply as the model says. A model that raises is a mistake of the test, which a retry cannot mend."""
+        try:
+            self.reply(self.completion())
+        except Exception as error:
+            self.reply({"error": {"message": f"the model of the test raised {error!r}"}}, 400)
 
     def reply(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
         self.send(value if isinstance(value, bytes) else json.dumps(value).encode(), status, headers)
