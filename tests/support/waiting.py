@@ -12,11 +12,14 @@ LIMIT_S = 300.0
 """After this time, something hangs: orders of magnitude more than it takes on a quiet machine."""
 
 
-def wait_until(condition: Callable[[], T], what: str, seconds: float = LIMIT_S) -> T:
-    """Check a condition 50 times a second until it holds, and return its value. After `seconds`, fail with `what`."""
+def wait_until(condition: Callable[[], T], what: str | Callable[[], str], seconds: float = LIMIT_S) -> T:
+    """Check a condition 50 times a second until it holds, and return its value. After `seconds`, fail with `what`.
+
+    A function as `what` tells the state at the end of the wait.
+    """
     until = time.monotonic() + seconds
     while not (found := condition()):
-        assert time.monotonic() < until, f"waited {seconds:g} s in vain for {what}"
+        assert time.monotonic() < until, f"waited {seconds:g} s in vain for {what() if callable(what) else what}"
         time.sleep(0.02)
     return found
 

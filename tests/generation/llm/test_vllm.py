@@ -266,15 +266,18 @@ def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, m
     monkeypatch.setattr(endpoints, "read_reply", seen)
     monkeypatch.setattr(endpoints, "write_body", body)
 
+    def count_requests() -> dict[str, float]:
+        return {state: chat.metric(f"vllm:num_requests_{state}") for state in ("running", "waiting")}
+
     def working() -> bool:
-        return sum(chat.metric(f"vllm:num_requests_{state}") for state in ("running", "waiting")) == IN_FLIGHT
+        return sum(count_requests().values()) >= IN_FLIGHT
 
     def aborted() -> bool:
         return any(finish == "abort" for finish, _ in answers)
 
     def again() -> None:
         nonlocal before
-        wait_until(working, f"{IN_FLIGHT} requests in flight")
+        wait_until(working, lambda: f"{IN_FLIGHT} requests in flight: vLLM counts {count_requests()}")
         if aborts:
             chat.end_engine()
             wait_until(aborted, "a reply that was broken off")
