@@ -39,7 +39,7 @@ def evaluate(
             "--measure",
             "-m",
             help="A measure, such as nDCG@20, R@100, P@10, MAP, MRR or judged@10; with --answers ROUGE-L, context, EM, "
-            "F1-5, F1*, ids, documents, LR or pairwise. Repeat for several.",
+            "P-EM, F1-5, F1*, ids, documents, LR or pairwise. Repeat for several.",
         ),
     ] = None,
     config: Annotated[

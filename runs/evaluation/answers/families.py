@@ -9,7 +9,7 @@ from indexing.errors import UserError
 from indexing.types import document_id
 from runs.evaluation.answers.files import Context, Reference, join_sentences
 from runs.evaluation.answers.overlap import compare_sets, measure_rouge_l
-from runs.evaluation.answers.short_answers import measure_exact_match, measure_gated_f1, measure_list
+from runs.evaluation.answers.short_answers import measure_exact_match, measure_gated_f1, measure_list, measure_passages
 from runs.pipeline.artifacts import EVIDENCE
 
 
@@ -38,8 +38,8 @@ class Family:
     measure: Callable[[Reference, Given], Sequence[float]]
     of_context: bool = False
     """Whether the measure reads the evidence, and not the answer."""
-    prose: bool = True
-    """Whether the measure reads an answer of sentences, and not a list between commas."""
+    usual: bool = True
+    """Whether a table without named measures has this one."""
 
     def applies(self, reference: Reference) -> bool:
         """Whether the references of a topic have the fields that the measure needs."""
@@ -77,8 +77,15 @@ FAMILIES: Mapping[str, Family] = {
     "ROUGE-L": Family(_name_overlap("ROUGE-L"), ("references",), _measure_answer),
     "context": Family(_name_overlap("context"), ("references",), _measure_context, of_context=True),
     "EM": Family(("EM", "hit"), ("answers",), lambda wanted, given: measure_exact_match(given.text, wanted.answers)),
+    "P-EM": Family(
+        ("P-EM", "P-hit", "P-score"),
+        ("answers",),
+        lambda wanted, given: measure_passages(given.context.texts, wanted.answers),
+        of_context=True,
+        usual=False,
+    ),
     "F1-5": Family(
-        ("recall-5", "F1-5"), ("answers",), lambda wanted, given: measure_list(given.text, wanted.answers), prose=False
+        ("recall-5", "F1-5"), ("answers",), lambda wanted, given: measure_list(given.text, wanted.answers), usual=False
     ),
     "F1*": Family(("F1*",), ("references", "keywords"), _measure_gated_f1),
     "ids": Family(_name_overlap("ids"), ("gold_ids",), _compare_citations),
@@ -110,7 +117,7 @@ JUDGED = ("LR", "pairwise")
 def choose_families(names: Sequence[str], references: Sequence[Reference], with_contexts: bool) -> list[Family]:
     """Choose the measures of these names, without those that ask a model, and `SIZES` after them.
 
-    Without a name, they are all measures of prose for which a line of the references has the fields. If
+    Without a name, they are all usual measures for which a line of the references has the fields. If
     `with_contexts` is false, no file comes with evidence. `UserError` for an unknown name, for a measure of evidence
     without any, and for a measure that no line of the references has the fields for.
     """
@@ -124,7 +131,7 @@ def choose_families(names: Sequence[str], references: Sequence[Reference], with_
     usual = [
         family
         for family in FAMILIES.values()
-        if family.prose and (with_contexts or not family.of_context) and any(map(family.applies, references))
+        if family.usual and (with_contexts or not family.of_context) and any(map(family.applies, references))
     ]
     chosen = [FAMILIES[name] for name in dict.fromkeys(names) if name in FAMILIES]
     return [*(chosen if names else usual), *(size for size in SIZES if with_contexts or not size.of_context)]

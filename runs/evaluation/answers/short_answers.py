@@ -1,4 +1,4 @@
-"""Short answers in a text: exact match and hit, answers as a list, and F1* behind a gate of keywords."""
+"""Short answers in a text or in passages: exact match and hit, answers as a list, and F1* behind a keyword gate."""
 
 import re
 import string
@@ -40,6 +40,17 @@ def measure_exact_match(text: str, answers: Sequence[Sequence[str]]) -> tuple[fl
     whole = normalise_answer(text)
     found = [any(name in whole for name in _normalise_names(names)) for names in answers]
     return sum(found) / len(found), float(all(found))
+
+
+def measure_passages(passages: Sequence[str], answers: Sequence[Sequence[str]]) -> tuple[float, float, float]:
+    """Measure exact match and hit of all passages together, and the passage score (RDR2, appendix B.2, equation 10).
+
+    The score is the mean over passages of the exact match of passage i divided by i. So it rewards evidence whose first
+    passages hold the answers. It divides by the number of passages, so more passages lower it.
+    """
+    together = measure_exact_match("\n".join(passages), answers)
+    by_rank = [measure_exact_match(text, answers)[0] / rank for rank, text in enumerate(passages, 1)]
+    return *together, sum(by_rank) / max(1, len(by_rank))
 
 
 def measure_list(text: str, answers: Sequence[Sequence[str]]) -> tuple[float, float]:

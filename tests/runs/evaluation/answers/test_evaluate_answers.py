@@ -157,6 +157,14 @@ def test_a_file_without_evidence_has_no_measures_of_context(tmp_path: Path) -> N
     assert {"context F1", "evidence tokens"}.isdisjoint(alone.values)
 
 
+def test_passages_are_measured_in_the_order_of_the_evidence(tmp_path: Path) -> None:
+    references = write_lines(tmp_path / "r.jsonl", BEES)
+    run = write_run(tmp_path / "run", {"1": [("Bees.", [])]}, {"1": ["no", "a path and the sun"]})
+    (evaluation,), _ = evaluate([run], references, "P-EM")
+    values = get_means(evaluation)
+    assert (values["P-EM"], values["P-hit"], values["P-score"]) == (1, 1, 1 / 4)
+
+
 def test_named_measures_are_the_only_ones_beside_sizes(tmp_path: Path) -> None:
     references = write_lines(tmp_path / "r.jsonl", BEES)
     file = write_answers(tmp_path / "a.jsonl", {"1": [("Path, moon", [])]})
@@ -237,7 +245,7 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "twice.jsonl").write_text(file.read_text() * 2)
     for paths, known, names, message in (
-        ([file], references, ["nDCG@10"], "measure 'nDCG@10': unknown; expected one of ROUGE-L, context, EM, F1-5"),
+        ([file], references, ["nDCG@10"], "measure 'nDCG@10': unknown; expected one of ROUGE-L, context, EM, P-EM, F"),
         ([file], references, ["EM"], "measure 'EM': no line of the references has answers"),
         ([file], references, ["F1*"], "measure 'F1*': no line of the references has references and keywords"),
         ([file], references, ["context"], "measure 'context': expected a run directory with evidence.jsonl"),

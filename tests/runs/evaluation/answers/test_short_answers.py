@@ -12,6 +12,7 @@ from runs.evaluation.answers.short_answers import (
     measure_exact_match,
     measure_gated_f1,
     measure_list,
+    measure_passages,
     normalise_answer,
 )
 
@@ -68,9 +69,28 @@ def test_a_list_has_recall_of_at_most_five_answers(
     assert measure_list(text, answers) == pytest.approx((recall, f1))
 
 
+@pytest.mark.parametrize(
+    ("passages", "answers", "expected"),
+    [
+        (["Rome or Oslo", "no", "Paris"], [["Rome"], ["Paris", "City of Light"]], (1, 1, (1 / 2 + 1 / 6) / 3)),
+        (["no", "Rome"], [["Rome"], ["Paris"]], (1 / 2, 0, (1 / 4) / 2)),
+        (["Rome, Paris"], [["Rome"], ["Paris"]], (1, 1, 1)),
+        ([], [["Rome"]], (0, 0, 0)),
+    ],
+)
+def test_passages_are_measured_together_and_by_rank(
+    passages: Sequence[str], answers: Sequence[Sequence[str]], expected: tuple[float, float, float]
+) -> None:
+    assert measure_passages(passages, answers) == pytest.approx(expected)
+
+
 @given(st.text(), ANSWERS)
 def test_measures_of_short_answers_stay_within_bounds(text: str, answers: list[list[str]]) -> None:
-    for number in (*measure_exact_match(text, answers), *measure_list(text, answers)):
+    for number in (
+        *measure_exact_match(text, answers),
+        *measure_list(text, answers),
+        *measure_passages(text.split(), answers),
+    ):
         assert 0 <= number <= 1
     share, hit = measure_exact_match(text, answers)
     assert (hit == 1) == (share == 1)
