@@ -235,6 +235,21 @@ def test_each_reader_with_a_real_model_ends_within_its_limits_in_valid_files(
         assert found <= TRIAL_WARNINGS
 
 
+def test_each_reader_with_the_engine_in_process_ends_within_its_limits(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEYSTONE_PACKAGES", str(Path(np.__file__).parents[1]))
+    report = tmp_path / "report.json"
+    program = "tests.support.models.readers_in_process"
+    run("python", "-m", program, index.folder, TINY_MODEL, str(CALLS), report, folder=tmp_path)
+    said = json.loads(report.read_text())
+    assert set(said) == {"rdr2", "discorag", "disco_rag", "graphreader"}
+    for found in said.values():
+        assert found["by"] == "tiny"
+        assert 0 < found["calls"] <= CALLS
+        assert found["sentences"]
+
+
 IN_FLIGHT = 24
 ENDLESS_TOKENS = 32_000
 """The tokens of a reply that takes minutes and fits the model's window."""

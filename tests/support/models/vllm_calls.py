@@ -80,8 +80,12 @@ def mixed() -> list[Request]:
     return [*kinds[:7], TOO_LONG, UNKNOWN_KEYWORD, *kinds[7:]]
 
 
+ENGINE = {"dtype": "bfloat16", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20}
+"""The arguments of vLLM's engine for the tiny model."""
+
+
 async def main(cache: Path, model: Path, report: Path) -> None:
-    engine = {"model": str(model), "dtype": "bfloat16", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20}
+    engine = {**ENGINE, "model": str(model)}
     settings = ModelSettings(name="tiny", backend="vllm", cache=cache, engine=engine, concurrency=5)
     async with open_model(settings, cache.parent) as opened:
         outcomes = {number: outcome async for number, outcome in opened.complete(mixed())}

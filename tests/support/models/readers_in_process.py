@@ -1,0 +1,59 @@
+"""A program that lets each structure-aware reader read with vLLM's engine in process, in vLLM's own environment.
+
+`python -m tests.support.models.readers_in_process INDEX MODEL CALLS REPORT` writes for each reader the reason why it
+stopped, the calls that it made, and the number of sentences of its answer. Packages that vLLM's environment lacks come
+from the environment that `KEYSTONE_PACKAGES` names.
+"""
+
+import asyncio
+import json
+import os
+import site
+import sys
+from pathlib import Path
+from typing import Any
+
+site.addsitedir(os.environ["KEYSTONE_PACKAGES"])
+
+from generation.context.topic import Sources, read_context
+from generation.llm.model import OpenModel
+from generation.llm.open import open_model
+from generation.llm.settings import ModelSettings
+from generation.readers.reader import AnswerSettings, Task, Tools, open_reader
+from generation.readers.settings import READER_SETTINGS
+from indexing.index import open_index
+from retrieval.backends import open_store
+from retrieval.types import Query, Topic
+from tests.support.models.vllm_calls import ENGINE
+
+READERS = ("rdr2", "discorag", "disco_rag", "graphreader")
+QUESTION = "How do bees find flowers?"
+WINDOW_TOKENS = 8192
+
+
+async def read(sources: Sources, model: OpenModel, name: str, calls: int) -> dict[str, Any]:
+    """Answer the question from four documents by one reader; returns its line of the report."""
+    query = Query("1", "1#0", QUESTION, QUESTION, QUESTION)
+    rows = list(range(4))
+    task = Task(Topic("1", QUESTION), read_context(sources, rows, [query]), 60, list)
+    settings = READER_SETTINGS[name].model_validate({"name": name, "calls": calls})
+    reader = open_reader(Tools(sources, model, AnswerSettings("retrieval", window=WINDOW_TOKENS), settings))  # type: ignore[arg-type]
+    before = sum(usage.calls for usage in model.usage.values())
+    found = await reader.gather(task, (tuple(rows),))
+    made = sum(usage.calls for usage in model.usage.values()) - before
+    answer = await reader.answer(task, found)
+    return {"stop": found.stop, "by": found.by, "calls": made, "sentences": len(answer.sentences)}
+
+
+async def main(index: Path, engine_model: Path, calls: int, report: Path) -> None:
+    opened = open_index(index)
+    sources = Sources(opened, open_store(opened))
+    engine = {**ENGINE, "model": str(engine_model), "max_model_len": WINDOW_TOKENS}
+    settings = ModelSettings(name="tiny", backend="vllm", cache=report.with_name("replies.sqlite"), engine=engine)
+    async with open_model(settings, report.parent) as model:
+        told = {name: await read(sources, model, name, calls) for name in READERS}
+    report.write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))
