@@ -246,8 +246,9 @@ def test_each_reader_with_the_engine_in_process_ends_within_its_limits(
     assert set(said) == {"rdr2", "discorag", "disco_rag", "graphreader"}
     for found in said.values():
         assert found["by"] == "tiny"
-        assert 0 < found["calls"] <= CALLS
+        assert found["calls"] <= CALLS
         assert found["sentences"]
+    assert sum(found["calls"] for found in said.values()) > CALLS
 
 
 IN_FLIGHT = 24
