@@ -101,7 +101,7 @@ def list_artifacts(job: Job, values: Values) -> Artifacts:
     return Artifacts(
         config=Artifact(CONFIG, read_config, _write_config),
         queries=queries,
-        systems=tuple(make_query_artifact(f"{system}.trec") for system in job.config.retrieval.systems),
+        systems=tuple(make_query_artifact(f"{system}.trec") for system in job.config.list_systems()),
         summaries=_make_records_artifact(
             SUMMARIES, lambda r: Summary(r["doc_id"], r["summary"], _decode_fallbacks(r)), asdict
         ),
@@ -173,7 +173,9 @@ def _write_config(path: Path, config: RunConfig) -> None:
 def _encode_understood(one: UnderstoodTopic) -> dict[str, Any]:
     return {
         **asdict(one.understanding),
-        "queries": list(map(asdict, one.queries)),
+        "queries": [
+            {key: value for key, value in asdict(query).items() if value or key != "passage"} for query in one.queries
+        ],
         "fallbacks": list(map(asdict, one.fallbacks)),
     }
 

@@ -1,11 +1,12 @@
 """From topics to queries: by rules, by the model, or with the whole narrative alone (paper, section 2.1)."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from generation.llm.model import Model
 from generation.queries.compose import compose_queries, make_narrative_query
+from generation.queries.passages import write_passages
 from generation.queries.understand import understand_by_model
 from generation.rules.understand import UnderstandingRules, understand_by_rules
 from generation.types import Fallback, Understanding
@@ -28,8 +29,26 @@ def list_queries(topics: Iterable[UnderstoodTopic]) -> list[Query]:
 
 
 async def understand_topics(job: Job, model: Model | None) -> list[UnderstoodTopic]:
-    """Find the understanding and the queries of each topic, by the configuration's method."""
-    return await QUERY_METHODS[job.config.queries.method].understand(job, model)
+    """Find the understanding and the queries of each topic, by the configuration's method.
+
+    If the configuration asks for passages, each query has one.
+    """
+    found = await QUERY_METHODS[job.config.queries.method].understand(job, model)
+    if job.config.queries.passages is None:
+        return found
+    assert model is not None  # the configuration has been checked
+    queries, missed = await write_passages(
+        model, list_queries(found), {topic.id: topic.narrative for topic in job.topics}
+    )
+    return [
+        replace(
+            one,
+            queries=tuple(query for query in queries if query.topic_id == topic_id),
+            fallbacks=(*one.fallbacks, *(fallback for fallback in missed if fallback.topic_id == topic_id)),
+        )
+        for one in found
+        for topic_id in [one.understanding.topic_id]
+    ]
 
 
 async def _take_narratives(job: Job, _model: Model | None) -> list[UnderstoodTopic]:

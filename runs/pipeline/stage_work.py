@@ -77,7 +77,7 @@ def choose_texts(
 
 def make_hybrid(job: Job, _topics: Sequence[UnderstoodTopic], *systems: Rankings) -> tuple[Rankings]:
     """Make the hybrid ranking of each query."""
-    return (fuse_each_query(job.config, systems),)
+    return (fuse_each_query(job.config, dict(zip(job.config.list_systems(), systems, strict=True))),)
 
 
 def make_narrative(job: Job, topics: Sequence[UnderstoodTopic], hybrid: Rankings) -> tuple[Rankings]:

@@ -55,6 +55,8 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     """List the stages that a configuration needs, in order."""
     config, index, plain = job.config, job.index.key, job.config.model_dump(mode="json")
     asks = config.list_model_steps()
+    asks_for_queries = any(key.startswith("queries.") for key in asks)
+    passages = [plain["queries"]["passages"], plain["queries"]["passage_weight"]]
     identity = {"run_id": config.run_id, "index": index}
     topics, track = [[topic.id, topic.narrative] for topic in job.topics], asdict(job.track)
     has_grades, has_files = config.grading.method is not None, config.track is not None
@@ -70,21 +72,21 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "queries",
             (files.queries,),
             (),
-            [topics, index, plain["queries"], describe_model(config, "queries.method" in asks)],
+            [topics, index, plain["queries"], describe_model(config, asks_for_queries)],
             partial(make_queries, job, run_with_model),
         ),
         Stage(
             "search",
             (*files.systems, *((files.summaries,) if config.retrieval.summarise else ())),
             (files.queries,),
-            [identity, plain["retrieval"], describe_model(config, config.retrieval.summarise)],
+            [identity, plain["retrieval"], config.list_systems(), describe_model(config, config.retrieval.summarise)],
             partial(make_rankings, job, run_with_model),
         ),
         Stage(
             "hybrid",
             (files.hybrid,),
             (files.queries, *files.systems),
-            [identity, config.fusion.k],
+            [identity, config.fusion.k, passages],
             partial(make_hybrid, job),
         ),
         Stage(

@@ -222,7 +222,7 @@ class Searches:
 
     def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
         texts_of = self._texts_of if job.config.retrieval.summarise else join_title_and_text
-        return fuse_each_query(job.config, list(search_systems(job, queries, texts_of).values()))
+        return fuse_each_query(job.config, search_systems(job, queries, texts_of))
 
     def _texts_of(self, documents: Sequence[Document]) -> list[str]:
         work = summarise_documents(self._job, self._model, documents)

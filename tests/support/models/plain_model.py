@@ -12,6 +12,7 @@ from generation.prompts import (
     edit,
     expand,
     graphreader,
+    passage,
     resynthesise,
     shorten,
     sub_answer,
@@ -98,6 +99,7 @@ def _graph_step(user: str) -> str:
 
 
 _TEXTS: dict[str, Callable[[str], str]] = {
+    passage.SYSTEM: lambda user: f"It is known to all: {user.rpartition('Question:')[2].strip()}",
     summarise.SYSTEM: lambda user: str(_DOCUMENT.findall(user)[0][1])[:200],
     graphreader.FACTS_SYSTEM: _graph_facts,
     graphreader.PLAN_SYSTEM: lambda user: f"Find what this asks for: {user}",
