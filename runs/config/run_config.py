@@ -31,6 +31,8 @@ class Queries(StrictSettings):
     """If true, the embedding model gets the topic too (paper). If false, BM25 alone gets it."""
     variants: int = Field(default=0, ge=0, le=50)
     """How many variants expand the topic for BM25 (paper: `NUM_QUERIES` = 10)."""
+    expand: Literal["phrase", "narrative"] = "phrase"
+    """The text from which `model` expands the topic: the topic's phrase alone (paper), or with the narrative."""
     question_weight: int = Field(default=3, ge=1, le=20)
     """The weight of a question's words for BM25. The words of its topic and variants have weight 1 (paper: 1)."""
     narrative_weight: float = Field(default=2, ge=0, le=20)

@@ -1,6 +1,8 @@
 """From topics to queries: by rules, by the model, or with the whole narrative alone (paper, section 2.1)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -28,12 +30,16 @@ def list_queries(topics: Iterable[UnderstoodTopic]) -> list[Query]:
     return [query for one in topics for query in one.queries]
 
 
-async def understand_topics(job: Job, model: Model | None) -> list[UnderstoodTopic]:
+async def understand_topics(
+    job: Job, model: Model | None, search_lock: asyncio.Lock | None = None
+) -> list[UnderstoodTopic]:
     """Find the understanding and the queries of each topic, by the configuration's method.
 
-    If the configuration asks for passages, each query has one.
+    If the configuration asks for passages, each query has one. `search_lock` is held while a method searches.
     """
-    found = await QUERY_METHODS[job.config.queries.method].understand(job, model)
+    method = QUERY_METHODS[job.config.queries.method]
+    async with search_lock if search_lock and method.searches else nullcontext():
+        found = await method.understand(job, model)
     if job.config.queries.passages is None:
         return found
     assert model is not None  # the configuration has been checked
@@ -63,7 +69,9 @@ async def _understand_by_rules(job: Job, _model: Model | None) -> list[Understoo
 
 async def _understand_by_model(job: Job, model: Model | None) -> list[UnderstoodTopic]:
     assert model is not None  # the configuration has been checked
-    return _compose_topics(job, *await understand_by_model(model, job.topics, job.config.queries.variants))
+    settings = job.config.queries
+    found = await understand_by_model(model, job.topics, settings.variants, settings.expand == "narrative")
+    return _compose_topics(job, *found)
 
 
 def _compose_topics(job: Job, found: Sequence[Understanding], fallbacks: Sequence[Fallback]) -> list[UnderstoodTopic]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Semaphore, Thread
@@ -24,7 +24,7 @@ from runs.config.run_config import RunConfig
 from runs.pipeline.answering.answer_file import AnswerFile, open_answer_file
 from runs.pipeline.job import Job, open_job
 from runs.pipeline.model_runner import RunWithModel, open_model_runner
-from runs.pipeline.queries import QUERY_METHODS, understand_topics
+from runs.pipeline.queries import understand_topics
 from runs.pipeline.rank import (
     fuse_each_narrative,
     fuse_each_query,
@@ -163,8 +163,7 @@ async def answer_one(
     one = replace(job, topics=[topic], track=set_topic_limits(job.track, [topic]))
     if job.index.pooled:  # with a store of its own, the rows of a REST search are freed with the topic
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
-    async with searches.java if QUERY_METHODS[job.config.queries.method].searches else nullcontext():
-        (found,) = await understand_topics(one, model)
+    (found,) = await understand_topics(one, model, searches.java)
     searched = SearchedTopic(topic, found.queries, await searches.hybrid(one, found.queries))
     fallbacks = list(found.fallbacks)
     if job.config.grading.method is not None:

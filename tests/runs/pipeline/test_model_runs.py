@@ -107,7 +107,14 @@ def test_the_manifest_records_a_model_that_gives_nothing_and_the_run_is_valid(in
 def test_passages_add_rankings_for_every_query_and_weigh_as_told(
     method: str, index: Index, tmp_path: Path, server: Server
 ) -> None:
-    settings = [f"queries.method={method}", "queries.passages=both", "answer.method=none", "grading.method=none"]
+    expand = "queries.expand=narrative"
+    settings = [
+        f"queries.method={method}",
+        expand,
+        "queries.passages=both",
+        "answer.method=none",
+        "grading.method=none",
+    ]
     directory = make("keystone", index, tmp_path, server, *settings)
     topics = [orjson.loads(line) for line in (directory / "queries.jsonl").read_bytes().splitlines()]
     queries = [query for topic in topics for query in topic["queries"]]
