@@ -113,7 +113,7 @@ def grade(
     with _open(index, topics, config) as (job, ask):
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
         narrative = fuse_each_narrative(config, topics, queries, hybrid)
-        records, judgments, ranking = stage_work.make_grades(job, ask, _understood(queries), hybrid, narrative)
+        records, judgments, ranking, *_ = stage_work.make_grades(job, ask, _understood(queries), hybrid, narrative)
         found: dict[str, dict[str, int]] = {}
         for judgment in judgments:
             found.setdefault(judgment.query_id, {})[judgment.doc_id] = judgment.grade
@@ -136,8 +136,8 @@ def answer(index: Index, topics: Sequence[Topic], config: RunConfig | None = Non
         (ranking,) = stage_work.make_narrative(job, understood, hybrid)
         found: tuple[Any, ...] = (understood, hybrid, ranking)
         if config.grading.method is not None:
-            records, _, ranking = stage_work.make_grades(job, ask, understood, hybrid, ranking)
-            found = (understood, hybrid, ranking, records)
+            records, _, ranking, *rounds = stage_work.make_grades(job, ask, understood, hybrid, ranking)
+            found = (understood, rounds[-1] if rounds else hybrid, ranking, records)
         evidence, *_ = stage_work.make_evidence(job, ask, *found)
         (answers,) = stage_work.make_answers(job, ask, evidence, *found)
         return answers

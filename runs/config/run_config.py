@@ -128,6 +128,11 @@ class Grading(StrictSettings):
     """How many segments each query of the topic adds to the passage that is graded: those closest to it."""
     tokens: int = Field(default=2000, ge=50, le=1_000_000)
     """The most tokens of that passage."""
+    rounds: int = Field(default=0, ge=0, le=2)
+    """How many further rounds search again for queries without a document of grade 2. The model writes up to three new
+    search texts for each such query, in one call."""
+    round_documents: int = Field(default=10, ge=1, le=100_000)
+    """The most documents that a further round adds to the pool of a narrative."""
 
 
 class Answer(StrictSettings):

@@ -62,7 +62,9 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     has_grades, has_files = config.grading.method is not None, config.track is not None
     has_answers = has_files and config.answer.method is not None
     ranking = files.keystone if has_grades else files.narrative
-    found = (files.queries, files.hybrid, ranking, *((files.grades,) if has_grades else ()))
+    has_rounds = has_grades and config.grading.rounds > 0
+    of_queries = files.joined if has_rounds else files.hybrid
+    found = (files.queries, of_queries, ranking, *((files.grades,) if has_grades else ()))
     window = config.model.window if config.model and "answer.method" in asks else None
     reader, is_plain = plain["reader"], config.reader.name == "plain"
     reader_model = describe_model(config, "answer.method" in asks and not is_plain)
@@ -98,7 +100,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
         ),
         Stage(
             "grades",
-            (files.grades, files.qrels, files.keystone),
+            (files.grades, files.qrels, files.keystone, *((files.rounds, files.joined) if has_rounds else ())),
             (files.queries, files.hybrid, files.narrative),
             [identity, plain["grading"], describe_model(config), plain["track"]],
             partial(make_grades, job, run_with_model),

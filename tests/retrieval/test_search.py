@@ -111,6 +111,8 @@ def test_passages_are_searched_as_texts_of_their_own(index: Index, systems: list
         by_passage = found["query2doc" if system == "bm25" else "hyde"]
         assert (by_passage.of(0).tolist(), by_passage.of(1).tolist()) == ([], twin.of(0).tolist())
         assert by_passage.scores_of(1).tolist() == twin.scores_of(0).tolist()
+    for rankings in search_all(index, store, [query("honey")], SearchSettings(["hyde", "query2doc"], 5)).values():
+        assert rankings.of(0).tolist() == [], "no query has a passage"
     for system, twin in search_all(index, store, queries, SearchSettings(BOTH, 5)).items():
         assert system not in found or found[system].docs.tolist() == twin.docs.tolist()
 

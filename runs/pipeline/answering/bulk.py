@@ -26,6 +26,7 @@ from runs.pipeline.job import Job, open_job
 from runs.pipeline.model_runner import RunWithModel, open_model_runner
 from runs.pipeline.queries import understand_topics
 from runs.pipeline.rank import (
+    choose_pool,
     fuse_each_narrative,
     fuse_each_query,
     search_systems,
@@ -62,6 +63,8 @@ def answer_to_file(
     """
     if config.track is None or config.answer.method is None:
         raise UserError("found track: none or answer.method: none, expected a track and a method of answers")
+    if config.grading.rounds:
+        raise UserError(f"grading.rounds: found {config.grading.rounds}, expected 0: only a run makes further rounds")
     piped = config.topics.exists() and not (config.topics.is_file() or config.topics.is_dir())
     topics = None if piped else read_topics(config.topics)
     job = open_job(config, threads, progress, topics or [])
@@ -167,7 +170,8 @@ async def answer_one(
     searched = SearchedTopic(topic, found.queries, await searches.hybrid(one, found.queries))
     fallbacks = list(found.fallbacks)
     if job.config.grading.method is not None:
-        graded = await grade_candidates(one, model, searched)
+        rows = choose_pool(one, topic.id, found.queries, searched.hybrid)
+        graded = await grade_candidates(one, model, searched, rows)
         fallbacks += graded.fallbacks
         selected = [graded.rows[place] for place in graded.selected]
     else:

@@ -15,6 +15,7 @@ from generation.prompts import (
     graphreader,
     passage,
     resynthesise,
+    search_again,
     shorten,
     sub_answer,
     summarise,
@@ -83,6 +84,11 @@ def _resynthesise(user: str) -> Any:
     return {"sentences": [_SENTENCE.findall(text)[0].strip() for _, text in _DOCUMENT.findall(user)]}
 
 
+def _search_again(user: str) -> Any:
+    made = re.findall(r"(?m)^- (.*)$", user.partition("Searches that were made:")[2].partition("\n\n")[0])
+    return {"searches": [f"{made[0]} {word}" for word in ("planet", "insects")[len(made) - 1 :] or ["sugar"]]}
+
+
 def _graph_facts(user: str) -> str:
     sentences = [sentence.strip() for sentence in _SENTENCE.findall(_DOCUMENT.findall(user)[0][1])]
     return "\n".join(f"{n}. {text} | {' | '.join(_WORD.findall(text))}" for n, text in enumerate(sentences, 1))
@@ -120,4 +126,5 @@ _STEPS = {
     shorten.SYSTEM: _sentences,
     cite.SYSTEM: _cite,
     resynthesise.SYSTEM: _resynthesise,
+    search_again.SYSTEM: _search_again,
 }
