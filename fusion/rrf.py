@@ -143,14 +143,17 @@ def fuse_groups(rankings: Sequence[Ranked], groups: Groups, k: float, depth: int
     return Rankings(tuple(groups.ids), offsets_of(counts), out_docs[:written], out_scores[:written])
 
 
-def fuse_systems(systems: Sequence[Rankings], k: float = RRF_K, depth: int = 1000) -> Rankings:
+def fuse_systems(
+    systems: Sequence[Rankings], k: float = RRF_K, depth: int = 1000, weights: Sequence[float] | None = None
+) -> Rankings:
     """Stage 1: fuse the rankings of several systems into one hybrid ranking for each query.
 
-    All systems have the same queries in the same order (Keystone-Docs RAG, section 2.3.1).
+    All systems have the same queries in the same order (Keystone-Docs RAG, section 2.3.1). `weights` stand beside
+    `systems` (None: all 1).
     """
     ids = systems[0].query_ids
     members = [[(system, query) for system in range(len(systems))] for query in range(len(ids))]
-    return fuse_groups(systems, Groups(ids, members), k, depth)
+    return fuse_groups(systems, Groups(ids, members, None if weights is None else [weights] * len(ids)), k, depth)
 
 
 def fuse_queries(hybrid: Rankings, topics: Groups, k: float = RRF_K, depth: int = 100) -> Rankings:

@@ -1,8 +1,9 @@
-"""The searches of an index: BM25 and dense search of one batch of queries, in parallel."""
+"""The searches of an index: BM25 and dense search of one batch of queries and of their passages, in parallel."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +19,11 @@ from indexing.vectors.types import Effort
 from retrieval.backends import Sparse, open_dense, open_sparse
 from retrieval.feedback import FEEDBACK_DOCUMENTS, METHODS, serves
 from retrieval.pool import Candidates, pool_of, search_pool
-from retrieval.types import Query, Rankings, SearchSettings
+from retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
+
+QUESTION_REPEATS = 5
+"""How often `query2doc` repeats the question before the passage (Query2Doc, section 3)."""
+_ENGINES: Mapping[System, str] = {"bm25": "sparse", "query2doc": "sparse", "dense": "dense", "hyde": "dense"}
 
 
 def search_bm25(
@@ -119,22 +124,47 @@ def search_all(
     queries: Sequence[Query],
     settings: SearchSettings,
     progress: Progress = silent,
-) -> dict[str, Rankings]:
-    """Search a batch of queries with each system of `settings.systems`, in parallel; the result is keyed by system.
+) -> dict[System, Rankings]:
+    """Search a batch of queries with each system of `settings.systems`; the result is keyed by system.
 
+    BM25 and dense search run in parallel. A query without a passage finds nothing by `hyde` and `query2doc`.
     If the index has no vectors of all documents, Keystone searches BM25 first. The dense search then ranks the
     documents that BM25 found for any query.
     `store` is the one of `open_store(index)`. `UserError` as from `search_bm25` and the dense searches.
     """
-    if index.pooled and "dense" in settings.systems:
-        bm25 = search_bm25(index, store, queries, settings, progress)
-        candidates = Candidates(store, pool_of(bm25), settings.texts_of or join_title_and_text)
-        dense = search_candidates(index, candidates, queries, settings, progress)
-        return {name: {"bm25": bm25, "dense": dense}[name] for name in settings.systems}
-    searches: dict[str, Callable[..., Rankings]] = {
-        "bm25": partial(search_bm25, index, store),
+    known: dict[System, Rankings] = {}
+    search: dict[str, Callable[..., Rankings]] = {
+        "sparse": partial(search_bm25, index, store),
         "dense": partial(search_embeddings, index),
     }
-    with ThreadPoolExecutor(len(settings.systems) or 1) as pool:
-        jobs = {name: pool.submit(searches[name], queries, settings, progress) for name in settings.systems}
-        return {name: job.result() for name, job in jobs.items()}
+    engines = {_ENGINES[system] for system in settings.systems}
+    if index.pooled and "dense" in engines:
+        known["bm25"] = search_bm25(index, store, queries, settings, progress)
+        candidates = Candidates(store, pool_of(known["bm25"]), settings.texts_of or join_title_and_text)
+        search["dense"] = partial(search_candidates, index, candidates)
+
+    def search_system(system: System, ask: Callable[..., Rankings]) -> Rankings:
+        if system in ("bm25", "dense"):
+            return ask(queries, settings, progress)
+        places = [place for place, query in enumerate(queries) if query.passage]
+        found = ask([ask_by_passage(queries[place]) for place in places], settings, progress)
+        counts = np.zeros(len(queries), dtype=np.int64)
+        counts[places] = np.diff(found.offsets)
+        return Rankings(tuple(query.id for query in queries), offsets_of(counts), found.docs, found.scores)
+
+    def search_in_turn(engine: str) -> dict[System, Rankings]:
+        return {
+            system: known[system] if system in known else search_system(system, search[engine])
+            for system in settings.systems
+            if _ENGINES[system] == engine
+        }
+
+    with ThreadPoolExecutor(len(engines) or 1) as pool:
+        found = {system: rankings for own in pool.map(search_in_turn, engines) for system, rankings in own.items()}
+    return {system: found[system] for system in settings.systems}
+
+
+def ask_by_passage(query: Query) -> Query:
+    """Make the query that `hyde` and `query2doc` search for."""
+    texts = [query.question] * QUESTION_REPEATS + [query.passage]
+    return replace(query, sparse_text=" ".join(texts), dense_text=query.passage)

@@ -40,14 +40,25 @@ class Query:
     question: str
     sparse_text: str
     dense_text: str
+    passage: str = ""
+    """A passage that answers the question, written by a model; empty if there is none."""
+
+
+System = Literal["bm25", "dense", "hyde", "query2doc"]
+"""A system that ranks documents for a query.
+
+`bm25` searches by its `sparse_text`, `dense` by its `dense_text`. The other two search by its passage: `hyde` by the
+passage's embedding alone (Gao et al., ACL 2023), and `query2doc` by BM25 for the question five times and the passage
+once (Wang et al., EMNLP 2023).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
     """The settings of a search that do not depend on the queries."""
 
-    systems: Sequence[str] = ("bm25", "dense")
-    """The names of the systems to search: `bm25`, `dense`, or both."""
+    systems: Sequence[System] = ("bm25", "dense")
+    """The systems to search."""
     depth: int = 1000
     """The maximum number of documents in each ranking."""
     feedback: str | None = None

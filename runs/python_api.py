@@ -94,7 +94,7 @@ def fuse(runs: Mapping[str, Run], queries: Sequence[Query], config: RunConfig | 
     """Fuse the systems' runs of each query, then the queries of each topic (section 2.4); returns a run of topics."""
     config = config or configure()
     docs, systems = _number_documents(list(runs.values()), queries)
-    hybrid = fuse_each_query(config, systems)
+    hybrid = fuse_each_query(config, dict(zip(runs, systems, strict=True)))
     fused = fuse_each_narrative(config, _topics_of(queries), queries, hybrid)
     return Run(
         config.run_id, fused.query_ids, fused.offsets, encode_ids(docs)[fused.docs.astype(np.int64)], fused.scores
@@ -111,9 +111,9 @@ def grade(
     if config.grading.method is None:
         raise UserError("grading.method: found none, expected pointwise or grid")
     with _open(index, topics, config) as (job, ask):
-        hybrid = fuse_each_query(config, [_find_rows(job, run, queries) for run in runs.values()])
+        hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
         narrative = fuse_each_narrative(config, topics, queries, hybrid)
-        records, judgments, ranking = stage_work.make_grades(job, ask, _understood(queries), hybrid, narrative)
+        records, judgments, ranking, *_ = stage_work.make_grades(job, ask, _understood(queries), hybrid, narrative)
         found: dict[str, dict[str, int]] = {}
         for judgment in judgments:
             found.setdefault(judgment.query_id, {})[judgment.doc_id] = judgment.grade
@@ -132,12 +132,12 @@ def answer(index: Index, topics: Sequence[Topic], config: RunConfig | None = Non
     with _open(index, topics, config) as (job, ask):
         (understood,) = stage_work.make_queries(job, ask)
         rankings: Any = stage_work.make_rankings(job, ask, understood)
-        (hybrid,) = stage_work.make_hybrid(job, understood, *rankings[: len(config.retrieval.systems)])
+        (hybrid,) = stage_work.make_hybrid(job, understood, *rankings[: len(config.list_systems())])
         (ranking,) = stage_work.make_narrative(job, understood, hybrid)
         found: tuple[Any, ...] = (understood, hybrid, ranking)
         if config.grading.method is not None:
-            records, _, ranking = stage_work.make_grades(job, ask, understood, hybrid, ranking)
-            found = (understood, hybrid, ranking, records)
+            records, _, ranking, *rounds = stage_work.make_grades(job, ask, understood, hybrid, ranking)
+            found = (understood, rounds[-1] if rounds else hybrid, ranking, records)
         evidence, *_ = stage_work.make_evidence(job, ask, *found)
         (answers,) = stage_work.make_answers(job, ask, evidence, *found)
         return answers

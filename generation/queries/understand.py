@@ -9,7 +9,7 @@ from typing import Any
 from generation.answers.sentences import tidy
 from generation.ask import ask_all
 from generation.llm.model import Model
-from generation.prompts import decompose, expand, topic
+from generation.prompts import decompose, expand, expand_narrative, topic
 from generation.queries.example_names import find_example_names
 from generation.rules.queries import extract_topic
 from generation.rules.words import find_content_words
@@ -28,9 +28,11 @@ _MARKER = re.compile(r"^(?:\d{1,2}[.)]|[-*\u2022])\s+")
 
 
 async def understand_by_model(
-    model: Model, topics: Sequence[Topic], variants: int = expand.NUM_QUERIES
+    model: Model, topics: Sequence[Topic], variants: int = expand.NUM_QUERIES, in_context: bool = False
 ) -> tuple[list[Understanding], list[Fallback]]:
     """Find the questions, the topic and `variants` variants of the topic for every narrative.
+
+    With `in_context` the model sees the narrative when it expands the topic, otherwise the topic alone (paper).
 
     The model decomposes and extracts together, and expands afterwards. If it gives no questions, the narrative is the
     only question. If its topic has words that the narrative lacks, the topic is cut to the longest run of words that
@@ -57,7 +59,7 @@ async def understand_by_model(
             fallbacks.append(Fallback(one.id, "topic", f"{extracted[1]!r} is not in the narrative's words: cut"))
         questions.append(listed)
         phrases.append(extracted[0])
-    expanded, missing = await expand_topics(model, topics, phrases, variants)
+    expanded, missing = await expand_topics(model, topics, phrases, variants, in_context)
     parts = zip(topics, questions, phrases, expanded, strict=True)
     return [Understanding(one.id, asks, phrase, more) for one, asks, phrase, more in parts], fallbacks + missing
 
@@ -112,11 +114,11 @@ def read_topic(reply: Reply, narrative: str) -> tuple[str, str]:
 
 
 async def expand_topics(
-    model: Model, topics: Sequence[Topic], phrases: Sequence[str], variants: int
+    model: Model, topics: Sequence[Topic], phrases: Sequence[str], variants: int, in_context: bool = False
 ) -> tuple[list[tuple[str, ...]], list[Fallback]]:
     """Ask the model for `variants` variants of every topic phrase; fewer if two replies together hold fewer.
 
-    A narrative without a phrase has no variants.
+    A narrative without a phrase has no variants. With `in_context` the model sees the narrative too.
     """
     kept: list[tuple[str, ...]] = [() for _ in topics]
     requests: dict[int, tuple[Request, Callable[[Reply], tuple[str, ...]]]] = {}
@@ -134,7 +136,7 @@ async def expand_topics(
             return kept[number]
 
         if phrase and variants:
-            requests[number] = request_variants(phrase, names, variants), read
+            requests[number] = request_variants(phrase, names, variants, one.narrative if in_context else ""), read
     found = await ask_all(model, list(requests.values()))
     fallbacks = [
         Fallback(topics[number].id, "expand", f"{value.reason}: {len(kept[number])} variants are used")
@@ -150,12 +152,13 @@ def find_names_to_avoid(narrative: str, phrase: str) -> tuple[str, ...]:
     return tuple(name for name in find_example_names(narrative) if not own & set(_fold_words(name)))
 
 
-def request_variants(phrase: str, names: Sequence[str], variants: int) -> Request:
-    """Make a request for variants of a topic phrase without these names."""
-    user = expand.USER.format(topic=phrase, variants=variants)
+def request_variants(phrase: str, names: Sequence[str], variants: int, narrative: str = "") -> Request:
+    """Make a request for variants of a topic phrase without these names. If it has a narrative, the model sees it."""
+    prompt = expand_narrative if narrative else expand
+    user = prompt.USER.format(topic=phrase, variants=variants, narrative=narrative)
     if names:
         user += expand.NAMES.format(names="; ".join(names))
-    messages = (("system", expand.SYSTEM), ("user", user))
+    messages = (("system", prompt.SYSTEM), ("user", user))
     return Request("expand", messages, expand.max_tokens(variants), expand.schema(variants))
 
 

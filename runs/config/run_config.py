@@ -11,6 +11,7 @@ from generation.llm.chat import MOST_TOKENS
 from generation.llm.settings import AnyPath, ModelSettings
 from generation.readers.settings import PlainSettings, ReaderSettings
 from indexing.io.strict_settings import StrictSettings
+from retrieval.types import System
 from runs.config.none_named import NoneNamed
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
@@ -30,11 +31,21 @@ class Queries(StrictSettings):
     """If true, the embedding model gets the topic too (paper). If false, BM25 alone gets it."""
     variants: int = Field(default=0, ge=0, le=50)
     """How many variants expand the topic for BM25 (paper: `NUM_QUERIES` = 10)."""
+    expand: Literal["phrase", "narrative"] = "phrase"
+    """The text from which `model` expands the topic: the topic's phrase alone (paper), or with the narrative."""
     question_weight: int = Field(default=3, ge=1, le=20)
     """The weight of a question's words for BM25. The words of its topic and variants have weight 1 (paper: 1)."""
     narrative_weight: float = Field(default=2, ge=0, le=20)
     """The weight of the whole narrative as one more query in the second stage of fusion. Each other query has weight
     1. With 0 the narrative is not searched (paper: 0)."""
+    passages: Annotated[Literal["hyde", "query2doc", "both"] | None, NoneNamed("none", "hyde", "query2doc", "both")] = (
+        None
+    )
+    """The rankings that passages add to the first stage of fusion. The language model writes a passage for each query,
+    as if from a document that answers it. `hyde` searches by the passage's embedding, `query2doc` by BM25 for the
+    question and the passage, and `both` does both."""
+    passage_weight: float = Field(default=1, gt=0, le=20)
+    """The weight of these rankings in the first stage of fusion. The rankings of the query itself have weight 1."""
 
 
 class Retrieval(StrictSettings):
@@ -117,6 +128,11 @@ class Grading(StrictSettings):
     """How many segments each query of the topic adds to the passage that is graded: those closest to it."""
     tokens: int = Field(default=2000, ge=50, le=1_000_000)
     """The most tokens of that passage."""
+    rounds: int = Field(default=0, ge=0, le=2)
+    """How many further rounds search again for queries without a document of grade 2. The model writes up to three new
+    search texts for each such query, in one call."""
+    round_documents: int = Field(default=10, ge=1, le=100_000)
+    """The most documents that a further round adds to the pool of a narrative."""
 
 
 class Answer(StrictSettings):
@@ -203,6 +219,15 @@ class RunConfig(StrictSettings):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
 
+    def list_systems(self) -> list[System]:
+        """List the systems that search each query, those that search by its passage last."""
+        return [*self.retrieval.systems, *self.list_passage_systems()]
+
+    def list_passage_systems(self) -> list[System]:
+        """List the systems that search by the passage of each query."""
+        found: list[System] = ["hyde", "query2doc"]
+        return [system for system in found if self.queries.passages in (system, "both")]
+
     @property
     def has_default_team(self) -> bool:
         """Whether the submitted answers name a team, and that team is the default."""
@@ -218,6 +243,7 @@ class RunConfig(StrictSettings):
         """List the settings that need a language model: their values by key."""
         needed = {
             "queries.method": (self.queries.method, ("model",)),
+            "queries.passages": (self.queries.passages, ("hyde", "query2doc", "both")),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
             "answer.method": (self.answer.method, ("retrieval", "answers")),

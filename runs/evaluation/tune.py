@@ -14,7 +14,7 @@ from fusion.methods import METHODS
 from indexing.errors import UserError
 from indexing.io.json_values import digest
 from indexing.types import Progress, silent
-from retrieval.types import Query, Rankings
+from retrieval.types import Query, Rankings, System
 from runs.config.read import parse_value, read_config, shorten_option
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import Evaluation, evaluate
@@ -134,20 +134,20 @@ class _Scorer:
     def __init__(self, qrels: Qrels, trials: Trials, threads: int, progress: Progress) -> None:
         self._qrels, self._trials = qrels, trials
         self._open: Callable[[RunConfig], Job] = lambda config: open_job(config, threads, progress)
-        self._key, self._queries, self._systems = "", list[Query](), dict[str, Rankings]()
+        self._key, self._queries, self._systems = "", list[Query](), dict[System, Rankings]()
 
     def __call__(self, config: RunConfig) -> Evaluation:
         job = self._open(config)
         topic_ids = {topic.id for topic in job.topics}
         if not topic_ids & set(self._qrels.query_ids):
             raise UserError(f"{config.topics}: none of its topics is judged")
-        behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight"}}
+        behind: dict[str, Any] = {"fusion": True, "queries": {"narrative_weight", "passage_weight"}}
         key = digest([config.model_dump(mode="json", exclude=behind), config.queries.narrative_weight > 0])
         if key != self._key:
             with open_model_runner(config, None) as run_with_model:
                 self._queries = list_queries(run_with_model(lambda model: understand_topics(job, model)))
                 self._systems, self._key = search_systems(job, self._queries, choose_texts(job, run_with_model)), key
-        hybrid = fuse_each_query(config, list(self._systems.values()))
+        hybrid = fuse_each_query(config, self._systems)
         run = convert_to_run(job.store, fuse_each_narrative(config, job.topics, self._queries, hybrid), config.run_id)
         run = drop_own_documents(run) if self._trials.skip_own else run
         return evaluate(config.run_id, run, self._qrels, self._trials.measures)

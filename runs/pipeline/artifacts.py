@@ -17,7 +17,8 @@ from retrieval.types import Query, Rankings
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.pipeline.directory import Artifact, Values
-from runs.pipeline.grade_files import GradeRecord, Judgment, read_judgments, write_judgments
+from runs.pipeline.grading.grade_files import GradeRecord, Judgment, read_judgments, write_judgments
+from runs.pipeline.grading.rounds import Round
 from runs.pipeline.job import Job
 from runs.pipeline.queries import UnderstoodTopic, list_queries
 from runs.trec.doc_ids import encode_ids
@@ -34,6 +35,8 @@ NARRATIVE = "narrative.trec"
 GRADES = "grades.jsonl"
 QRELS = "grades.qrels"
 KEYSTONE = "keystone.trec"
+ROUNDS = "rounds.jsonl"
+JOINED = "rounds.trec"
 EVIDENCE = "evidence.jsonl"
 TRACE = "trace.jsonl"
 ANSWERS = "answers.jsonl"
@@ -70,6 +73,10 @@ class Artifacts:
     grades: Artifact[list[GradeRecord]]
     qrels: Artifact[list[Judgment]]
     keystone: Artifact[Rankings]
+    rounds: Artifact[list[Round]]
+    """The further rounds of search."""
+    joined: Artifact[Rankings]
+    """The hybrid ranking of each query after the further rounds."""
     retrieval: Artifact[Run]
     """The ranking that is submitted."""
     evidence: Artifact[list[EvidenceSet]]
@@ -101,7 +108,7 @@ def list_artifacts(job: Job, values: Values) -> Artifacts:
     return Artifacts(
         config=Artifact(CONFIG, read_config, _write_config),
         queries=queries,
-        systems=tuple(make_query_artifact(f"{system}.trec") for system in job.config.retrieval.systems),
+        systems=tuple(make_query_artifact(f"{system}.trec") for system in job.config.list_systems()),
         summaries=_make_records_artifact(
             SUMMARIES, lambda r: Summary(r["doc_id"], r["summary"], _decode_fallbacks(r)), asdict
         ),
@@ -110,6 +117,8 @@ def list_artifacts(job: Job, values: Values) -> Artifacts:
         grades=_make_records_artifact(GRADES, _decode_grades, asdict),
         qrels=Artifact(QRELS, read_judgments, write_judgments),
         keystone=make_topic_artifact(KEYSTONE),
+        rounds=_make_records_artifact(ROUNDS, lambda r: Round(**{**r, "fallbacks": _decode_fallbacks(r)}), asdict),
+        joined=make_query_artifact(JOINED),
         retrieval=Artifact(job.track.retrieval_file, read_run, write_run),
         evidence=Artifact(
             EVIDENCE,
@@ -173,7 +182,9 @@ def _write_config(path: Path, config: RunConfig) -> None:
 def _encode_understood(one: UnderstoodTopic) -> dict[str, Any]:
     return {
         **asdict(one.understanding),
-        "queries": list(map(asdict, one.queries)),
+        "queries": [
+            {key: value for key, value in asdict(query).items() if value or key != "passage"} for query in one.queries
+        ],
         "fallbacks": list(map(asdict, one.fallbacks)),
     }
 

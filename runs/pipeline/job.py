@@ -77,7 +77,8 @@ class Job:
         """How candidates are graded. The configuration must name a method."""
         model = self.config.model
         in_one_wave = model is not None and model.backend == "batch"
-        return GradeSettings(**self.config.grading.model_dump(exclude={"pool"}), in_one_wave=in_one_wave)
+        settings = self.config.grading.model_dump(exclude={"pool", "rounds", "round_documents"})
+        return GradeSettings(**settings, in_one_wave=in_one_wave)
 
 
 def open_job(

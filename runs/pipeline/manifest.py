@@ -76,6 +76,7 @@ def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str
         *values.get(files.queries),
         *(values.get(files.summaries) if config.retrieval.summarise else ()),
         *grades,
+        *(values.get(files.rounds) if config.grading.method is not None and config.grading.rounds else ()),
         *(values.get(files.answers) if config.track is not None and config.answer.method is not None else ()),
     ]
     summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}

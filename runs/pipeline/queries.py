@@ -1,11 +1,14 @@
 """From topics to queries: by rules, by the model, or with the whole narrative alone (paper, section 2.1)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from generation.llm.model import Model
 from generation.queries.compose import compose_queries, make_narrative_query
+from generation.queries.passages import write_passages
 from generation.queries.understand import understand_by_model
 from generation.rules.understand import UnderstandingRules, understand_by_rules
 from generation.types import Fallback, Understanding
@@ -27,9 +30,31 @@ def list_queries(topics: Iterable[UnderstoodTopic]) -> list[Query]:
     return [query for one in topics for query in one.queries]
 
 
-async def understand_topics(job: Job, model: Model | None) -> list[UnderstoodTopic]:
-    """Find the understanding and the queries of each topic, by the configuration's method."""
-    return await QUERY_METHODS[job.config.queries.method].understand(job, model)
+async def understand_topics(
+    job: Job, model: Model | None, search_lock: asyncio.Lock | None = None
+) -> list[UnderstoodTopic]:
+    """Find the understanding and the queries of each topic, by the configuration's method.
+
+    If the configuration asks for passages, each query has one. `search_lock` is held while a method searches.
+    """
+    method = QUERY_METHODS[job.config.queries.method]
+    async with search_lock if search_lock and method.searches else nullcontext():
+        found = await method.understand(job, model)
+    if job.config.queries.passages is None:
+        return found
+    assert model is not None  # the configuration has been checked
+    queries, missed = await write_passages(
+        model, list_queries(found), {topic.id: topic.narrative for topic in job.topics}
+    )
+    return [
+        replace(
+            one,
+            queries=tuple(query for query in queries if query.topic_id == topic_id),
+            fallbacks=(*one.fallbacks, *(fallback for fallback in missed if fallback.topic_id == topic_id)),
+        )
+        for one in found
+        for topic_id in [one.understanding.topic_id]
+    ]
 
 
 async def _take_narratives(job: Job, _model: Model | None) -> list[UnderstoodTopic]:
@@ -44,7 +69,9 @@ async def _understand_by_rules(job: Job, _model: Model | None) -> list[Understoo
 
 async def _understand_by_model(job: Job, model: Model | None) -> list[UnderstoodTopic]:
     assert model is not None  # the configuration has been checked
-    return _compose_topics(job, *await understand_by_model(model, job.topics, job.config.queries.variants))
+    settings = job.config.queries
+    found = await understand_by_model(model, job.topics, settings.variants, settings.expand == "narrative")
+    return _compose_topics(job, *found)
 
 
 def _compose_topics(job: Job, found: Sequence[Understanding], fallbacks: Sequence[Fallback]) -> list[UnderstoodTopic]:

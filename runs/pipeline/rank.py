@@ -4,7 +4,7 @@ After each step the scores are rounded as in a run file. So the next step gets t
 file.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from generation.types import Fallback
 from indexing.types import Document
 from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings, SearchSettings, Topic, offsets_of
+from retrieval.types import Query, Rankings, SearchSettings, System, Topic, offsets_of
 from runs.config.run_config import RunConfig
 from runs.pipeline.job import Job
 from runs.trec.render import decrease_strictly
@@ -30,11 +30,13 @@ def round_scores(rankings: Rankings) -> Rankings:
     return replace(rankings, scores=decrease_strictly(rankings.scores, rankings.offsets))
 
 
-def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_title_and_text) -> dict[str, Rankings]:
+def search_systems(
+    job: Job, queries: Sequence[Query], texts_of: TextsOf = join_title_and_text
+) -> dict[System, Rankings]:
     """Search the queries by each system. `texts_of` returns the texts that are embedded for candidates."""
     settings = job.config.retrieval
     search = SearchSettings(
-        settings.systems,
+        job.config.list_systems(),
         settings.depth,
         settings.feedback,
         settings.faiss,
@@ -46,9 +48,14 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_
     return {system: round_scores(rankings) for system, rankings in found.items()}
 
 
-def fuse_each_query(config: RunConfig, systems: Sequence[Rankings]) -> Rankings:
-    """Fuse the systems of each query by RRF into its hybrid ranking (paper, section 2.4)."""
-    return round_scores(fuse_systems(list(systems), config.fusion.k, config.retrieval.depth))
+def fuse_each_query(config: RunConfig, systems: Mapping[System, Rankings] | Mapping[str, Rankings]) -> Rankings:
+    """Fuse the systems of each query by RRF into its hybrid ranking (paper, section 2.4).
+
+    Systems that search by passages have `queries.passage_weight`, all others weight 1.
+    """
+    by_passage = config.list_passage_systems()
+    weights = [config.queries.passage_weight if system in by_passage else 1 for system in systems]
+    return round_scores(fuse_systems(list(systems.values()), config.fusion.k, config.retrieval.depth, weights))
 
 
 def fuse_each_narrative(

@@ -17,7 +17,7 @@ from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from indexing.vectors.of_segments import segment_vectors
 from retrieval.types import Rankings, Topic
 from runs.pipeline.artifacts import Summary, TopicStep
-from runs.pipeline.grade_files import (
+from runs.pipeline.grading.grade_files import (
     GradeRecord,
     Judgment,
     find_selected_rows,
@@ -25,6 +25,7 @@ from runs.pipeline.grade_files import (
     make_judgments,
     make_keystone_rankings,
 )
+from runs.pipeline.grading.rounds import Found, Round, find_candidates, search_again
 from runs.pipeline.job import Job
 from runs.pipeline.model_runner import RunWithModel
 from runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
@@ -33,6 +34,11 @@ from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_run_
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_records
 from runs.trec.types import Run, make_run
 
+Grading = (
+    tuple[list[GradeRecord], list[Judgment], Rankings]
+    | tuple[list[GradeRecord], list[Judgment], Rankings, list[Round], Rankings]
+)
+"""The artifacts of the stage `grades`, without and with further rounds."""
 TOPICS_AT_ONCE = 64
 """How many topics use the model at one time."""
 
@@ -77,7 +83,7 @@ def choose_texts(
 
 def make_hybrid(job: Job, _topics: Sequence[UnderstoodTopic], *systems: Rankings) -> tuple[Rankings]:
     """Make the hybrid ranking of each query."""
-    return (fuse_each_query(job.config, systems),)
+    return (fuse_each_query(job.config, dict(zip(job.config.list_systems(), systems, strict=True))),)
 
 
 def make_narrative(job: Job, topics: Sequence[UnderstoodTopic], hybrid: Rankings) -> tuple[Rankings]:
@@ -87,20 +93,31 @@ def make_narrative(job: Job, topics: Sequence[UnderstoodTopic], hybrid: Rankings
 
 def make_grades(
     job: Job, run_with_model: RunWithModel, topics: Sequence[UnderstoodTopic], hybrid: Rankings, narrative: Rankings
-) -> tuple[list[GradeRecord], list[Judgment], Rankings]:
-    """Make UMBRELA grades, the same as judgments, and the ranking with the selected documents first."""
-    queries = list_queries(topics)
+) -> Grading:
+    """Make UMBRELA grades, the same as judgments, and the ranking with the selected documents first.
 
-    async def grade_all(model: Model | None) -> list[GradedTopic]:
-        work = [partial(grade_candidates, job, model, SearchedTopic(topic, queries, hybrid)) for topic in job.topics]
+    If the configuration has further rounds, they and the hybrid ranking of each query after them come with it.
+    """
+
+    async def grade_all(model: Model | None, found: Found) -> list[GradedTopic]:
+        searched = [SearchedTopic(topic, found.queries, found.hybrid) for topic in job.topics]
+        work = [partial(grade_candidates, job, model, one, found.pools[one.topic.id]) for one in searched]
         return await run_together(work, TOPICS_AT_ONCE)
 
-    graded = run_with_model(grade_all)
+    found = find_candidates(job, list_queries(topics), hybrid)
+    graded = run_with_model(partial(grade_all, found=found))
+    for _ in range(job.config.grading.rounds):
+        again = search_again(job, run_with_model, choose_texts(job, run_with_model), found, graded)
+        if again is None:
+            break
+        found = again
+        graded = run_with_model(partial(grade_all, found=found))
     assert job.config.model is not None  # the configuration has been checked
     records = list(make_grade_records(graded, job.store, job.config.model.name))
     is_set = SELECTIONS[job.config.grading.select].is_set
     alone = is_set and job.config.track is not None and job.track.rows is None
-    return records, list(make_judgments(records)), round_scores(make_keystone_rankings(graded, narrative, alone))
+    made = records, list(make_judgments(records)), round_scores(make_keystone_rankings(graded, narrative, alone))
+    return (*made, list(found.rounds), found.hybrid) if job.config.grading.rounds else made
 
 
 def make_segments(job: Job, ranking: Rankings) -> tuple[Run]:

@@ -55,12 +55,16 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     """List the stages that a configuration needs, in order."""
     config, index, plain = job.config, job.index.key, job.config.model_dump(mode="json")
     asks = config.list_model_steps()
+    asks_for_queries = any(key.startswith("queries.") for key in asks)
+    passages = [plain["queries"]["passages"], plain["queries"]["passage_weight"]]
     identity = {"run_id": config.run_id, "index": index}
     topics, track = [[topic.id, topic.narrative] for topic in job.topics], asdict(job.track)
     has_grades, has_files = config.grading.method is not None, config.track is not None
     has_answers = has_files and config.answer.method is not None
     ranking = files.keystone if has_grades else files.narrative
-    found = (files.queries, files.hybrid, ranking, *((files.grades,) if has_grades else ()))
+    has_rounds = has_grades and config.grading.rounds > 0
+    of_queries = files.joined if has_rounds else files.hybrid
+    found = (files.queries, of_queries, ranking, *((files.grades,) if has_grades else ()))
     window = config.model.window if config.model and "answer.method" in asks else None
     reader, is_plain = plain["reader"], config.reader.name == "plain"
     reader_model = describe_model(config, "answer.method" in asks and not is_plain)
@@ -70,21 +74,21 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "queries",
             (files.queries,),
             (),
-            [topics, index, plain["queries"], describe_model(config, "queries.method" in asks)],
+            [topics, index, plain["queries"], describe_model(config, asks_for_queries)],
             partial(make_queries, job, run_with_model),
         ),
         Stage(
             "search",
             (*files.systems, *((files.summaries,) if config.retrieval.summarise else ())),
             (files.queries,),
-            [identity, plain["retrieval"], describe_model(config, config.retrieval.summarise)],
+            [identity, plain["retrieval"], config.list_systems(), describe_model(config, config.retrieval.summarise)],
             partial(make_rankings, job, run_with_model),
         ),
         Stage(
             "hybrid",
             (files.hybrid,),
             (files.queries, *files.systems),
-            [identity, config.fusion.k],
+            [identity, config.fusion.k, passages],
             partial(make_hybrid, job),
         ),
         Stage(
@@ -96,7 +100,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
         ),
         Stage(
             "grades",
-            (files.grades, files.qrels, files.keystone),
+            (files.grades, files.qrels, files.keystone, *((files.rounds, files.joined) if has_rounds else ())),
             (files.queries, files.hybrid, files.narrative),
             [identity, plain["grading"], describe_model(config), plain["track"]],
             partial(make_grades, job, run_with_model),

@@ -13,7 +13,7 @@ from generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, li
 from generation.types import Sentence
 from retrieval.types import Query, Rankings, Topic
 from runs.pipeline.job import Job
-from runs.pipeline.rank import choose_pool, get_hybrid_scores
+from runs.pipeline.rank import get_hybrid_scores
 from runs.tracks.answer_files import cut_to_limits
 from runs.tracks.rules import Track
 
@@ -37,10 +37,9 @@ class SearchedTopic:
         return [self.queries[place] for place in self.places]
 
 
-async def grade_candidates(job: Job, model: Model | None, searched: SearchedTopic) -> GradedTopic:
-    """Grade the candidates of a topic and select among them."""
+async def grade_candidates(job: Job, model: Model | None, searched: SearchedTopic, rows: Sequence[int]) -> GradedTopic:
+    """Grade the candidates of a topic, which are rows of the store, and select among them."""
     assert model is not None  # the configuration has been checked
-    rows = choose_pool(job, searched.topic.id, searched.queries, searched.hybrid)
     context = await asyncio.to_thread(read_context, job.sources, rows, searched.own)
     scores = get_hybrid_scores(searched.hybrid, searched.places, rows)
     return await grade_topic(model, Candidates(searched.topic.id, context, scores), job.grade_settings)

@@ -106,6 +106,13 @@ def test_the_first_stage_pairs_the_systems_of_each_query() -> None:
     assert hybrid.query_ids == bm25.query_ids
 
 
+def test_systems_of_the_first_stage_have_weights() -> None:
+    systems = [rankings([[1, 2]]), rankings([[2, 1]]), rankings([[]])]
+    assert fuse_systems(systems, weights=[1, 2, 9]).scores_of(0)[0] == pytest.approx(1 / 62 + 2 / 61)
+    alike, plain = fuse_systems(systems, weights=[1, 1, 1]), fuse_systems(systems)
+    assert (alike.docs.tolist(), alike.scores.tolist()) == (plain.docs.tolist(), plain.scores.tolist())
+
+
 def test_topics_keep_their_order_and_a_topic_without_hits_stays_empty() -> None:
     fused = fuse_queries(rankings([[1], [2], []]), group_queries_by_topic(["b", "a", "c"], ["a", "b", "c"]))
     assert [fused.of(i).tolist() for i in range(3)] == [[2], [1], []]

@@ -1,6 +1,7 @@
 """Dense search in a candidate pool: the result of the whole index, restricted to the documents that BM25 found."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from indexing.vectors.types import round_to_grid
 from retrieval.backends import open_store
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
 from retrieval.pool import Candidates, pool_of, search_pool
-from retrieval.types import Query, Rankings, SearchSettings, offsets_of
+from retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
 from tests.support.command_line import keystone
 from tests.support.small_corpus import write_corpus, write_topics
 
@@ -45,7 +46,7 @@ def restricted(whole: Rankings, pool: Sequence[int], depth: int) -> list[list[tu
 
 @pytest.mark.parametrize(("depth", "systems"), [(2, ["bm25", "dense"]), (3, ["dense", "bm25"]), (100, ["dense"])])
 def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
-    index: Index, pooled: Index, depth: int, systems: list[str]
+    index: Index, pooled: Index, depth: int, systems: list[System]
 ) -> None:
     found = search_all(pooled, open_store(pooled), QUERIES, SearchSettings(systems, depth))
     assert list(found) == systems
@@ -54,6 +55,14 @@ def test_the_pool_ranks_as_the_whole_index_restricted_to_it(
     assert restricted(found["dense"], range(100), 100) == expected
     assert 0 < len(pool_of(bm25)) < (index.documents or 0)
     assert not pooled.dense.exists()
+
+
+def test_passages_rank_the_documents_that_queries_find_by_bm25(pooled: Index) -> None:
+    queries = [replace(QUERIES[0], passage="Lava and ash."), QUERIES[1]]
+    found = search_all(pooled, open_store(pooled), queries, SearchSettings(["bm25", "hyde", "query2doc"], 100))
+    assert sorted(found["hyde"].of(0)) == pool_of(found["bm25"]).tolist()
+    assert not len(found["hyde"].of(1))
+    assert not len(found["query2doc"].of(1))
 
 
 @given(

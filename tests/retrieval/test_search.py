@@ -5,6 +5,7 @@ import math
 import re
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +29,12 @@ from retrieval.faiss_search import search_dense
 from retrieval.feedback import Feedback, rm3, rocchio
 from retrieval.hybrid import search_all, search_bm25, search_embeddings
 from retrieval.lucene.search import K1, B, LuceneSearcher
-from retrieval.types import Query, Rankings, SearchSettings, ranked
+from retrieval.types import Query, Rankings, SearchSettings, System, ranked
 from tests.support.small_corpus import CORPUS, write_corpus
 
 pytestmark = pytest.mark.slow
 
-BOTH = ["bm25", "dense"]
+BOTH: list[System] = ["bm25", "dense"]
 
 
 def query(text: str, number: int = 1) -> Query:
@@ -96,6 +97,24 @@ def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:
     for system, rankings in one.items():
         assert rankings.docs.tobytes() == four[system].docs.tobytes()
         assert rankings.scores.tobytes() == four[system].scores.tobytes()
+
+
+@pytest.mark.parametrize("systems", [["bm25", "dense", "hyde", "query2doc"], ["query2doc", "hyde"]])
+def test_passages_are_searched_as_texts_of_their_own(index: Index, systems: list[System]) -> None:
+    """A query without a passage stands before one that has a passage, and finds nothing by it."""
+    store, passage = open_store(index), "Lava and ash come out of the crust of the earth."
+    queries = [query("honey"), replace(query("what erupts?", 2), passage=passage)]
+    found = search_all(index, store, queries, SearchSettings(systems, 5))
+    assert list(found) == systems
+    alone = replace(queries[1], sparse_text="what erupts? " * 5 + passage, dense_text=passage)
+    for system, twin in search_all(index, store, [alone], SearchSettings(BOTH, 5)).items():
+        by_passage = found["query2doc" if system == "bm25" else "hyde"]
+        assert (by_passage.of(0).tolist(), by_passage.of(1).tolist()) == ([], twin.of(0).tolist())
+        assert by_passage.scores_of(1).tolist() == twin.scores_of(0).tolist()
+    for rankings in search_all(index, store, [query("honey")], SearchSettings(["hyde", "query2doc"], 5)).values():
+        assert rankings.of(0).tolist() == [], "no query has a passage"
+    for system, twin in search_all(index, store, queries, SearchSettings(BOTH, 5)).items():
+        assert system not in found or found[system].docs.tolist() == twin.docs.tolist()
 
 
 def test_only_one_thread_of_python_calls_java(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Semaphore, Thread
@@ -24,8 +24,9 @@ from runs.config.run_config import RunConfig
 from runs.pipeline.answering.answer_file import AnswerFile, open_answer_file
 from runs.pipeline.job import Job, open_job
 from runs.pipeline.model_runner import RunWithModel, open_model_runner
-from runs.pipeline.queries import QUERY_METHODS, understand_topics
+from runs.pipeline.queries import understand_topics
 from runs.pipeline.rank import (
+    choose_pool,
     fuse_each_narrative,
     fuse_each_query,
     search_systems,
@@ -62,6 +63,8 @@ def answer_to_file(
     """
     if config.track is None or config.answer.method is None:
         raise UserError("found track: none or answer.method: none, expected a track and a method of answers")
+    if config.grading.rounds:
+        raise UserError(f"grading.rounds: found {config.grading.rounds}, expected 0: only a run makes further rounds")
     piped = config.topics.exists() and not (config.topics.is_file() or config.topics.is_dir())
     topics = None if piped else read_topics(config.topics)
     job = open_job(config, threads, progress, topics or [])
@@ -163,12 +166,12 @@ async def answer_one(
     one = replace(job, topics=[topic], track=set_topic_limits(job.track, [topic]))
     if job.index.pooled:  # with a store of its own, the rows of a REST search are freed with the topic
         one = replace(one, store=await asyncio.to_thread(open_store, job.index))
-    async with searches.java if QUERY_METHODS[job.config.queries.method].searches else nullcontext():
-        (found,) = await understand_topics(one, model)
+    (found,) = await understand_topics(one, model, searches.java)
     searched = SearchedTopic(topic, found.queries, await searches.hybrid(one, found.queries))
     fallbacks = list(found.fallbacks)
     if job.config.grading.method is not None:
-        graded = await grade_candidates(one, model, searched)
+        rows = choose_pool(one, topic.id, found.queries, searched.hybrid)
+        graded = await grade_candidates(one, model, searched, rows)
         fallbacks += graded.fallbacks
         selected = [graded.rows[place] for place in graded.selected]
     else:
@@ -222,7 +225,7 @@ class Searches:
 
     def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
         texts_of = self._texts_of if job.config.retrieval.summarise else join_title_and_text
-        return fuse_each_query(job.config, list(search_systems(job, queries, texts_of).values()))
+        return fuse_each_query(job.config, search_systems(job, queries, texts_of))
 
     def _texts_of(self, documents: Sequence[Document]) -> list[str]:
         work = summarise_documents(self._job, self._model, documents)

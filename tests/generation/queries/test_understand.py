@@ -102,6 +102,18 @@ def test_a_successful_repair_is_not_recorded(step: str) -> None:
     assert len(model.requests) == 4
 
 
+@pytest.mark.parametrize("in_context", [False, True])
+def test_the_expansion_sees_the_narrative_if_that_is_wanted(in_context: bool) -> None:
+    model = Scripted(by_purpose(expand=[VARIANTS]))
+    found, _ = asyncio.run(expand_topics(model, [Topic("7", NARRATIVE)], ["community"], 10, in_context))
+    assert found == [tuple(VARIANTS["variants"])]
+    (_, system), (_, user) = model.requests[0].messages
+    assert (NARRATIVE in user) == in_context
+    assert "Phrase: community" in user
+    assert "keep them out of every variant: Amish; Silicon Valley" in user
+    assert ("description" in system) == in_context
+
+
 def test_a_repair_adds_to_the_variants_that_were_right() -> None:
     halves = [{"variants": VARIANTS["variants"][:6]}, {"variants": VARIANTS["variants"][4:]}]
     (understood,), fallbacks, _ = _understood(expand=halves)

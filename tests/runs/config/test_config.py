@@ -281,6 +281,13 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
         ),
         pytest.param(
             "",
+            ["queries.passages=hyde"],
+            "--set queries.passages=hyde: queries.passages: hyde needs a language model; "
+            "expected one under the key model, with its name and urls",
+            id="passages without a model",
+        ),
+        pytest.param(
+            "",
             ["grading={method: grid}"],
             "--set grading={{method: grid}}: grading.method: grid needs a language model; "
             "expected one under the key model, with its name and urls",

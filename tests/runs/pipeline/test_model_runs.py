@@ -103,6 +103,33 @@ def test_the_manifest_records_a_model_that_gives_nothing_and_the_run_is_valid(in
         assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
 
 
+@pytest.mark.parametrize("method", ["rules", "model", "narrative"])
+def test_passages_add_rankings_for_every_query_and_weigh_as_told(
+    method: str, index: Index, tmp_path: Path, server: Server
+) -> None:
+    expand = "queries.expand=narrative"
+    settings = [
+        f"queries.method={method}",
+        expand,
+        "queries.passages=both",
+        "answer.method=none",
+        "grading.method=none",
+    ]
+    directory = make("keystone", index, tmp_path, server, *settings)
+    topics = [orjson.loads(line) for line in (directory / "queries.jsonl").read_bytes().splitlines()]
+    queries = [query for topic in topics for query in topic["queries"]]
+    assert all(query["passage"].endswith(query["question"][-9:]) or "#" not in query["id"] for query in queries)
+    systems = ("bm25", "dense", "hyde", "query2doc")
+    found = {system: read_run(directory / f"{system}.trec") for system in systems}
+    assert all(found["hyde"].list_hits()[query["id"]] for query in queries)
+    hybrid = (directory / "hybrid.trec").read_bytes()
+    assert hybrid != (make("keystone", index, tmp_path, server, *settings, "queries.passage_weight=9")
+                      / "hybrid.trec").read_bytes()  # fmt: skip
+    plain = make("keystone", index, tmp_path, server, *settings, "queries.passages=none")
+    assert b'"passage"' not in (plain / "queries.jsonl").read_bytes()
+    assert not (plain / "hyde.trec").exists()
+
+
 @pytest.mark.parametrize("select", ["parasol", "coverage"])
 @pytest.mark.parametrize("method", ["pointwise", "grid"])
 def test_bounds_and_grids_select_the_same_documents_as_all_grades(

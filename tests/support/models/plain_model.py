@@ -11,8 +11,11 @@ from generation.prompts import (
     decompose,
     edit,
     expand,
+    expand_narrative,
     graphreader,
+    passage,
     resynthesise,
+    search_again,
     shorten,
     sub_answer,
     summarise,
@@ -81,6 +84,11 @@ def _resynthesise(user: str) -> Any:
     return {"sentences": [_SENTENCE.findall(text)[0].strip() for _, text in _DOCUMENT.findall(user)]}
 
 
+def _search_again(user: str) -> Any:
+    made = re.findall(r"(?m)^- (.*)$", user.partition("Searches that were made:")[2].partition("\n\n")[0])
+    return {"searches": [f"{made[0]} {word}" for word in ("planet", "insects")[len(made) - 1 :] or ["sugar"]]}
+
+
 def _graph_facts(user: str) -> str:
     sentences = [sentence.strip() for sentence in _SENTENCE.findall(_DOCUMENT.findall(user)[0][1])]
     return "\n".join(f"{n}. {text} | {' | '.join(_WORD.findall(text))}" for n, text in enumerate(sentences, 1))
@@ -98,6 +106,7 @@ def _graph_step(user: str) -> str:
 
 
 _TEXTS: dict[str, Callable[[str], str]] = {
+    passage.SYSTEM: lambda user: f"It is known to all: {user.rpartition('Question:')[2].strip()}",
     summarise.SYSTEM: lambda user: str(_DOCUMENT.findall(user)[0][1])[:200],
     graphreader.FACTS_SYSTEM: _graph_facts,
     graphreader.PLAN_SYSTEM: lambda user: f"Find what this asks for: {user}",
@@ -108,6 +117,7 @@ _STEPS = {
     decompose.SYSTEM: _decompose,
     topic.SYSTEM: _topic,
     expand.SYSTEM: _expand,
+    expand_narrative.SYSTEM: _expand,
     umbrela.POINTWISE: _grade,
     umbrela.GRID: _grid,
     answer.SYSTEM: _answer,
@@ -116,4 +126,5 @@ _STEPS = {
     shorten.SYSTEM: _sentences,
     cite.SYSTEM: _cite,
     resynthesise.SYSTEM: _resynthesise,
+    search_again.SYSTEM: _search_again,
 }

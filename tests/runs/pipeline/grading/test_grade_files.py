@@ -4,7 +4,7 @@ import numpy as np
 
 from generation.grading.grade import GradedTopic
 from retrieval.types import Rankings, offsets_of
-from runs.pipeline.grade_files import make_keystone_rankings
+from runs.pipeline.grading.grade_files import make_keystone_rankings
 
 
 def graded(rows: list[int], selected: list[int], scores: list[float]) -> GradedTopic:

@@ -1,0 +1,1 @@
+"""Grades of a run: their files, and further rounds of search for queries that they leave open."""
