@@ -56,25 +56,23 @@ def open_run_reader(job: Job, model: Model | None) -> Reader:
 async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:
     """Open the task to answer a topic, and choose its documents.
 
-    These are the `selected` ones (rows of the store, best first), or those of each query. For claims, the documents of
-    a query are ordered by their grades, if there are any.
+    These are the `selected` ones (rows of the store, best first), or those of each query. For claims, they are the
+    documents that have a grade above 0 for the query, if there are any.
     """
     topic = searched.topic
     of_queries = [searched.hybrid.of(place).tolist() for place in searched.places]
     if job.answer_settings.method == "claims":
         grades = [searched.grades.get(query.id, {}) for query in searched.own]
-        of_queries = [order_by_grade(rows, own) for rows, own in zip(of_queries, grades, strict=True)]
+        of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
     hits = choose_hits(job.answer_settings, selected, of_queries)
     context = await asyncio.to_thread(read_context, job.sources, list_rows(hits), searched.own)
     return Task(topic, context, job.get_word_limit(topic), partial(_cut_to_track, topic.id, job.track)), hits
 
 
-def order_by_grade(rows: Sequence[int], grades: Mapping[int, float]) -> list[int]:
-    """Order documents by grade, the highest first, and then as in `rows`. A document without a grade has 0.
-
-    Graded documents that `rows` lacks follow those of their grade.
-    """
-    return sorted(dict.fromkeys((*rows, *grades)), key=lambda row: -grades.get(row, 0))
+def rank_by_grade(grades: Mapping[int, float], rows: Sequence[int]) -> list[int]:
+    """Rank documents by their grades, the highest first, and then as in `rows`; those that `rows` lacks are last."""
+    place = {row: number for number, row in enumerate(rows)}
+    return sorted(grades, key=lambda row: (-grades[row], place.get(row, len(rows)), row))
 
 
 def _cut_to_track(topic_id: str, track: Track, sentences: Sequence[Sentence]) -> list[Sentence]:
