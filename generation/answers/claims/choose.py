@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fusion.coverage import choose
 from fusion.parasol import log_terms
 from generation.answers.claims.collect import Claim
+from generation.answers.claims.quotes import MOST_CITATIONS
 from generation.rules.sentences import SAME_COSINE, find_stems
 from indexing.vectors.types import Vectors
 
@@ -16,8 +17,6 @@ SAME_WORDS_SHARE = 0.8
 """The least share of the shorter claim's content words that two claims have in common if they say the same."""
 NEAR_COSINE = 0.8
 """The least cosine of two claims that say the same in nearly the same words."""
-MOST_CITATIONS = 3
-"""The most citations of a claim that several queries gave."""
 BEST_UTILITY = 3.0
 """The utility of a query's first claim, as the highest grade. Its second has half of that, its third a third."""
 

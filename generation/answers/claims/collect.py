@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from generation.answers.claims.quotes import find_quote, find_quoted_segments
+from generation.answers.claims.names import find_names, split_words
+from generation.answers.claims.quotes import (
+    MOST_CITATIONS,
+    find_naming_segments,
+    find_quote,
+    find_quoted_segments,
+)
 from generation.answers.sentences import Passage, allow_tokens, is_place, make_messages, show_notes, show_passages, tidy
 from generation.ask import ask_all
 from generation.llm.model import Model
@@ -13,7 +19,7 @@ from generation.prompts import claims as prompt
 from generation.structured import read_objects
 from generation.types import Citation, Failure, Fallback, Reply, Request
 from indexing.errors import Unusable
-from indexing.types import Document, Span
+from indexing.types import Document, Segment, Span
 
 MOST_CLAIMS = 6
 """The most claims for one query. A reply's further claims are left out."""
@@ -63,7 +69,7 @@ def request_claims(task: ClaimTask) -> Request:
 def read_claims(
     reply: Reply, task: ClaimTask, documents: Mapping[str, Document], place: int
 ) -> tuple[list[Claim], int]:
-    """Read the claims of a reply whose quotes stand in their passages, and the number of those dropped.
+    """Read the claims of a reply that stand in their passages, and the number of those dropped: see `_read_claim`.
 
     `place` is the place of the query. `Unusable` if the reply holds no list of objects, or if every claim is dropped.
     """
@@ -78,15 +84,31 @@ def read_claims(
 
 
 def _read_claim(item: Mapping[str, Any], task: ClaimTask, documents: Mapping[str, Document]) -> Claim | None:
-    """Read a claim, without its queries; None unless its text is short and its quote stands in its passage."""
+    """Read a claim, without its queries; None unless its text is short and its quote stands in its passage.
+
+    If the segments of the quote lack names or numbers of the claim, others of the passage are cited too. None if those
+    do not hold them either.
+    """
     text, quote, number = item.get("text"), item.get("quote"), item.get("document")
     if not isinstance(text, str) or not isinstance(quote, str) or not is_place(number, len(task.passages)):
         return None
     document = documents[task.passages[number].doc_id]
     span = find_quote(document, task.spans, quote)
-    segments = find_quoted_segments(document, span) if span else ()
-    short = 0 < len(tidy(text).split()) <= MOST_CLAIM_WORDS
-    return Claim(tidy(text), (tidy(quote),), segments, ()) if segments and short else None
+    if span is None or not 0 < len(tidy(text).split()) <= MOST_CLAIM_WORDS:
+        return None
+    quoted = find_quoted_segments(document, span)
+    names = find_missing_names(text, task, document, quoted)
+    naming = find_naming_segments(document, span, task.spans, names)
+    segments = [*quoted, *naming][:MOST_CITATIONS]
+    if not segments or find_missing_names(text, task, document, segments):
+        return None
+    return Claim(tidy(text), (tidy(quote),), tuple(segment.id for segment in segments), ())
+
+
+def find_missing_names(text: str, task: ClaimTask, document: Document, segments: Sequence[Segment]) -> set[str]:
+    """Find the names and numbers of a claim that neither these segments, their title nor the request have."""
+    sources = (task.query, task.narrative, document.title, *map(document.segment_text, segments))
+    return find_names(text) - split_words(" ".join(sources))
 
 
 async def collect_claims(
@@ -110,8 +132,7 @@ async def collect_claims(
         found, dropped = reply
         claims += found
         if dropped:
-            reason = (
-                f"query {place + 1}: {dropped} of {dropped + len(found)} claims are dropped, their quotes not found"
-            )
+            of = f"{dropped} of {dropped + len(found)} claims"
+            reason = f"query {place + 1}: {of} are dropped, because their document does not say them"
             fallbacks.append(Fallback(topic_id, "claims", reason))
     return claims, fallbacks

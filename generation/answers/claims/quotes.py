@@ -1,14 +1,20 @@
 """Quotes: their place in a document, and the segments that hold them. No model and no embedding takes part."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
+from typing import TypeVar
 
-from indexing.types import Document, Span
+from generation.answers.claims.names import split_words
+from indexing.types import Document, Segment, Span
+
+T = TypeVar("T")
 
 LEAST_QUOTE_CHARACTERS = 15
 """The fewest characters of a quote without white space. A shorter one could stand anywhere."""
 MOST_QUOTE_CHARACTERS = 2000
 """The most characters of a quote. A longer one is no quote of one statement."""
+MOST_CITATIONS = 3
+"""The most segments that one claim cites."""
 _ALIKE = (
     "'\"`\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u00ab\u00bb",
     "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212",
@@ -37,21 +43,46 @@ def find_quote(document: Document, spans: Sequence[Span], quote: str) -> Span | 
     return None
 
 
-def find_quoted_segments(document: Document, quote: Span) -> tuple[str, ...]:
-    """Find the ids of the fewest segments that hold a quote, the one that holds most of it first.
+def find_quoted_segments(document: Document, quote: Span) -> list[Segment]:
+    """Find the fewest segments that hold a quote, the one that holds most of it first; empty if none touches it.
 
-    If several hold as much, the one with the quote nearest to its middle is first, then the earlier one. Empty if no
-    segment touches the quote.
+    If several hold as much, the one with the quote nearest to its middle is first, then the earlier one.
     """
-    middle = quote.start + quote.end
-    near = [one for one in document.segments if one.span.start < quote.end and quote.start < one.span.end]
-    near.sort(key=lambda one: abs(one.span.start + one.span.end - middle))
-    left, found = set(range(quote.start, quote.end)), list[str]()
-    while near:
-        best = max(near, key=lambda one: len(left.intersection(range(one.span.start, one.span.end))))
-        held = left.intersection(range(best.span.start, best.span.end))
-        if not held:
+    characters = set(range(quote.start, quote.end))
+    return _cover(
+        characters,
+        _list_nearest(document, quote, [quote]),
+        lambda segment: characters.intersection(range(segment.span.start, segment.span.end)),
+    )
+
+
+def find_naming_segments(document: Document, quote: Span, spans: Sequence[Span], names: Set[str]) -> list[Segment]:
+    """Find the fewest segments that hold these names: the one with most of them first, then the nearest.
+
+    Only segments that overlap one of the stretches are searched. Names that none of them holds are passed over.
+    """
+    if not names:
+        return []
+    near = _list_nearest(document, quote, spans)
+    return _cover(names, near, lambda segment: names & split_words(document.segment_text(segment)))
+
+
+def _list_nearest(document: Document, quote: Span, spans: Sequence[Span]) -> list[Segment]:
+    """List the segments that overlap one of the stretches, the one with the quote nearest to its middle first."""
+    own = [span for span in spans if span.doc_id == document.id]
+    found = [
+        one for one in document.segments if any(one.span.start < span.end and span.start < one.span.end for span in own)
+    ]
+    return sorted(found, key=lambda one: abs(one.span.start + one.span.end - quote.start - quote.end))
+
+
+def _cover(wanted: Set[T], segments: Sequence[Segment], find_held: Callable[[Segment], Set[T]]) -> list[Segment]:
+    """Choose segments until no other one holds anything more that is wanted; the earlier one wins a tie."""
+    held, chosen, left = [find_held(segment) for segment in segments], list[Segment](), set(wanted)
+    while segments:
+        best = max(range(len(segments)), key=lambda number: len(left & held[number]))
+        if not left & held[best]:
             break
-        found.append(best.id)
-        left -= held
-    return tuple(found)
+        chosen.append(segments[best])
+        left -= held[best]
+    return chosen

@@ -5,13 +5,13 @@ few words with them, the claims' own texts stand in its place.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from generation.answers.claims.choose import MOST_CITATIONS
 from generation.answers.claims.collect import Claim
+from generation.answers.claims.names import find_names, split_words
+from generation.answers.claims.quotes import MOST_CITATIONS
 from generation.answers.sentences import allow_tokens, count_words, is_place, make_messages, make_sentences, tidy
 from generation.ask import ask_all
 from generation.context.delimit import neutralise
@@ -26,9 +26,6 @@ MOST_JOINED = 3
 """The most claims that one sentence may say."""
 LEAST_SHARED_WORDS = 0.5
 """The least share of a sentence's content words that stand in its claims or their quotes."""
-_TOKEN = re.compile(r"\w+(?:\.\w+)*")
-_COMMA = re.compile(r"(?<=\d),(?=\d)")
-_BEGINS = re.compile(r"(?:^|[.?!:]\s)\W*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,32 +85,14 @@ def read_prose(reply: Reply, task: ProseTask) -> tuple[tuple[Sentence, ...], lis
 
 
 def find_objection(text: str, claims: Sequence[Claim]) -> str:
-    """Find the reason why a sentence may say more than its claims; empty if there is none.
-
-    A name is a word with a capital inside a sentence, or with a digit, a point or an underscore inside the word.
-    """
+    """Find the reason why a sentence may say more than its claims; empty if there is none."""
     sources = " ".join(part for claim in claims for part in (claim.text, *claim.quotes))
-    known = {piece for token in _TOKEN.findall(_COMMA.sub("", sources)) for piece in _list_pieces(token)}
-    plain = _COMMA.sub("", text)
-    for found in _TOKEN.finditer(plain):
-        if _is_marked(found[0], bool(_BEGINS.search(plain[: found.start()]))) and not known.issuperset(
-            _list_pieces(found[0])
-        ):
-            return f"{found[0][:40]!r} is in no claim of the sentence"
+    if unknown := find_names(text) - split_words(sources):
+        return f"{min(unknown)[:40]!r} is in no claim of the sentence"
     stems = find_stems(text)
     if len(stems & find_stems(sources)) < LEAST_SHARED_WORDS * len(stems):
         return "it shares too few words with its claims"
     return ""
-
-
-def _list_pieces(token: str) -> list[str]:
-    return [piece.removesuffix("s") for piece in token.casefold().split(".")]
-
-
-def _is_marked(token: str, begins: bool) -> bool:
-    if any(character.isdigit() or character in "._" for character in token):
-        return True
-    return len(token) > 1 and any(character.isupper() for character in token[begins:])
 
 
 def _join_citations(claims: Sequence[Claim]) -> tuple[str, ...]:
