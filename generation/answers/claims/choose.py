@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from fusion.parasol import log_terms
 from generation.answers.claims.collect import Claim
 from generation.answers.claims.quotes import MOST_CITATIONS
 from generation.rules.sentences import SAME_COSINE, find_stems
+from generation.types import Citation
 from indexing.vectors.types import Vectors
 
 SAME_WORDS_SHARE = 0.8
@@ -47,9 +49,14 @@ def merge_claims(claims: Sequence[Claim], vectors: Vectors) -> list[Claim]:
 def _join(first: Claim, other: Claim) -> Claim:
     """Join two claims that say the same: the text of the first, and for each query the better place."""
     uses = dict(sorted((*first.uses, *other.uses), key=lambda use: -use[1]))
-    citations = tuple(dict.fromkeys((*first.citations, *other.citations)))[:MOST_CITATIONS]
     quotes = tuple(dict.fromkeys((*first.quotes, *other.quotes)))
-    return replace(first, quotes=quotes, citations=citations, uses=tuple(sorted(uses.items())))
+    return replace(first, quotes=quotes, citations=join_citations((first, other)), uses=tuple(sorted(uses.items())))
+
+
+def join_citations(claims: Sequence[Claim]) -> tuple[Citation, ...]:
+    """Join the citations of claims, at most `MOST_CITATIONS`: the best of each claim, then the second of each."""
+    in_turn = (citation for rank in zip_longest(*(claim.citations for claim in claims)) for citation in rank)
+    return tuple(dict.fromkeys(citation for citation in in_turn if citation))[:MOST_CITATIONS]
 
 
 def compute_claim_utilities(claims: Sequence[Claim], queries: int) -> NDArray[np.float64]:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from generation.answers.claims.choose import join_citations
 from generation.answers.claims.collect import Claim
 from generation.answers.claims.names import find_names, split_words
-from generation.answers.claims.quotes import MOST_CITATIONS
 from generation.answers.sentences import allow_tokens, count_words, is_place, make_messages, make_sentences, tidy
 from generation.ask import ask_all
 from generation.context.delimit import neutralise
@@ -75,7 +75,7 @@ def read_prose(reply: Reply, task: ProseTask) -> tuple[tuple[Sentence, ...], lis
             refused.append(f"claims {', '.join(map(str, sorted(known)))}: {why}")
             continue
         left -= set(known)
-        said[min(known)] = Sentence(tidy(text), _join_citations(own))
+        said[min(known)] = Sentence(tidy(text), join_citations(own))
     said |= {place: Sentence(task.claims[place].text, task.claims[place].citations) for place in left}
     sentences = make_sentences((said[place].text, said[place].citations) for place in sorted(said))
     if count_words(sentences) > task.words:
@@ -93,13 +93,6 @@ def find_objection(text: str, claims: Sequence[Claim]) -> str:
     if len(stems & find_stems(sources)) < LEAST_SHARED_WORDS * len(stems):
         return "it shares too few words with its claims"
     return ""
-
-
-def _join_citations(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """Join the citations of claims: the best of each, then the second of each, up to the most."""
-    depth = max(len(claim.citations) for claim in claims)
-    ids = [claim.citations[rank] for rank in range(depth) for claim in claims if rank < len(claim.citations)]
-    return tuple(dict.fromkeys(ids))[: max(MOST_CITATIONS, len(claims))]
 
 
 async def write_prose(model: Model, task: ProseTask) -> tuple[Answer, list[Fallback]]:
