@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from fusion.parasol import log_terms
 
 
-def choose(utility: NDArray[np.float64], costs: Sequence[int], budget: int, cap: float = math.inf) -> list[int]:
+def choose(
+    utility: NDArray[np.float64], costs: Sequence[int], budget: int, cap: float = math.inf, per_cost: bool = False
+) -> list[int]:
     """Choose items greedily, and return their numbers in the order of choice.
 
     `utility[q, i]` (float64[queries, items], not negative) is the use of item i to query q. NaN marks an absent grade
@@ -22,6 +24,8 @@ def choose(utility: NDArray[np.float64], costs: Sequence[int], budget: int, cap:
     Each step takes the affordable item with the largest gain, and the earlier one at a tie. The choice ends when no
     affordable item gains anything. A query whose summed utility reaches `cap` is covered and gains no more. With a
     cap of 3, the highest grade, one exact document covers a query, and so do three related ones.
+
+    If `per_cost` is true, each step takes the item with the largest gain for each unit of its cost, which is above 0.
     """
     if utility.size == 0:
         return []
@@ -32,7 +36,7 @@ def choose(utility: NDArray[np.float64], costs: Sequence[int], budget: int, cap:
     while True:
         gains = (log_terms(np.minimum(covered + utility, cap)) - log_terms(np.minimum(covered, cap))).sum(axis=0)
         gains[~open_items | (prices > left)] = 0.0
-        best = int(np.argmax(gains))
+        best = int(np.argmax(gains / prices if per_cost else gains))
         if gains[best] <= 0.0:
             return chosen
         chosen.append(best)

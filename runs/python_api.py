@@ -128,7 +128,7 @@ def answer(index: Index, topics: Sequence[Topic], config: RunConfig | None = Non
     """
     config = config or configure()
     if config.answer.method is None:
-        raise UserError("answer.method: found none, expected rules, retrieval or answers")
+        raise UserError("answer.method: found none, expected rules, retrieval, answers or claims")
     with _open(index, topics, config) as (job, ask):
         (understood,) = stage_work.make_queries(job, ask)
         rankings: Any = stage_work.make_rankings(job, ask, understood)

@@ -77,7 +77,7 @@ class Escalate:
             queries=[task.context.queries[place] for place in left],
             query_vectors=task.context.query_vectors[list(left)],
         )
-        each = self.tools.settings.method == "answers"
+        each = self.tools.settings.is_by_query
         own_hits = tuple(hits[place] if each else hits[0] for place in left)
         reader = open_reader(replace(tools, model=self.tools.asks, settings=settings))
         return await reader.gather(replace(task, context=context), own_hits)

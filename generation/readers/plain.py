@@ -52,5 +52,6 @@ GATHERERS: Mapping[AnswerMethod, Callable[[Tools, Task, Hits], list[Evidence]]] 
     "rules": _gather_sentences,
     "retrieval": _gather_for_topic,
     "answers": _gather_for_queries,
+    "claims": _gather_for_queries,
 }
 """The way in which each method of answers gathers evidence."""

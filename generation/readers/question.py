@@ -49,7 +49,7 @@ def list_questions(tools: Tools, task: Task, hits: Hits) -> list[Question]:
     The queries of `task.context` and the lists of `hits` are in the same order.
     """
     context = task.context
-    if tools.settings.method == "answers":
+    if tools.settings.is_by_query:
         return [
             Question(task.topic.id, query.id, query.question, vector, context, rows)
             for query, vector, rows in zip(context.queries, context.query_vectors, hits, strict=True)

@@ -12,9 +12,10 @@ from generation.readers.settings import PlainSettings, ReaderSettings
 from generation.types import Answer, EvidenceSet, Sentence
 from retrieval.types import Topic
 
-AnswerMethod = Literal["rules", "retrieval", "answers"]
+AnswerMethod = Literal["rules", "retrieval", "answers", "claims"]
 """`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `answers`
-has it write an answer to each query, and makes one of these."""
+has it write an answer to each query, and makes one of these. `claims` has it quote what answers each query, and write
+the quoted claims as prose."""
 
 Synthesis = Literal["select_edit", "edit", "resynthesise"]
 """How the answers to queries become one answer. See `generation.answers.synthesise`."""
@@ -31,8 +32,8 @@ PLAIN = PlainSettings()
 class AnswerSettings:
     """How a topic is answered: by a method, from at most `documents` documents.
 
-    With the method `answers`, that number holds for each query. `window` is the model's window in tokens; without a
-    model it is 0.
+    With the methods `answers` and `claims`, that number holds for each query. `window` is the model's window in tokens;
+    without a model it is 0.
     """
 
     method: AnswerMethod = "rules"
@@ -40,6 +41,11 @@ class AnswerSettings:
     window: int = 0
     prompt_with: PromptWith = "query"
     synthesis: Synthesis = "select_edit"
+
+    @property
+    def is_by_query(self) -> bool:
+        """Whether the model is asked about each query with its own documents, and not about the narrative."""
+        return self.method in ("answers", "claims")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,7 @@ HITS_BY_METHOD: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence
     "rules": lambda selected, _of_queries: [selected],
     "retrieval": lambda selected, _of_queries: [selected],
     "answers": lambda _selected, of_queries: of_queries,
+    "claims": lambda _selected, of_queries: of_queries,
 }
 """For each method the choice between the documents selected for a topic, and those of each query."""
 

@@ -52,7 +52,7 @@ def fuse_evidence(task: Task, found: Sequence[EvidenceSet], tools: Tools, k: int
     """
     documents = list(task.context.documents.values())
     by_id = {document.id: document for document in documents}
-    each = tools.settings.method == "answers"
+    each = tools.settings.is_by_query
     items: list[Evidence] = []
     for query_id in dict.fromkeys(item.query_id if each else "" for one in found for item in one.items):
         queries: dict[Unit, str] = {}

@@ -1,7 +1,7 @@
 """The frame of all structure-aware readers: each reads for one question, and the same writer answers.
 
-A reader is a function `read(tools, question)`. With the method `answers` it reads for each query, and otherwise once
-for the whole narrative.
+A reader is a function `read(tools, question)`. With the methods `answers` and `claims` it reads for each
+query, and otherwise once for the whole narrative.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class StructureReader:
                 score_by_place(cut_to_tokens(one.items, self.tools.evidence_tokens)), question.documents
             )
         ]
-        if self.tools.settings.method != "answers":
+        if not self.tools.settings.is_by_query:
             items = await asyncio.to_thread(self._name_queries, task, items)
         return EvidenceSet(
             tuple(items),

@@ -1,6 +1,7 @@
 """The answer to a topic from any reader's evidence: sentences chosen by rules, or prose that a model writes.
 
-A model writes from all evidence at once (section 3.2.2), or an answer to each query (section 3.3). If the model gives
+A model writes from all evidence at once (section 3.2.2), an answer to each query (section 3.3), or prose from quoted
+claims. If the model gives
 no answer within the track's limits, sentences are chosen by rules, and a `Fallback` records that.
 """
 
@@ -9,19 +10,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from generation.answers.answer import AnswerTask, write_answers
+from generation.answers.claims.choose import choose_claims, merge_claims
+from generation.answers.claims.collect import ClaimTask, collect_claims
+from generation.answers.claims.write import ProseTask, write_prose
 from generation.answers.segments import cite_segments
 from generation.answers.sentences import Passage, WordRange
 from generation.answers.sub_answers import SubTask, write_sub_answers
 from generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
 from generation.context.fit_window import share_window
 from generation.context.passages import join_spans
-from generation.context.tokens import clip
+from generation.context.tokens import clip, count_tokens
 from generation.context.topic import TopicContext
 from generation.llm.model import Model
 from generation.readers.reader import AnswerMethod, Synthesis, Task, Tools
 from generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
 from generation.rules.sentences import ask_each_clause
 from generation.types import Answer, Evidence, EvidenceSet, Fallback, Note
+from indexing.types import Span
 from indexing.vectors.embed import embed_passages
 
 LEAST_WORDS_SHARE = 0.75
@@ -42,13 +47,20 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     if write is None:
         return await asyncio.to_thread(_choose_answer, tools, task, evidence.items)
     made, fallbacks = await write(tools, task, evidence)
+    by_claims = tools.settings.method == "claims"
+    if made is None and by_claims:
+        tools = replace(tools, settings=replace(tools.settings, method="retrieval"))
+        answer = await write_answer(tools, task, _keep_best(evidence, tools.evidence_tokens), within)
+        return replace(answer, fallbacks=(*fallbacks, *answer.fallbacks))
     if made is None or not task.cut_to_limits(made.sentences):
         items = await asyncio.to_thread(gather_all_sentences, tools, task)
         chosen = await asyncio.to_thread(_choose_answer, tools, task, items)
         by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
         return replace(chosen, fallbacks=(*fallbacks, by_rules))
     spans = [item.span for item in evidence.items] if within else None
-    answer, far = await asyncio.to_thread(cite_segments, made, task.context, tools.sources, spans)
+    answer, far = made, list[Fallback]()
+    if not by_claims:  # whose quotes have named the segments
+        answer, far = await asyncio.to_thread(cite_segments, made, task.context, tools.sources, spans)
     kept = task.cut_to_limits(answer.sentences)
     if len(kept) < len(answer.sentences):
         lost = f"{len(answer.sentences) - len(kept)} of {len(answer.sentences)} sentences exceed the track's length"
@@ -96,6 +108,50 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
     synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), _get_word_range(task))
     made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])
     return made, [*fallbacks, *missed]
+
+
+async def _write_from_claims(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
+    """Collect claims for each query from its own documents, and write those that are chosen as prose.
+
+    The answer cites segments. None if there is no claim.
+    """
+    topic, model = task.topic, _require_model(tools)
+    tasks = [
+        ClaimTask(
+            topic.id,
+            topic.narrative,
+            query.question,
+            _make_passages(task.context, own := [item for item in evidence.items if item.query_id == query.id]),
+            tuple(item.span for item in own),
+            _join_notes([note for note in evidence.notes if note.query_id == query.id]),
+        )
+        for query in task.context.queries
+    ]
+    documents = {document.id: document for document in task.context.documents.values()}
+    claims, fallbacks = await collect_claims(model, tasks, documents)
+    texts = [claim.text for claim in claims]
+    vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
+    chosen = choose_claims(merge_claims(claims, vectors), len(tasks), task.words)
+    if not chosen:
+        reason = "no claim is left: the answer is written from all documents"
+        return None, [*fallbacks, Fallback(topic.id, "claims", reason)]
+    queries = tuple(one.query for one in tasks)
+    made, missed = await write_prose(model, ProseTask(topic.id, topic.narrative, queries, tuple(chosen), task.words))
+    return made, [*fallbacks, *missed]
+
+
+def _keep_best(evidence: EvidenceSet, tokens: int) -> EvidenceSet:
+    """Keep the best evidence of all queries within `tokens` tokens: each document for the first query that has it."""
+    ranked = sorted(evidence.items, key=lambda item: -item.score)
+    query_of = {item.span.doc_id: item.query_id for item in reversed(ranked)}
+    kept, left = set[Span](), tokens
+    for item in ranked:
+        cost = count_tokens(f"{item.heading}\n{item.text}")
+        if item.query_id == query_of[item.span.doc_id] and (not tokens or cost <= left):
+            kept.add(item.span)
+            left -= cost
+    own = (item for item in evidence.items if item.query_id == query_of[item.span.doc_id] and item.span in kept)
+    return replace(evidence, items=tuple(own))
 
 
 async def _edit(tools: Tools, _task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]) -> Draft:
@@ -159,6 +215,7 @@ WRITERS: Mapping[AnswerMethod, Callable[[Tools, Task, EvidenceSet], Awaitable[Dr
     "rules": None,
     "retrieval": _write_from_all,
     "answers": _write_from_each,
+    "claims": _write_from_claims,
 }
 """The way in which each method of answers writes. None: rules choose sentences."""
 SYNTHESES: Mapping[

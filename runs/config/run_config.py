@@ -142,13 +142,15 @@ class Answer(StrictSettings):
     """
 
     method: Annotated[
-        Literal["rules", "retrieval", "answers"] | None, NoneNamed("rules", "retrieval", "answers", "none")
+        Literal["rules", "retrieval", "answers", "claims"] | None,
+        NoneNamed("rules", "retrieval", "answers", "claims", "none"),
     ] = "rules"
     """`rules` chooses sentences of the documents for coverage. `retrieval` asks the model for one answer from all
-    documents. `answers` asks the model for one answer to each query, and makes one answer of these. `none` submits
-    rankings only."""
+    documents. `answers` asks the model for one answer to each query, and makes one answer of these. `claims` asks it
+    for claims with quotes for each query, and writes prose from those whose quotes are found. `none` submits rankings
+    only."""
     documents: int = Field(default=20, ge=1, le=100_000)
-    """How many documents an answer is made from. With `answers` this number holds for each query."""
+    """How many documents an answer is made from. With `answers` and `claims` this number holds for each query."""
     words: int | None = Field(default=None, ge=1, le=100_000)
     """The most words of an answer. If it is null, the track decides (rag25: 399)."""
     prompt_with: Literal["query", "narrative"] = "query"
@@ -246,6 +248,6 @@ class RunConfig(StrictSettings):
             "queries.passages": (self.queries.passages, ("hyde", "query2doc", "both")),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
-            "answer.method": (self.answer.method, ("retrieval", "answers")),
+            "answer.method": (self.answer.method, ("retrieval", "answers", "claims")),
         }
         return {key: value for key, (value, models) in needed.items() if value in models}

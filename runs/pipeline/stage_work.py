@@ -15,11 +15,12 @@ from indexing.types import Document
 from indexing.vectors.embed import embed_queries
 from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from indexing.vectors.of_segments import segment_vectors
-from retrieval.types import Rankings, Topic
+from retrieval.types import Query, Rankings
 from runs.pipeline.artifacts import Summary, TopicStep
 from runs.pipeline.grading.grade_files import (
     GradeRecord,
     Judgment,
+    find_grades,
     find_selected_rows,
     make_grade_records,
     make_judgments,
@@ -155,13 +156,13 @@ def make_evidence(
     *grades: list[GradeRecord],
 ) -> tuple[list[EvidenceSet]] | tuple[list[EvidenceSet], list[TopicStep]]:
     """Gather the evidence for each narrative from its documents. A structure-aware reader's steps come with it."""
-    queries, selected = list_queries(topics), _find_selected(job, ranking, *grades)
 
-    async def gather(model: Model | None, topic: Topic) -> EvidenceSet:
-        task, hits = await open_task(job, SearchedTopic(topic, queries, hybrid), selected[topic.id])
+    async def gather(model: Model | None, searched: SearchedTopic, selected: Sequence[int]) -> EvidenceSet:
+        task, hits = await open_task(job, searched, selected)
         return await open_run_reader(job, model).gather(task, hits)
 
-    work = [partial(gather, topic=topic) for topic in job.topics]
+    searches = _list_searches(job, list_queries(topics), hybrid, ranking, *grades)
+    work = [partial(gather, searched=searched, selected=selected) for searched, selected in searches]
     found = _work_on_each_topic(job, run_with_model, "Gathering", work)
     if job.config.reader.name == "plain":
         return (found,)
@@ -175,13 +176,16 @@ def make_answers(
 ) -> tuple[list[Answer]]:
     """Make a cited answer to each narrative from its evidence. `found` are the inputs of `make_evidence`."""
     topics, hybrid, ranking, *grades = found
-    queries, selected = list_queries(topics), _find_selected(job, ranking, *grades)
 
-    async def answer(model: Model | None, topic: Topic, own: EvidenceSet) -> Answer:
-        task, _ = await open_task(job, SearchedTopic(topic, queries, hybrid), selected[topic.id])
+    async def answer(model: Model | None, searched: SearchedTopic, selected: Sequence[int], own: EvidenceSet) -> Answer:
+        task, _ = await open_task(job, searched, selected)
         return await open_run_reader(job, model).answer(task, own)
 
-    work = [partial(answer, topic=topic, own=own) for topic, own in zip(job.topics, evidence, strict=True)]
+    searches = _list_searches(job, list_queries(topics), hybrid, ranking, *grades)
+    work = [
+        partial(answer, searched=searched, selected=selected, own=own)
+        for (searched, selected), own in zip(searches, evidence, strict=True)
+    ]
     return (_work_on_each_topic(job, run_with_model, "Answering", work),)
 
 
@@ -191,11 +195,17 @@ def make_submission(job: Job, answers: Sequence[Answer]) -> tuple[list[dict[str,
     return (make_answer_records(job.topics, made, job.track, job.author),)
 
 
-def _find_selected(job: Job, ranking: Rankings, *grades: list[GradeRecord]) -> dict[str, list[int]]:
-    """Find the rows of each topic's documents, best first: those that its grades select, or its ranking."""
+def _list_searches(
+    job: Job, queries: list[Query], hybrid: Rankings, ranking: Rankings, *grades: list[GradeRecord]
+) -> list[tuple[SearchedTopic, list[int]]]:
+    """List the topics as searched, each with the rows of its documents, best first.
+
+    These are the documents that its grades select, or its ranking.
+    """
     for records in grades:
-        return find_selected_rows(records, job.store)
-    return {topic.id: ranking.of(i).tolist() for i, topic in enumerate(job.topics)}
+        selected, known = find_selected_rows(records, job.store), find_grades(records, job.store)
+        return [(SearchedTopic(one, queries, hybrid, known[one.id]), selected[one.id]) for one in job.topics]
+    return [(SearchedTopic(one, queries, hybrid), ranking.of(i).tolist()) for i, one in enumerate(job.topics)]
 
 
 def _work_on_each_topic(

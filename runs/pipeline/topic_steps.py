@@ -1,8 +1,8 @@
 """The steps for one topic of a job: grade its candidates, and open the task from which a reader answers it."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from generation.context.topic import read_context
@@ -25,6 +25,8 @@ class SearchedTopic:
     topic: Topic
     queries: Sequence[Query]
     hybrid: Rankings
+    grades: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """The grades above 0, by the id of the query, then by the row of the document."""
 
     @property
     def places(self) -> list[int]:
@@ -53,13 +55,23 @@ def open_run_reader(job: Job, model: Model | None) -> Reader:
 async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:
     """Open the task to answer a topic, and choose its documents.
 
-    These are the `selected` ones (rows of the store, best first), or those of each query.
+    These are the `selected` ones (rows of the store, best first), or those of each query. For claims, they are the
+    documents that have a grade above 0 for the query, if there are any.
     """
     topic = searched.topic
     of_queries = [searched.hybrid.of(place).tolist() for place in searched.places]
+    if job.answer_settings.method == "claims":
+        grades = [searched.grades.get(query.id, {}) for query in searched.own]
+        of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
     hits = choose_hits(job.answer_settings, selected, of_queries)
     context = await asyncio.to_thread(read_context, job.sources, list_rows(hits), searched.own)
     return Task(topic, context, job.get_word_limit(topic), partial(_cut_to_track, topic.id, job.track)), hits
+
+
+def rank_by_grade(grades: Mapping[int, float], rows: Sequence[int]) -> list[int]:
+    """Rank documents by their grades, the highest first, and then as in `rows`; those that `rows` lacks are last."""
+    place = {row: number for number, row in enumerate(rows)}
+    return sorted(grades, key=lambda row: (-grades[row], place.get(row, len(rows)), row))
 
 
 def _cut_to_track(topic_id: str, track: Track, sentences: Sequence[Sentence]) -> list[Sentence]:

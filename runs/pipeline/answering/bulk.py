@@ -22,6 +22,7 @@ from retrieval.types import Query, Rankings, Topic
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.pipeline.answering.answer_file import AnswerFile, open_answer_file
+from runs.pipeline.grade_files import find_grades, make_grade_records
 from runs.pipeline.job import Job, open_job
 from runs.pipeline.model_runner import RunWithModel, open_model_runner
 from runs.pipeline.queries import understand_topics
@@ -174,6 +175,8 @@ async def answer_one(
         graded = await grade_candidates(one, model, searched, rows)
         fallbacks += graded.fallbacks
         selected = [graded.rows[place] for place in graded.selected]
+        records = list(make_grade_records([graded], one.store, ""))
+        searched = replace(searched, grades=find_grades(records, one.store)[topic.id])
     else:
         selected = fuse_each_narrative(one.config, [topic], found.queries, searched.hybrid).of(0).tolist()
     task, hits = await open_task(one, searched, selected)

@@ -103,6 +103,18 @@ def find_selected_rows(records: Sequence[GradeRecord], store: Store) -> dict[str
     return {record.topic_id: store.rows(record.selected).tolist() for record in records}
 
 
+def find_grades(records: Sequence[GradeRecord], store: Store) -> dict[str, dict[str, dict[int, float]]]:
+    """Find the grades above 0: by the id of the topic, then of the query, then by the row of the document."""
+    return {
+        record.topic_id: {
+            query_id: {row: grade for row, grade in zip(rows, grades, strict=True) if grade}
+            for query_id, grades in zip(record.queries, record.grades, strict=True)
+        }
+        for record in records
+        for rows in [store.rows(record.documents).tolist()]
+    }
+
+
 def make_keystone_rankings(graded: Sequence[GradedTopic], narrative: Rankings, alone: bool) -> Rankings:
     """Rank each topic's selected documents first. Unless `alone` is true, the rest of its narrative ranking follows.
 

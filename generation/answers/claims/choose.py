@@ -1,0 +1,84 @@
+"""The claims of an answer: those that say the same become one, and a set is chosen that covers the queries."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusion.coverage import choose
+from fusion.parasol import log_terms
+from generation.answers.claims.collect import Claim
+from generation.answers.claims.quotes import MOST_CITATIONS
+from generation.rules.sentences import SAME_COSINE, find_stems
+from generation.types import Citation
+from indexing.vectors.types import Vectors
+
+SAME_WORDS_SHARE = 0.8
+"""The least share of the shorter claim's content words that two claims have in common if they say the same."""
+NEAR_COSINE = 0.8
+"""The least cosine of two claims that say the same in nearly the same words."""
+BEST_UTILITY = 3.0
+"""The utility of a query's first claim, as the highest grade. Its second has half of that, its third a third."""
+
+
+def merge_claims(claims: Sequence[Claim], vectors: Vectors) -> list[Claim]:
+    """Merge the claims that say the same, by words and embedding: `vectors` is float32[claims, d], unit vectors.
+
+    Two say the same if their cosine is at least `SAME_COSINE`. They also do if it is at least `NEAR_COSINE` and they
+    share `SAME_WORDS_SHARE` of the content words of the shorter one. A claim joins the first claim that says the same;
+    that one keeps its text, and has the quotes, citations and queries of both.
+    """
+    merged, heads = list[Claim](), list[int]()
+    stems = [find_stems(claim.text) for claim in claims]
+    for number, claim in enumerate(claims):
+        for place, head in enumerate(heads):
+            cosine = float(vectors[head] @ vectors[number])
+            shared = len(stems[head] & stems[number])
+            alike = shared >= SAME_WORDS_SHARE * max(1, min(len(stems[head]), len(stems[number])))
+            if cosine >= SAME_COSINE or (cosine >= NEAR_COSINE and alike):
+                merged[place] = _join(merged[place], claim)
+                break
+        else:
+            merged.append(claim)
+            heads.append(number)
+    return merged
+
+
+def _join(first: Claim, other: Claim) -> Claim:
+    """Join two claims that say the same: the text of the first, and for each query the better place."""
+    uses = dict(sorted((*first.uses, *other.uses), key=lambda use: -use[1]))
+    quotes = tuple(dict.fromkeys((*first.quotes, *other.quotes)))
+    return replace(first, quotes=quotes, citations=join_citations((first, other)), uses=tuple(sorted(uses.items())))
+
+
+def join_citations(claims: Sequence[Claim]) -> tuple[Citation, ...]:
+    """Join the citations of claims, at most `MOST_CITATIONS`: the best of each claim, then the second of each."""
+    in_turn = (citation for rank in zip_longest(*(claim.citations for claim in claims)) for citation in rank)
+    return tuple(dict.fromkeys(citation for citation in in_turn if citation))[:MOST_CITATIONS]
+
+
+def compute_claim_utilities(claims: Sequence[Claim], queries: int) -> NDArray[np.float64]:
+    """Compute the utility of each claim for each query: float64[queries, claims], 0 to 3 as UMBRELA grades.
+
+    A claim has a utility only for the queries that it was collected for, by the order in which the model named it.
+    """
+    utility = np.zeros((queries, len(claims)))
+    for number, claim in enumerate(claims):
+        for query, place in claim.uses:
+            utility[query, number] = BEST_UTILITY / (1 + place)
+    return utility
+
+
+def choose_claims(claims: Sequence[Claim], queries: int, words: int) -> list[Claim]:
+    """Choose claims that cover the queries within `words` words, in the order of their queries.
+
+    It is the better of two greedy sets: by gain, and by gain a word. So its coverage is at least (1 - 1/e) / 2 of the
+    optimum (Leskovec et al., *Cost-effective outbreak detection in networks*, KDD 2007, section 3.2).
+    """
+    utility = compute_claim_utilities(claims, queries)
+    costs = [len(claim.text.split()) for claim in claims]
+    sets = [choose(utility, costs, words, per_cost=per_cost) for per_cost in (False, True)]
+    best = max(sets, key=lambda chosen: float(log_terms(utility[:, chosen].sum(axis=1)).sum()))
+    return sorted((claims[number] for number in best), key=lambda claim: claim.uses[0])

@@ -1,0 +1,110 @@
+"""Prose from claims with locked citations: the model writes sentences by the ids of claims, and a program checks them.
+
+A sentence cites the segments of its claims. If it holds a name or a number that its claims do not have, or shares too
+few words with them, the claims' own texts stand in its place.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from generation.answers.claims.choose import join_citations
+from generation.answers.claims.collect import Claim
+from generation.answers.claims.names import find_names, split_words
+from generation.answers.sentences import allow_tokens, count_words, is_place, make_messages, make_sentences, tidy
+from generation.ask import ask_all
+from generation.context.delimit import neutralise
+from generation.llm.model import Model
+from generation.prompts import write_claims as prompt
+from generation.rules.sentences import find_stems
+from generation.structured import read_objects
+from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from indexing.errors import Unusable
+
+MOST_JOINED = 3
+"""The most claims that one sentence may say."""
+LEAST_SHARED_WORDS = 0.5
+"""The least share of a sentence's content words that stand in its claims or their quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProseTask:
+    """A topic's narrative, its queries, the chosen claims in order, and the most words of their prose."""
+
+    topic_id: str
+    narrative: str
+    queries: tuple[str, ...]
+    claims: tuple[Claim, ...]
+    words: int
+
+
+def request_prose(task: ProseTask) -> Request:
+    """Make a request for the claims as prose. It shows their ids, questions and texts, and no citation."""
+    lines = (
+        json.dumps(
+            {"id": place, "question": neutralise(task.queries[claim.uses[0][0]]), "text": neutralise(claim.text)},
+            ensure_ascii=False,
+        )
+        for place, claim in enumerate(task.claims)
+    )
+    claims = "[" + ",\n ".join(lines) + "]"
+    user = prompt.USER.format(narrative=task.narrative, claims=claims, high=task.words, joined=MOST_JOINED)
+    return Request("write_claims", make_messages(prompt.SYSTEM, user), allow_tokens(task.words), prompt.SCHEMA)
+
+
+def read_prose(reply: Reply, task: ProseTask) -> tuple[tuple[Sentence, ...], list[str]]:
+    """Read the sentences of a reply with the citations of their claims, and the reasons why others were refused.
+
+    They stand in the order of their first claims. A claim that no accepted sentence says stands with its own text.
+    `Unusable` if a sentence has no claims, an unknown one, or one of another sentence. `Unusable` also if the text has
+    more words than allowed.
+    """
+    said, refused, used = dict[int, Sentence](), list[str](), set[int]()
+    left = set(range(len(task.claims)))
+    for item in read_objects(reply, "sentences"):
+        ids, text = item.get("claims"), item.get("text")
+        known = [id for id in ids if is_place(id, len(task.claims))] if isinstance(ids, list) else []
+        if not isinstance(ids, list) or not 0 < len(known) <= MOST_JOINED or len(set(known) - used) < len(ids):
+            raise Unusable(f"each item needs the ids of 1 to {MOST_JOINED} claims, none of them twice, and a text")
+        used |= set(known)
+        own = [task.claims[id] for id in sorted(known)]
+        if not isinstance(text, str) or not tidy(text):
+            raise Unusable("the text of a sentence is empty or not a string")
+        if why := find_objection(tidy(text), own):
+            refused.append(f"claims {', '.join(map(str, sorted(known)))}: {why}")
+            continue
+        left -= set(known)
+        said[min(known)] = Sentence(tidy(text), join_citations(own))
+    said |= {place: Sentence(task.claims[place].text, task.claims[place].citations) for place in left}
+    sentences = make_sentences((said[place].text, said[place].citations) for place in sorted(said))
+    if count_words(sentences) > task.words:
+        raise Unusable(f"it has {count_words(sentences)} words, at most {task.words} are wanted")
+    unsaid = [f"claim {place}: no sentence says it" for place in sorted(left - used)]
+    return sentences, refused + unsaid
+
+
+def find_objection(text: str, claims: Sequence[Claim]) -> str:
+    """Find the reason why a sentence may say more than its claims; empty if there is none."""
+    sources = " ".join(part for claim in claims for part in (claim.text, *claim.quotes))
+    if unknown := find_names(text) - split_words(sources):
+        return f"{min(unknown)[:40]!r} is in no claim of the sentence"
+    stems = find_stems(text)
+    if len(stems & find_stems(sources)) < LEAST_SHARED_WORDS * len(stems):
+        return "it shares too few words with its claims"
+    return ""
+
+
+async def write_prose(model: Model, task: ProseTask) -> tuple[Answer, list[Fallback]]:
+    """Write claims as prose. If the model gives no usable reply, their own texts are the answer.
+
+    Fallbacks record that, and each refused sentence. The answer cites segments.
+    """
+    (found,) = await ask_all(model, [(request_prose(task), partial(read_prose, task=task))])
+    if isinstance(found, Failure):
+        texts = tuple(Sentence(claim.text, claim.citations) for claim in task.claims)
+        reason = f"the claims stand as they are: {found.reason}"
+        return Answer(task.topic_id, texts), [Fallback(task.topic_id, "write_claims", reason)]
+    sentences, refused = found
+    reasons = [Fallback(task.topic_id, "write_claims", f"{why}: the claims' own texts stand") for why in refused]
+    return Answer(task.topic_id, sentences), reasons
