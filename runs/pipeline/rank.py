@@ -37,6 +37,7 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_
         settings.systems,
         settings.depth,
         settings.feedback,
+        settings.best_passages,
         settings.faiss,
         settings.statistics,
         job.threads,
