@@ -12,7 +12,7 @@ from rich.table import Table
 from benchmarks.table import Row
 
 BENCHMARKS = (
-    *("fusion", "run_files", "bm25", "dense", "dense_shards", "parasol", "calls", "growth", "scale"),
+    *("fusion", "run_files", "bm25", "dense", "passages", "dense_shards", "parasol", "calls", "growth", "scale"),
     *("opensearch_load", "opensearch_search", "section_trees", "discourse_trees", "agents"),
 )
 OUT = Path(__file__).parent / "out" / "bench.json"

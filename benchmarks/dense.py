@@ -30,8 +30,8 @@ def _search() -> Row:
     index, random = faiss.IndexFlatIP(DIMENSION), np.random.default_rng(1)
     centres = random.normal(size=(1_000, DIMENSION))
     for _ in range(0, VECTORS, 10_000):
-        index.add(_make_clusters(centres, 10_000, random))
-    queries = _make_clusters(centres, QUERIES, random)
+        index.add(make_clusters(centres, 10_000, random))
+    queries = make_clusters(centres, QUERIES, random)
     names = [str(i) for i in range(QUERIES)]
     faiss.omp_set_num_threads(THREADS)
     seconds = take_turns(
@@ -48,7 +48,8 @@ def _search() -> Row:
     )
 
 
-def _make_clusters(centres: NDArray[np.float64], count: int, random: np.random.Generator) -> NDArray[np.float32]:
+def make_clusters(centres: NDArray[np.float64], count: int, random: np.random.Generator) -> NDArray[np.float32]:
+    """Unit vectors around random centres: float32[count, dimension]."""
     return round_to_grid(centres[random.integers(0, len(centres), count)] + random.normal(size=(count, DIMENSION)))
 
 

@@ -32,7 +32,10 @@ class Index:
     left_out: dict[str, int]
     """The number of the corpus's records that are no documents, by kind."""
     cut: int
-    """The number of documents longer than the embedding model's window; their vectors stand for their beginning."""
+    """The number of documents, or of passages, that are longer than the embedding model's window.
+
+    Their vectors stand for their beginning.
+    """
     faiss: str | None
     """The kind of the FAISS index; None if there is none."""
     at: dict[str, str] = field(default_factory=dict)
@@ -41,6 +44,8 @@ class Index:
     """The number of files that hold the FAISS index; 0 for a single file, which a search reads as a whole."""
     segments: dict[str, int] = field(default_factory=dict)
     """The number of `official` segments, which the corpus has, and of `windows`, which Keystone cut; may be empty."""
+    passages: bool = False
+    """Whether each segment has a vector of its own, a passage; otherwise each document has one."""
 
     def __repr__(self) -> str:
         """Say in one line which documents the index holds, and how they can be searched."""
@@ -74,6 +79,11 @@ class Index:
         return self.folder / "dense.faiss"
 
     @property
+    def offsets(self) -> Path:
+        """The file that says which passages are whose; it exists if `faiss` names a kind and `passages` is true."""
+        return self.folder / "passages.npy"
+
+    @property
     def dense_shards(self) -> list[Path]:
         """The files of a FAISS index in several files; empty if it is the file `dense`."""
         return shard_files(self.folder, self.faiss_shards)
@@ -88,7 +98,7 @@ def open_index(folder: Path) -> Index:
         embedding = Embedding(**found["embedding"]) if found["embedding"] else None
         return Index(
             folder, found["key"], embedding, found["documents"], found["left_out"], found["cut"], found["faiss"],
-            found["at"], found.get("faiss_shards", 0), found.get("segments", {}),
+            found["at"], found.get("faiss_shards", 0), found.get("segments", {}), found.get("passages", False),
         )  # fmt: skip
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: not an index: expected a folder made by `keystone index`") from error

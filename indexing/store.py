@@ -120,6 +120,10 @@ class DocumentStore:
         except (OSError, EOFError, TypeError, ValueError) as error:
             raise UserError(f"{folder}: not a whole document store: build the index again: {error}") from error
 
+    def __reduce__(self) -> tuple[type["DocumentStore"], tuple[Path]]:
+        """Let another process open the same folder."""
+        return DocumentStore, (self.folder,)
+
     def __len__(self) -> int:
         return len(self._ids)
 

@@ -42,7 +42,7 @@ class Sparse(Protocol):
 
 
 class Dense(Protocol):
-    """Inner products of query vectors and document vectors."""
+    """Inner products of query vectors and the vectors of documents, or of their passages."""
 
     @property
     def dimension(self) -> int:
@@ -61,7 +61,7 @@ class Backend:
     sparse: str
     """A function of (index, store, statistics) that returns a `Sparse`; `store` is the one of `open_store(index)`."""
     dense: str | None = None
-    """A function of (index, parameters) that returns a `Dense`; None if the engine searches no vectors."""
+    """A function of (index, parameters, best) that returns a `Dense`; None if the engine searches no vectors."""
     attach: str | None = None
     """A function of (corpus, out, settings, progress) that makes an index folder over an index in the engine."""
     prefix: str = ""
@@ -120,14 +120,15 @@ def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -
 
 
 @of_one_index
-def open_dense(index: Index, parameters: str = "") -> Dense:
-    """Open the dense search of an index that holds vectors of all documents.
+def open_dense(index: Index, parameters: str = "", best: int = 1) -> Dense:
+    """Open the dense search of an index that holds vectors of all documents, or of all their passages.
 
-    `parameters` sets an inexact index, such as `nprobe=16`. `UserError` for a backend that is unknown or searches no
-    vectors, for impossible parameters, and if the backend cannot open the index.
+    `parameters` sets an inexact index, such as `nprobe=16`. The score of a document is the mean of its `best` best
+    passages, if the index has any. `UserError` for a backend that is unknown or searches no vectors, for impossible
+    parameters, and if the backend cannot open the index.
     """
     backend = BACKENDS.get(index.backend)
-    found: Dense = _resolve(index, backend.dense if backend else None)(index, parameters)
+    found: Dense = _resolve(index, backend.dense if backend else None)(index, parameters, best)
     return found
 
 

@@ -10,17 +10,24 @@ import numpy as np
 from indexing.index import Index
 from indexing.vectors.faiss_files import load_dense_shards, search_shards
 from indexing.vectors.faiss_index import bind_search, import_faiss, load_dense
+from indexing.vectors.passages import PassageIndex, load_offsets
 from indexing.vectors.types import Vectors
 from retrieval.backends import Dense
+from retrieval.passages import rank_by_found_passages, rank_by_passages
 from retrieval.types import Rankings, ranked
 
+PASSAGES_OF_A_HIT = 2
+"""For each passage that counts in a wanted hit, the passages that the first search of an inexact index asks for."""
 SPARE_HITS = 8
 """The number of hits that a search asks for beyond the wanted depth."""
 
 
-def open_dense(index: Index, parameters: str) -> Dense:
+def open_dense(index: Index, parameters: str, best: int) -> Dense:
     """Open the FAISS index of an index folder. `UserError` if it is damaged, and for impossible parameters."""
-    return FaissSearcher(index.dense_shards or index.dense, parameters)
+    path = index.dense_shards or index.dense
+    if index.passages:
+        return PassageSearcher(PassageIndex(_load_parts(path, parameters), load_offsets(index)), best)
+    return FaissSearcher(path, parameters)
 
 
 class FaissSearcher:
@@ -31,7 +38,7 @@ class FaissSearcher:
     """
 
     def __init__(self, path: Path | Sequence[Path], parameters: str = "") -> None:
-        self._parts = [load_dense(path, parameters)] if isinstance(path, Path) else load_dense_shards(path, parameters)
+        self._parts = _load_parts(path, parameters)
 
     @property
     def dimension(self) -> int:
@@ -42,6 +49,44 @@ class FaissSearcher:
         """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id."""
         import_faiss().omp_set_num_threads(threads)
         return search_dense(self._parts, query_ids, queries, depth)
+
+
+def _load_parts(path: Path | Sequence[Path], parameters: str) -> list[Any]:
+    return [load_dense(path, parameters)] if isinstance(path, Path) else load_dense_shards(path, parameters)
+
+
+class PassageSearcher:
+    """Dense search of documents by their passages.
+
+    The score of a document is the mean of its `best` highest inner products, or of all if it has fewer passages.
+    """
+
+    def __init__(self, passages: PassageIndex, best: int) -> None:
+        self._passages, self._best = passages, best
+
+    @property
+    def dimension(self) -> int:
+        """The number of entries in a vector."""
+        return self._passages.dimension
+
+    def search(self, query_ids: Sequence[str], queries: Vectors, depth: int, threads: int = 1) -> Rankings:
+        """Rank the top `depth` documents of each query vector (float32[queries, dimension]); ties by document id.
+
+        The search is exact if the FAISS index is `Flat`. From another index, it takes more and more passages until
+        they belong to `depth` documents. A passage that is not among them counts like the last one.
+        """
+        import_faiss().omp_set_num_threads(threads)
+        passages, best = self._passages, self._best
+        if passages.is_flat:
+            return rank_by_passages(passages, query_ids, queries, depth, best)
+        wanted = PASSAGES_OF_A_HIT * best * depth
+        while True:
+            found = search_dense(passages.parts, query_ids, queries, wanted)
+            ranking = rank_by_found_passages(found, passages.offsets, depth, best)
+            whole = (np.diff(ranking.offsets) == depth) | (np.diff(found.offsets) < min(wanted, len(passages)))
+            if wanted >= len(passages) or whole.all():
+                return ranking
+            wanted *= 2
 
 
 def search_dense(index: Any | Sequence[Any], query_ids: Sequence[str], queries: Vectors, depth: int) -> Rankings:

@@ -15,9 +15,12 @@ from indexing.types import Progress, Store, silent
 from indexing.vectors.embed import embed_queries
 from indexing.vectors.faiss_index import import_faiss
 from indexing.vectors.of_documents import document_vectors, join_title_and_text
+from indexing.vectors.of_segments import segment_vectors
+from indexing.vectors.passages import hold_passages
 from indexing.vectors.types import Effort
 from retrieval.backends import Sparse, open_dense, open_sparse
 from retrieval.feedback import FEEDBACK_DOCUMENTS, METHODS, serves
+from retrieval.passages import rank_by_passages
 from retrieval.pool import Candidates, pool_of, search_pool
 from retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
 
@@ -79,7 +82,7 @@ def search_embeddings(
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it without --no-dense, or set retrieval.systems")
     with progress("Dense search", len(queries)) as tick:
-        dense = open_dense(index, settings.faiss)
+        dense = open_dense(index, settings.faiss, settings.best_passages)
         vectors = embed_queries(index.embedding, [query.dense_text for query in queries], settings.threads, tick)
         if vectors.shape[1] != dense.dimension:
             raise UserError(
@@ -98,24 +101,29 @@ def search_candidates(
 ) -> Rankings:
     """Rank the candidates for each query's `dense_text` by the inner product of embeddings, exactly.
 
+    If the index is one of passages, the segments of the candidates are embedded instead of title and text.
+
     `UserError` if the index has no embedding model, and for search parameters in `settings.faiss`.
     """
     if settings.faiss:
         raise UserError(
             f"retrieval.faiss: found {settings.faiss!r}, expected none: a candidate pool is searched exactly"
         )
-    vectors = document_vectors(
-        index,
-        candidates.store,
-        candidates.rows.tolist(),
-        candidates.texts_of,
-        Effort(settings.threads, progress),
-    )
-    assert index.embedding is not None  # `document_vectors` has checked
+    rows, ids = candidates.rows, [query.id for query in queries]
+    if index.passages:
+        segments = segment_vectors(index, candidates.store, rows.tolist(), settings.threads, progress)
+    else:
+        effort = Effort(settings.threads, progress)
+        vectors = document_vectors(index, candidates.store, rows.tolist(), candidates.texts_of, effort)
+    assert index.embedding is not None  # both have checked
     with progress("Dense search", len(queries)) as tick:
         asked = embed_queries(index.embedding, [query.dense_text for query in queries], settings.threads, tick)
         import_faiss().omp_set_num_threads(settings.threads)
-        return search_pool(candidates.rows, vectors, [query.id for query in queries], asked, settings.depth)
+        if not index.passages:
+            return search_pool(rows, vectors, ids, asked, settings.depth)
+        passages = hold_passages((segments[row] for row in rows.tolist()), asked.shape[1])
+        found = rank_by_passages(passages, ids, asked, settings.depth, settings.best_passages)
+        return replace(found, docs=rows[found.docs])
 
 
 def search_all(

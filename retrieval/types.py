@@ -63,6 +63,8 @@ class SearchSettings:
     """The maximum number of documents in each ranking."""
     feedback: str | None = None
     """The name of a method in `retrieval.feedback.METHODS` that expands BM25 queries; None expands nothing."""
+    best_passages: int = 1
+    """How many of a document's best passages give its dense score, their mean; an index without passages ignores it."""
     faiss: str = ""
     """Search parameters for an inexact vector index, such as `nprobe=16`; empty keeps the index's defaults."""
     statistics: Statistics = "global"

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from indexing.builds.engines import open_engine
@@ -26,10 +27,11 @@ from indexing.io.writing import unicode_name, write_whole
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding, Progress, silent
 from indexing.vectors.embed import load_embedder
+from indexing.vectors.passages import Passages, write_offsets
 from indexing.vectors.shards import Shards, embed_store
 from indexing.vectors.types import Effort
 
-PARTS = ("store", "lucene", "dense.faiss", "dense-*.faiss", "index.json")
+PARTS = ("store", "lucene", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
 """The files of a complete index folder; `index.json` alone if another engine holds the rest."""
 
 
@@ -55,6 +57,8 @@ def build_index(
     model = asdict(embedding) if embedding else None
     made_by = embedding.made_by if embedding else None
     made_of = [FORMAT, format, made_by, [faiss, settings.faiss_shard] if embedding else None, inputs]
+    if settings.passages:
+        made_of.append("passages")
     key = digest([*made_of, ["opensearch", opensearch.shards]] if opensearch else made_of)
     at = opensearch.place.at if opensearch else {}
     if out.exists():
@@ -81,11 +85,12 @@ def build_index(
                 _check_model(embedding, None if opensearch else faiss)
             if embedding and faiss is not None:
                 effort = Effort(settings.threads, progress)
-                shards = embed_store(store, embedding, folder / "vectors", effort, engine.embed)
+                texts = _find_passages(store, folder, progress) if settings.passages else store
+                shards = embed_store(texts, embedding, folder / "vectors", effort, engine.embed)
                 faiss_files = 0 if opensearch else _build_dense(shards, faiss, settings.faiss_shard, folder, progress)
             meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
             meta |= {**read, "faiss_shards": faiss_files, "cut": shards.cut if shards else 0}
-            meta |= {"corpus": unicode_name(corpus.name)}
+            meta |= {"corpus": unicode_name(corpus.name), "passages": settings.passages}
             if opensearch:
                 from indexing.opensearch.build import load_stage
                 from indexing.opensearch.load import Upload
@@ -125,6 +130,12 @@ def _build_store(
 def _count_segments(document: Document, segments: dict[str, int]) -> None:
     """Add a document's segments to the numbers of official segments and of windows."""
     segments["windows" if is_window(document.segments[0].id) else "official"] += len(document.segments)
+
+
+def _find_passages(store: DocumentStore, folder: Path, progress: Progress) -> Passages:
+    """Find the passages of all documents, unless an earlier try has done so."""
+    stage(folder, "passages.npy", lambda path: write_offsets(store, path, progress))
+    return Passages(store, np.load(folder / "passages.npy", mmap_mode="r"))
 
 
 def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:

@@ -28,9 +28,9 @@ from indexing.corpora.corpus import read_files as read_here
 from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
 from indexing.lucene.java import java_class
-from indexing.store import DocumentStore, from_record, to_record
+from indexing.store import from_record, to_record
 from indexing.types import Document, Embedding, Tick
-from indexing.vectors.shards import EmbeddedShard, embed_texts, read_contents, refusal_error
+from indexing.vectors.shards import EmbeddedShard, Texts, embed_texts, read_contents, refusal_error
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -116,7 +116,7 @@ def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Doc
 
 
 def embed_shards(
-    store: DocumentStore, embedding: Embedding, shards: Sequence[range], _threads: int = 1, tick: Tick = lambda _: None
+    store: Texts, embedding: Embedding, shards: Sequence[range], _threads: int = 1, tick: Tick = lambda _: None
 ) -> Iterator[EmbeddedShard]:
     """Embed shards as `indexing.vectors.shards.embed_shards` does; yields them in the order in which they are done.
 
@@ -124,7 +124,7 @@ def embed_shards(
     """
     pool = _ray().data.ActorPoolStrategy(size=max(1, min(len(shards), _cpus())))
     ends = _dataset([(rows.start, rows.stop) for rows in shards])
-    texts = ends.map_batches(partial(_texts, store.folder), batch_size=1, **_here())
+    texts = ends.map_batches(partial(_texts, store), batch_size=1, **_here())
     made = texts.map_batches(_Embedder, fn_constructor_args=(embedding,), batch_size=1, compute=pool, num_cpus=1)
     waiting, errors = {rows.start for rows in shards}, dict[int, UserError]()
     with closing(_values(made)) as results:
@@ -158,9 +158,9 @@ class _Embedder:
         return _batch((between, cut, None), vectors.tobytes())
 
 
-def _texts(folder: Path, batch: Batch) -> Batch:
+def _texts(store: Texts, batch: Batch) -> Batch:
     between = _of(batch)
-    return _batch((between, read_contents(DocumentStore(folder), range(*between))))
+    return _batch((between, read_contents(store, range(*between))))
 
 
 def _read(format: str, batch: Batch) -> Iterator[Batch]:

@@ -127,6 +127,30 @@ def load_dense(path: Path, parameters: str = "", mapped: bool = False) -> Any:
     return index
 
 
+def is_flat(index: Any) -> bool:
+    """Whether an index holds the vectors themselves and searches them exactly."""
+    return isinstance(index, import_faiss().IndexFlat)
+
+
+def view_vectors(index: Any) -> Vectors:
+    """The vectors of a `Flat` index, float32[vectors, dimension]: no copy, and valid as long as the index."""
+    held: Vectors = import_faiss().rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(-1, index.d)
+    return held
+
+
+def bind_products(queries: Vectors) -> Callable[[Vectors], Vectors]:
+    """The function from vectors, float32[n, d], to their inner products with these queries: float32[n, queries].
+
+    FAISS multiplies with its own threads.
+    """
+    faiss = import_faiss()
+    product = faiss.LinearTransform(queries.shape[1], len(queries), False)
+    faiss.copy_array_to_vector(queries.ravel(), product.A)
+    product.is_trained = True
+    multiply: Callable[[Vectors], Vectors] = product.apply
+    return multiply
+
+
 def bind_search(index: Any) -> Search:
     """The search function of an index. If FAISS can use GPUs, each GPU holds a part of the vectors."""
     faiss = import_faiss()

@@ -1,6 +1,7 @@
-"""Vectors of segments: a run makes them when it first needs them, and keeps them in the index's `segments.sqlite`.
+"""Vectors of segments: those of the index's passages. An index without passages gets them when a run needs them.
 
-The segments of a document are embedded as one batch, so a vector does not depend on the run that made it.
+Keystone then keeps them in the index's `segments.sqlite`. The segments of a document are embedded as one batch, so a
+vector does not depend on the run that made it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from indexing.index import Index
 from indexing.types import Progress, Store, silent
 from indexing.vectors.cache import open_cache
 from indexing.vectors.embed import embed_passages
+from indexing.vectors.passages import open_kept_passages
 from indexing.vectors.types import Vectors
 
 CHUNK_DOCUMENTS = 64
@@ -27,6 +29,8 @@ def segment_vectors(
     """
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings, which segment assignment needs: build it with them")
+    if kept := open_kept_passages(index):
+        return {row: kept.view(row, row + 1).copy() for row in set(rows)}
     embed = partial(embed_passages, index.embedding)
     wanted = sorted(set(rows))
     found: dict[int, Vectors] = {}

@@ -1,4 +1,4 @@
-"""The vectors of all documents in shards, so that embedding a corpus can continue after a stop.
+"""The vectors of all documents, or of all passages, in shards, so that embedding can continue after a stop.
 
 A shard is `NNNNNNNN.npy`, float32[documents, dimension], and a note that is written after it, `NNNNNNNN.json`. The note
 holds the SHA-256 of the shard and the number of documents whose text was cut. If the two disagree, the shard is made
@@ -8,16 +8,17 @@ again.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import orjson
 from numpy.lib import format as npy
+from numpy.typing import ArrayLike
 
 from indexing.errors import NotWritten, TextRefused, UserError
 from indexing.io.reading import hash_file
 from indexing.io.writing import write_whole
-from indexing.store import DocumentStore
-from indexing.types import Embedding, Tick
+from indexing.types import Document, Embedding, Tick
 from indexing.vectors.embed import embed_passages
 from indexing.vectors.types import ONE_THREAD, Effort, Vectors
 
@@ -75,15 +76,27 @@ class Shards:
         return vectors
 
 
+class Texts(Protocol):
+    """The documents that an index embeds: a document store, or its passages, each as a document."""
+
+    def __len__(self) -> int: ...
+
+    def ids(self, rows: ArrayLike) -> list[str]:
+        """Return the ids of rows (int[n])."""
+
+    def get(self, rows: ArrayLike) -> list[Document]:
+        """Return the documents of rows (int[n])."""
+
+
 EmbeddedShard = tuple[range, Vectors, int]
 """A shard: its rows of the store, their vectors, and how many of the documents were cut."""
 
-Embed = Callable[[DocumentStore, Embedding, Sequence[range], int, Tick], Iterator[EmbeddedShard]]
+Embed = Callable[[Texts, Embedding, Sequence[range], int, Tick], Iterator[EmbeddedShard]]
 """Embeds shards as `embed_shards` does, in any order."""
 
 
 def embed_shards(
-    store: DocumentStore, embedding: Embedding, shards: Sequence[range], threads: int = 1, tick: Tick = lambda _: None
+    store: Texts, embedding: Embedding, shards: Sequence[range], threads: int = 1, tick: Tick = lambda _: None
 ) -> Iterator[EmbeddedShard]:
     """Embed title and text of the documents of each shard. `UserError` if the model refuses a document."""
     for rows in shards:
@@ -94,7 +107,7 @@ def embed_shards(
         yield rows, vectors, cut
 
 
-def read_contents(store: DocumentStore, rows: range) -> list[str]:
+def read_contents(store: Texts, rows: range) -> list[str]:
     """Title and text of each document of a shard."""
     return [document.contents for document in store.get(rows)]
 
@@ -111,13 +124,13 @@ def embed_texts(
     return vectors, len(cut)
 
 
-def refusal_error(store: DocumentStore, rows: range, position: int, reason: str) -> UserError:
+def refusal_error(store: Texts, rows: range, position: int, reason: str) -> UserError:
     """The error for a text of a shard that the model refuses, with the id of its document."""
     return UserError(f"document {store.ids([rows[position]])[0]}: {reason}")
 
 
 def embed_store(
-    store: DocumentStore,
+    store: Texts,
     embedding: Embedding,
     folder: Path,
     effort: Effort = ONE_THREAD,

@@ -34,7 +34,7 @@ MOST_NEIGHBOURS = 10_000
 _EF_SEARCH = re.compile(r"efSearch=([1-9]\d{0,5})")
 
 
-def open_dense(index: Index, parameters: str) -> Dense:
+def open_dense(index: Index, parameters: str, _best: int) -> Dense:
     """Open the dense search of an index in OpenSearch.
 
     `UserError` as from `open_cluster`, and for parameters other than `efSearch=N` of a graph.

@@ -26,10 +26,12 @@ class Engine(StrEnum):
 
 
 class Dense(StrEnum):
-    """The documents to embed."""
+    """The texts to embed."""
 
     all = "all"
+    passages = "passages"
     pool = "pool"
+    pool_passages = "pool-passages"
     none = "none"
 
 
@@ -62,7 +64,8 @@ def index(
     dense: Annotated[
         Dense,
         typer.Option(
-            help="The documents to embed: all while indexing; or (pool) those that BM25 finds, during a run; or none."
+            help="The texts to embed: all documents or all passages of documents, while indexing; or (pool, "
+            "pool-passages) those of the documents that BM25 finds, during a run; or none."
         ),
     ] = (Dense.all),
     no_dense: Annotated[bool, typer.Option("--no-dense", help="The same as --dense none.")] = False,
@@ -84,7 +87,7 @@ def index(
     faiss_shard: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Split vectors into memory-mapped files of this many documents.", show_default="one file"
+            min=1, help="Split vectors into memory-mapped files of this many vectors.", show_default="one file"
         ),
     ] = None,
     engine: Annotated[
@@ -144,7 +147,8 @@ def index(
         segments=segments,
         windows=windows,
         embedding=None if no_dense or dense is Dense.none else model,
-        faiss=None if dense is Dense.pool else faiss,
+        faiss=None if dense in (Dense.pool, Dense.pool_passages) else faiss,
+        passages=dense in (Dense.passages, Dense.pool_passages) and not no_dense,
         faiss_shard=faiss_shard,
         opensearch=target_of(opensearch, shards, replicas),
         engine=engine,
@@ -158,7 +162,8 @@ def index(
         if chosen:
             make_structures(made, chosen, threads, progress)
     if made.cut:
-        summary = f"{made.folder}: documents longer than the model's window, embedded by their beginning: {made.cut}"
+        texts = "passages" if made.passages else "documents"
+        summary = f"{made.folder}: {texts} longer than the model's window, embedded by their beginning: {made.cut}"
         say(summary, err=True)
     if made.left_out:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(made.left_out.items()))

@@ -50,6 +50,7 @@ def attach_index(corpus: str, out: Path, settings: BuildSettings, progress: Prog
         "--opensearch": settings.opensearch,
         "--faiss-shard": settings.faiss_shard,
         "--format": settings.format,
+        f"--dense {'passages' if settings.faiss else 'pool-passages'}": settings.passages or None,
     }
     if not (backend.cuts and corpus.startswith(backend.prefix)):
         refused |= {"--segments": settings.segments, "--windows": settings.windows or None}
@@ -70,6 +71,11 @@ def make_index(
     """
     if settings.opensearch and settings.faiss_shard:
         raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
+    if settings.opensearch and settings.passages and settings.faiss:
+        raise UserError(
+            "found --dense passages with --opensearch, which holds vectors of whole documents; expected --dense all or "
+            "--dense pool-passages"
+        )
     return build_index(Path(corpus), out, settings, progress, report)
 
 

@@ -39,6 +39,7 @@ def search_systems(
         job.config.list_systems(),
         settings.depth,
         settings.feedback,
+        settings.best_passages,
         settings.faiss,
         settings.statistics,
         job.threads,

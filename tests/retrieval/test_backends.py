@@ -30,7 +30,7 @@ print([name for name in sys.modules if name.startswith(("indexing.attached", "in
         *((own.store, 1) for own in BACKENDS.values()),
         *((own.attach, 4) for own in BACKENDS.values() if own.attach),
         *((own.sparse, 3) for own in BACKENDS.values()),
-        *((own.dense, 2) for own in BACKENDS.values() if own.dense),
+        *((own.dense, 3) for own in BACKENDS.values() if own.dense),
         *((path, 1) for path in ENGINES.values()),
     ],
 )

@@ -155,9 +155,12 @@ def test_an_error_before_the_first_finished_stage_leaves_no_files(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("factory", "times", "kills"), [("Flat", 30, 12), ("IVF8,PQ48x4", 10, 3)])
+@pytest.mark.parametrize(
+    ("factory", "passages", "times", "kills"),
+    [("Flat", False, 30, 12), ("Flat", True, 10, 3), ("IVF8,PQ48x4", False, 10, 3)],
+)
 def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_one(
-    tmp_path: Path, factory: str, times: int, kills: int
+    tmp_path: Path, factory: str, passages: bool, times: int, kills: int
 ) -> None:
     corpus = tmp_path / "corpus.jsonl"
     sentences = [s for _, text in CORPUS.values() for s in text.split(". ")]
@@ -165,19 +168,26 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
     with corpus.open("w") as out:
         for n in range(200):
             out.write(
-                json.dumps({"id": f"d{n}", "text": ". ".join(choose.sample(sentences, choose.randint(1, 6)))}) + "\n"
+                json.dumps(
+                    {
+                        "id": f"d{n}",
+                        "text": ". ".join(choose.sample(sentences, choose.randint(1, 16 if passages else 6))),
+                    }
+                )
+                + "\n"
             )
-    whole, _ = build_index(corpus, tmp_path / "whole", BuildSettings(faiss=factory))
+    whole, _ = build_index(corpus, tmp_path / "whole", BuildSettings(faiss=factory, passages=passages))
 
     def compare() -> None:
         index = open_index(tmp_path / "index")
         assert read_contents(index.folder) == read_contents(whole.folder)
         assert rankings(index) == rankings(whole)
-        names = ["dense.faiss", "index.json", "lucene", "store"]
+        names = ["dense.faiss", "index.json", "lucene", *(["passages.npy"] if passages else []), "store"]
         assert sorted(path.name for path in index.folder.iterdir()) == names
         assert not list(tmp_path.glob(".*"))
         shutil.rmtree(index.folder)
 
     arguments = ["index", str(corpus), "--out", str(tmp_path / "index"), "--faiss", factory, "--quiet"]
+    arguments += ["--dense", "passages"] if passages else []
     small_shards = "from indexing.vectors import shards as vectors; vectors.SHARD_DOCUMENTS = 20"
     run_with_kills(*arguments, times=times, kills=kills, done=compare, code=small_shards)

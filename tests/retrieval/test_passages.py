@@ -1,0 +1,210 @@
+"""Documents by their best passages: the ranking of a plain twin over all inner products, on any division into files."""
+
+import json
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexing.builds.index import build_index
+from indexing.builds.settings import BuildSettings
+from indexing.errors import UserError
+from indexing.index import shard_files
+from indexing.store import DocumentStore
+from indexing.types import MINILM
+from indexing.vectors.embed import embed_queries
+from indexing.vectors.faiss_files import load_dense_shards
+from indexing.vectors.faiss_index import make_faiss_index, write_dense
+from indexing.vectors.of_segments import segment_vectors
+from indexing.vectors.passages import PassageIndex, Passages, load_offsets
+from indexing.vectors.types import Vectors, round_to_grid
+from retrieval.backends import open_store
+from retrieval.faiss_search import PassageSearcher, search_dense
+from retrieval.hybrid import search_embeddings
+from retrieval.passages import rank_by_found_passages
+from retrieval.types import Query, Rankings, SearchSettings, offsets_of
+from tests.support.clustered_vectors import make_clustered_vectors
+from tests.support.command_line import keystone
+from tests.support.small_corpus import write_corpus, write_topics
+
+Hits = list[list[tuple[int, float]]]
+
+
+def rank_plainly(vectors: Vectors, counts: Sequence[int], queries: Vectors, depth: int, best: int) -> Hits:
+    """The twin: all inner products, and the mean of the best of each document."""
+    products = np.split(queries @ vectors.T, np.cumsum(counts)[:-1], axis=1)
+    rows = [row for row, count in enumerate(counts) if count]
+    scores = {
+        row: np.sort(products[row].astype(np.float64), axis=1)[:, -best:].mean(1).astype(np.float32) for row in rows
+    }
+    return [
+        sorted(((row, float(scores[row][q])) for row in rows), key=lambda hit: (-hit[1], hit[0]))[:depth]
+        for q in range(len(queries))
+    ]
+
+
+def hits_of(rankings: Rankings) -> Hits:
+    return [
+        list(zip(rankings.of(i).tolist(), rankings.scores_of(i).tolist(), strict=True)) for i in range(len(rankings))
+    ]
+
+
+def index_of(vectors: Vectors, counts: Sequence[int], sizes: Sequence[int], factory: str = "Flat") -> PassageIndex:
+    """The passages in FAISS indexes of these sizes, and the rest in one more."""
+    parts = []
+    for own in np.split(vectors, np.cumsum(sizes)):
+        part = make_faiss_index(vectors.shape[1], factory)
+        part.add(np.ascontiguousarray(own))
+        parts.append(part)
+    return PassageIndex(parts, offsets_of(counts))
+
+
+@given(
+    st.lists(st.lists(st.lists(st.integers(-2, 2), min_size=3, max_size=3).filter(any), max_size=5), min_size=1),
+    st.integers(0, 9),
+    st.integers(1, 6),
+    st.integers(1, 4),
+)
+def test_documents_rank_by_their_best_passages_with_ties_by_row(
+    documents: list[list[list[int]]], size: int, depth: int, best: int
+) -> None:
+    counts = list(map(len, documents))
+    numbers = [vector for document in documents for vector in document]
+    vectors = round_to_grid(np.array(numbers, dtype=np.float64).reshape(-1, 3))
+    queries = round_to_grid(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
+    searcher = PassageSearcher(index_of(vectors, counts, [min(size, len(vectors))]), best)
+    found = searcher.search(["a", "b"], queries, depth)
+    assert hits_of(found) == rank_plainly(vectors, counts, queries, depth, best)
+
+
+@pytest.fixture(scope="module")
+def many() -> tuple[Vectors, list[int]]:
+    """Passages of 700 documents, one of which is longer than two blocks."""
+    counts = np.random.default_rng(3).integers(0, 12, 700)
+    counts[[5, 311]] = 2_100, 1
+    return make_clustered_vectors(int(counts.sum()), 1), counts.tolist()
+
+
+@pytest.mark.parametrize("best", [1, 3])
+@pytest.mark.parametrize("depth", [1, 50, 600, 2_000])
+def test_blocks_of_documents_and_queries_change_no_ranking(
+    many: tuple[Vectors, list[int]], depth: int, best: int
+) -> None:
+    vectors, counts = many
+    queries = make_clustered_vectors(300, 2)
+    expected = rank_plainly(vectors, counts, queries, depth, best)
+    names = [str(i) for i in range(len(queries))]
+    for sizes in ([], [700, 1, 2_900]):
+        searcher = PassageSearcher(index_of(vectors, counts, sizes), best)
+        assert hits_of(searcher.search(names, queries, depth)) == expected
+
+
+def test_mapped_files_are_searched_like_memory(tmp_path: Path, many: tuple[Vectors, list[int]]) -> None:
+    vectors, counts = many
+    files = shard_files(tmp_path, 3)
+    for part, file in zip(index_of(vectors, counts, [1_000, 1_001]).parts, files, strict=True):
+        write_dense(part, file)
+    mapped = PassageSearcher(PassageIndex(load_dense_shards(files), offsets_of(counts)), 2)
+    queries = make_clustered_vectors(5, 2)
+    assert hits_of(mapped.search(list("abcde"), queries, 40)) == rank_plainly(vectors, counts, queries, 40, 2)
+
+
+def test_a_graph_finds_nearly_all_documents(many: tuple[Vectors, list[int]]) -> None:
+    vectors, counts = many
+    queries = make_clustered_vectors(20, 2)
+    searcher = PassageSearcher(index_of(vectors, counts, [2_000], "HNSW32"), 1)
+    found = searcher.search([str(i) for i in range(20)], queries, 10)
+    exact = rank_plainly(vectors, counts, queries, 10, 1)
+    same = sum(len({doc for doc, _ in own} & set(found.of(i).tolist())) for i, own in enumerate(exact))
+    assert same >= 180
+
+
+def test_a_passage_that_was_not_found_counts_like_the_last_one() -> None:
+    vectors = round_to_grid(np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.8, 0.3]]))
+    query = round_to_grid(np.array([[1.0, 0.0]]))
+    found = search_dense(index_of(vectors, [4], []).parts, ["q"], query, 3)
+    one, _, third, last = (vectors @ query[0]).tolist()
+    for best, scores in ((1, {0: one, 1: third}), (2, {0: (one + last) / 2, 1: (third + last) / 2})):
+        ranking = rank_by_found_passages(found, offsets_of([2, 2]), 2, best)
+        assert dict(hits_of(ranking)[0]) == {row: float(np.float32(score)) for row, score in scores.items()}
+
+
+def test_the_closest_segment_is_read_and_never_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = " ".join(f"Bees of hive {n} carry pollen to the {n} flowers of field {n}." for n in range(23))
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    with corpus.open("a") as file:
+        file.write(json.dumps({"_id": "hives", "title": "Hives", "text": text}) + "\n")
+    made = {
+        size: build_index(corpus, tmp_path / str(size), BuildSettings(passages=True, faiss_shard=size))[0]
+        for size in (None, 5)
+    }
+    plain, _ = build_index(corpus, tmp_path / "plain", BuildSettings(faiss=None))
+    rows = list(range(plain.documents or 0))
+    expected = segment_vectors(plain, open_store(plain), rows)
+    assert len(expected[4]) == 4, "the hives are cut into four windows"
+    counts = [len(expected[row]) for row in rows]
+    queries = [Query("1", str(n), "", "", text) for n, text in enumerate(["pollen of hive 21", "twins and sugar"])]
+    asked = embed_queries(MINILM, [query.dense_text for query in queries])
+    vectors = np.concatenate([expected[row] for row in rows])
+    for passages in made.values():
+        with monkeypatch.context() as patch:
+            patch.delattr("indexing.vectors.of_segments.embed_passages")
+            found = segment_vectors(passages, open_store(passages), [7, 4, 4, 0])
+        assert sorted(found) == [0, 4, 7]
+        assert all(np.array_equal(found[row], expected[row]) for row in found)
+        for best in (1, 2):
+            ranking = search_embeddings(passages, queries, SearchSettings(depth=4, best_passages=best))
+            assert hits_of(ranking) == rank_plainly(vectors, counts, asked, 4, best)
+    assert (made[None].passages, made[None].faiss_shards, made[5].faiss_shards) == (True, 0, 3)
+    with pytest.raises(UserError, match="other settings"):
+        build_index(corpus, made[None].folder)
+    made[None].offsets.write_bytes(b"")
+    with pytest.raises(UserError, match=r"passages\.npy: damaged: build the index again"):
+        search_embeddings(made[None], queries, SearchSettings(depth=4))
+
+
+def test_a_pool_of_passages_ranks_as_all_passages_restricted_to_it(tmp_path: Path) -> None:
+    corpus, topics = write_corpus(tmp_path / "corpus.jsonl"), write_topics(tmp_path / "topics.jsonl")
+    for which in ("passages", "pool-passages"):
+        made = keystone("index", corpus, "--out", tmp_path / which, "--dense", which, "-q")
+        assert made.returncode == 0, made.stderr
+        config = tmp_path / f"{which}.yaml"
+        config.write_text(
+            f"run_id: a\nindex: {tmp_path / which}\ntopics: {topics}\nout: {tmp_path / 'out' / which}\ntrack: none\n"
+        )
+        done = keystone("run", config, "-q")
+        assert done.returncode == 0, done.stderr
+    bm25, whole, pool = (
+        [line.split() for line in (tmp_path / f"out/{name}.trec").read_text().splitlines()]
+        for name in ("passages/a/bm25", "passages/a/dense", "pool-passages/a/dense")
+    )
+    found = {row[2] for row in bm25}
+    assert [(row[0], row[2]) for row in pool] == [(row[0], row[2]) for row in whole if row[2] in found]
+    assert 0 < len(found) < len({row[2] for row in whole})
+
+
+def test_another_process_opens_the_same_passages(tmp_path: Path) -> None:
+    index, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", BuildSettings(passages=True))
+    passages = Passages(DocumentStore(index.store), load_offsets(index))
+    again = pickle.loads(pickle.dumps(passages))
+    assert again.get([0, 8]) == passages.get([0, 8])
+    assert again.ids([8]) == ["weather#w0_0"]
+    assert len(again) == 9
+
+
+@pytest.mark.parametrize(
+    ("corpus", "options", "why"),
+    [
+        ("corpus.jsonl", ["--opensearch", "http://127.0.0.1:1/x"], "found --dense passages with --opensearch"),
+        ("rest:http://127.0.0.1:1/x", [], "found --dense passages with rest:"),
+    ],
+)
+def test_an_engine_without_passages_refuses_them(tmp_path: Path, corpus: str, options: list[str], why: str) -> None:
+    write_corpus(tmp_path / "corpus.jsonl")
+    given = corpus if corpus.startswith("rest:") else str(tmp_path / corpus)
+    made = keystone("index", given, "--out", tmp_path / "index", "--dense", "passages", *options)
+    assert (made.returncode, why in " ".join(made.stderr.split())) == (1, True), made.stderr
