@@ -13,7 +13,7 @@ SERVERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VLL
 OPENSEARCH := .opensearch
 POMS := $(wildcard tests/support/servers/opensearch_jars/*/pom.xml)
 
-.PHONY: help demo test test-opensearch check lint bench wheel setup clean
+.PHONY: help demo test test-opensearch chromium check lint bench wheel setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -22,7 +22,7 @@ demo: $(READY) ## index real documents, make three runs, validate and score them
 	$(BIN)/keystone demo
 
 # Three processes share the test files, since many tests wait (tests/conftest.py says how). If a test ends its process, or hangs outside of Python, that test alone fails.
-test: lint $(SERVERS) $(OPENSEARCH)/.ready ## run lint, types and all tests, with real vLLM and OpenSearch servers
+test: lint $(SERVERS) $(OPENSEARCH)/.ready chromium ## run lint, types and all tests, with real servers and a real browser
 	$(BIN)/pytest -n 3 --no-loadscope-reorder --durations 40
 
 test-opensearch: $(READY) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
@@ -84,6 +84,16 @@ $(OPENSEARCH)/.ready: $(POMS)
 		jars=$(CURDIR)/$(OPENSEARCH)/$$(basename $$(dirname $$pom)); \
 		mvn --quiet --batch-mode --file $$pom package -Djars=$$jars || exit; \
 	done); then touch $@; else echo "OpenSearch could not be set up: its tests are skipped"; test "$$CI" != true; fi
+
+# Tests open reports in Debian's Chromium. If the machine lacks it and apt-get cannot install it, these tests are skipped.
+# With CI=true that is an error.
+chromium: ## install the browser of the tests, if the machine has none
+	@if ! (command -v chromium && command -v chromedriver) >/dev/null; then \
+		root=$$(test $$(id -u) = 0 || echo sudo --non-interactive); \
+		$$root apt-get update --quiet=2 && \
+		$$root apt-get install --quiet=2 --yes --no-install-recommends chromium chromium-driver >/dev/null || \
+		{ echo "Chromium could not be installed: its tests are skipped"; test "$$CI" != true; }; \
+	fi
 
 clean: ## remove the environments, the servers and all output
 	rm -rf .venv $(VLLM) $(OPENSEARCH) build demo-out dist out benchmarks/out

@@ -17,7 +17,7 @@ def demo(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Index Python's documentation, make three runs for 12 narratives, compare their scores, and tell one narrative.
+    """Index Python's documentation, make three runs for 12 narratives, compare their scores, and report them.
 
     Example: keystone demo --out demo-out
     """

@@ -1,4 +1,4 @@
-"""The demo: it makes the corpus and its index, then three runs, compares them, and tells one narrative."""
+"""The demo: it makes the corpus and its index, then three runs, compares them, and shows them."""
 
 import json
 import subprocess
@@ -18,6 +18,7 @@ from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import evaluate
 from runs.pipeline import stages
 from runs.pipeline.artifacts import KEYSTONE, NARRATIVE
+from runs.report.html.write import write_report
 from runs.report.say import say
 from runs.report.story import format_story, read_story
 from runs.report.terminal import print_evaluations
@@ -73,6 +74,9 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
             except NotRecorded as error:
                 missing = str(error)
         qrels, narratives = read_qrels(qrels_path), read_topics(topics)
+        page = out / "report.html"
+        with progress("Writing the report", None):
+            write_report(folders, page, qrels_path, [] if missing else [" ".join(CAUTION_TEXT.split())])
     with progress("Measuring", None):
         rankings = [folder / (NARRATIVE if folder.name != MODEL_RUN else KEYSTONE) for folder in folders]
         evaluations = [evaluate(path.parent.name, read_run(path), qrels) for path in rankings]
@@ -93,6 +97,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
         if story:
             say(f"\nNarrative {TOLD_TOPIC_ID} in {MODEL_RUN}:\n")
             say("\n".join(format_story(story)))
+        say(f"\nOpen in a browser, to see the runs side by side: {page}")
 
     return report
 

@@ -29,6 +29,7 @@ NAMES |= {"a linked folder": "folder/{}"}
 COMMANDS = {
     "record": ["record", "r.sqlite", "--out", "{out}"],
     "fuse": ["fuse", "b.trec", "a.trec", "--out", "{out}"],
+    "report": ["report", "out/run", "--qrels", "qrels.txt", "--out", "{out}"],
     "evaluate, a run": ["evaluate", "a.trec", "b.trec", "--qrels", "qrels.txt", "--json", "{out}"],
     "evaluate, judgments": ["evaluate", "a.trec", "--qrels", "qrels.txt", "--json", "{out}"],
     "evaluate, answers": ["evaluate", "a.trec", "--answers", "--references", "topics.jsonl", "--json", "{out}"],
@@ -49,6 +50,7 @@ COMMANDS = {
 READ = {
     "record": "r.sqlite",
     "fuse": "a.trec",
+    "report": "qrels.txt",
     "evaluate, a run": "b.trec",
     "evaluate, judgments": "qrels.txt",
     "evaluate, answers": "a.trec",

@@ -31,6 +31,8 @@ def test_the_demo_prints_the_table_of_the_readme_and_one_narrative(
     _, _, story = printed.partition("\nNarrative 8 in keystone:\n")
     assert "\n  [1] shutil: 3\n" in story
     assert "\nFolders are walked most easily with pathlib, " in story
+    assert story.endswith("\nOpen in a browser, to see the runs side by side: demo-out/report.html\n")
+    assert "<title>narrative, rules, keystone – Keystone</title>" in Path("demo-out/report.html").read_text()
 
     monkeypatch.setattr(main, "MODEL", "another-model")
     printed = print_demo(capsys)
@@ -38,6 +40,7 @@ def test_the_demo_prints_the_table_of_the_readme_and_one_narrative(
     assert "(another-model: no recorded reply to a request of 'decompose', key " in printed
     assert printed.count(": valid for rag25, 1 warning\n") == 2
     assert "Narrative 8" not in printed
+    assert "<title>narrative, rules – Keystone</title>" in Path("demo-out/report.html").read_text()
 
 
 def test_no_page_names_the_folder_of_this_python(tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""HTML out of text: every foreign text becomes markup in `element`, and nowhere else."""
+
+import json
+import re
+from html import escape
+from typing import Any
+
+_VOID = ("br", "input", "meta")
+"""Elements that have no content and no end tag."""
+_OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, overrides of the direction of writing, and lone surrogates."""
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def element(tag: str, *children: str | int, **attributes: str | int | bool | None) -> Html:
+    """Make an element. Children and values that are no `Html` are text, which is escaped.
+
+    The name of an attribute may end with an underscore (`class_`); any other underscore stands for a hyphen. An
+    attribute is left out if its value is None or False, and stands alone if it is True.
+    """
+    head = "".join(
+        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_escape(value)}"')
+        for name, value in attributes.items()
+        if value is not None and value is not False
+    )
+    return Html(f"<{tag}{head}>" if tag in _VOID else f"<{tag}{head}>{join(*children)}</{tag}>")
+
+
+def join(*children: str | int) -> Html:
+    """Join pieces of HTML, and texts as markup."""
+    return Html("".join(child if isinstance(child, Html) else _escape(child) for child in children))
+
+
+def isolate(text: str, tag: str = "bdi", **attributes: str | int | bool | None) -> Html:
+    """Make an element of a foreign text, whose direction of writing its own letters decide."""
+    return element(tag, text, dir=None if tag == "bdi" else "auto", **attributes)
+
+
+def embed_numbers(value: Any, **attributes: str | int | bool | None) -> Html:
+    """Embed lists of numbers as JSON for the script of the page.
+
+    `TypeError` if a text is among them, because a text belongs into an element.
+    """
+    if _holds_text(value):
+        raise TypeError("expected only numbers to embed, found a text")
+    return element(
+        "script", Html(json.dumps(value, separators=(",", ":"), allow_nan=False)), type="application/json", **attributes
+    )
+
+
+def _holds_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and any(map(_holds_text, value)))
+
+
+def _escape(text: str | int) -> str:
+    """Escape a text. Characters that a browser would obey, or drop, become Python's escapes."""
+    shown = _OBEYED.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text).replace("\r\n", "\n"))
+    return escape(shown)

@@ -1,0 +1,145 @@
+"""The section of measures: means with intervals, and the values of each narrative for the plots of the page."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.types import document_id
+from runs.evaluation.evaluate import Evaluation, collect_cautions, evaluate_files, run_paired_test
+from runs.report.html.markup import Html, element, embed_numbers, join
+from runs.report.html.read_run import find_last_ranking
+from runs.report.html.types import RunView
+from runs.report.terminal import format_p_value
+from runs.tracks.rules import TRACKS
+from runs.trec.run_files import read_qrels
+
+RESAMPLES = 10_000
+LEVEL = 0.95
+"""The share of intervals that hold the mean over all topics of this kind."""
+ORDERS = (("topic", "in order"), ("value", "by value"), ("difference", "by difference, last run minus first"))
+"""The orders of narratives that the script knows, and their names."""
+NOTE = (
+    "Means over judged topics, with 95 % intervals by bootstrap over topics. "
+    "p: paired t-test against the first run, not corrected for several comparisons."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """The measures of each run that has a ranking, reasons for caution, and the judged grades of documents by topic.
+
+    A document with judged segments has the highest grade of these.
+    """
+
+    evaluations: Sequence[Evaluation]
+    cautions: Sequence[str]
+    grades: Mapping[str, Mapping[str, int]]
+
+
+def take_measures(folders: Sequence[Path], views: Sequence[RunView], qrels_path: Path) -> Measures:
+    """Measure the last ranking of each run. If segments are judged, the ranking that the run submits is measured.
+
+    `UserError` if the judgments cannot be read, or if they judge none of a run's topics.
+    """
+    qrels = read_qrels(qrels_path)
+    grades: dict[str, dict[str, int]] = {}
+    ids = qrels.docs.decode_ids()
+    for i, topic_id in enumerate(qrels.query_ids):
+        own = grades.setdefault(topic_id, {})
+        for row in range(int(qrels.offsets[i]), int(qrels.offsets[i + 1])):
+            name = document_id(ids[row])
+            own[name] = max(own.get(name, -1), int(qrels.grades[row]))
+    judges_segments = any("#" in name for name in ids)
+    paths = [_choose_ranking(folder, view, judges_segments) for folder, view in zip(folders, views, strict=True)]
+    made = [(path, view.label) for path, view in zip(paths, views, strict=True) if path.exists()]
+    found = evaluate_files([path for path, _ in made], qrels_path)
+    evaluations = [replace(one, name=label) for one, (_, label) in zip(found, made, strict=True)]
+    return Measures(evaluations, collect_cautions(evaluations) if evaluations else (), grades)
+
+
+def _choose_ranking(folder: Path, view: RunView, judges_segments: bool) -> Path:
+    track = view.config.track
+    submitted = folder / TRACKS[track].retrieval_file if track is not None and judges_segments else folder
+    return submitted if submitted.is_file() else find_last_ranking(folder)
+
+
+def estimate_interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Estimate the interval of a mean over topics (float64[topics]) by bootstrap, from 10,000 samples of the topics."""
+    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
+    low, high = np.quantile(values[drawn].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequence[str]) -> Html:
+    """Render the section: a table of means, and the places of the plots, which the script of the page fills."""
+    evaluations = measures.evaluations
+    if not evaluations:
+        return Html("")
+    names = list(evaluations[0].values)
+    head = element("tr", element("th", "Run", scope="col"), *(element("th", name, scope="col") for name in names))
+    rows = [_render_row(evaluations[0], one, labels.index(one.name)) for one in evaluations]
+    table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
+    return element(
+        "section",
+        element("h2", "Measures"),
+        *(element("p", caution, class_="warning") for caution in measures.cautions),
+        element("div", table, class_="scroll"),
+        element("p", NOTE, class_="note"),
+        element("p", element("label", "Measure ", _render_choice("measure", enumerate(names))), class_="controls"),
+        _render_plot("bars", "Each narrative", _render_choice("order", ORDERS)),
+        _render_scatter([(labels.index(one.name), one.name) for one in evaluations]),
+        _embed_values(evaluations, labels, topic_ids),
+        id="measures",
+    )
+
+
+def _render_row(first: Evaluation, one: Evaluation, number: int) -> Html:
+    p = run_paired_test(first, one) if one is not first else {}
+    cells = []
+    for measure, values in one.values.items():
+        measured = values[~np.isnan(values)]
+        if not len(measured):
+            cells.append(element("td", "–"))
+            continue
+        low, high = estimate_interval(measured)
+        test = element("small", f"p {format_p_value(p[measure])}") if measure in p else Html("")
+        cells.append(element("td", f"{measured.mean():.4f}", element("small", f"{low:.3f} to {high:.3f}"), test))
+    return element("tr", element("th", render_run_name(one.name, number), scope="row"), *cells)
+
+
+def _render_scatter(runs: Sequence[tuple[int, str]]) -> Html:
+    """Render the plot of a run against another; empty if there is only one."""
+    if len(runs) < 2:
+        return Html("")
+    across = element("label", "across ", _render_choice("across", runs))
+    up = element("label", "up ", _render_choice("up", [runs[-1], *runs[:-1]]))
+    return _render_plot("scatter", "Run against run", across, up)
+
+
+def _render_plot(id: str, title: str, *controls: Html) -> Html:
+    """Render a plot's title, its controls, and the place that the script of the page fills."""
+    caption = element("figcaption", element("b", title), *controls)
+    return element("figure", caption, element("div", id=id))
+
+
+def _render_choice(id: str, options: Iterable[tuple[int | str, str]]) -> Html:
+    return element("select", *(element("option", text, value=value) for value, text in options), id=id)
+
+
+def render_run_name(label: str, number: int) -> Html:
+    """Render the name of a run behind a mark in its colour."""
+    return join(element("i", class_=f"mark run{number % 7}"), element("bdi", label))
+
+
+def _embed_values(evaluations: Sequence[Evaluation], labels: Sequence[str], topic_ids: Sequence[str]) -> Html:
+    """Embed the values: for each run and measure a list of numbers by narrative, null where a narrative has none."""
+    by_run: list[list[list[float | None]] | None] = [None] * len(labels)
+    for one in evaluations:
+        by_run[labels.index(one.name)] = by_measure = []
+        for values in one.values.values():
+            known = {name: round(value, 4) for name, value in zip(one.topics, values.tolist(), strict=True)}
+            by_measure.append([value if (value := known.get(name)) == value else None for name in topic_ids])
+    return embed_numbers(by_run, id="values")

@@ -1,0 +1,151 @@
+"""The section of settings and costs: a column for each run, then its usage, its fallbacks and its configuration."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import yaml
+
+from runs.report.html.markup import Html, element, isolate
+from runs.report.html.measures import render_run_name
+from runs.report.html.types import RunView
+
+MOST_FALLBACKS = 100
+"""How many fallbacks of a run are listed. The manifest of the run has all of them."""
+
+
+def render_overview(views: Sequence[RunView]) -> Html:
+    """Render the section: what the runs did, what it cost, and the remarks on them."""
+    heads = [element("th", render_run_name(view.label, n), scope="col") for n, view in enumerate(views)]
+    facts = [(name, [describe(view) for view in views]) for name, describe in FACTS]
+    rows = [
+        element("tr", element("th", name, scope="row"), *(element("td", value) for value in values))
+        for name, values in facts
+        if any(values)
+    ]
+    remarks = [
+        element("p", element("b", element("bdi", view.label)), ": ", remark, class_="warning")
+        for view in views
+        for remark in view.remarks
+    ]
+    table = element(
+        "table", element("thead", element("tr", element("td"), *heads)), element("tbody", *rows), class_="facts"
+    )
+    return element(
+        "section",
+        element("h2", "Overview"),
+        *remarks,
+        element("div", table, class_="scroll"),
+        *(_render_details(view) for view in views),
+        id="overview",
+    )
+
+
+def _render_details(view: RunView) -> Html:
+    settings = yaml.safe_dump(view.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    index = view.manifest.get("index", {})
+    made = [*view.manifest.get("versions", {}).items(), ("index", index.get("key", "")), *_describe_topics(view)]
+    fallbacks = view.manifest.get("fallbacks", [])
+    return element(
+        "details",
+        element("summary", "Costs, settings and versions of ", element("bdi", view.label)),
+        _render_usage(view),
+        element("ul", *(_render_fallback(one) for one in fallbacks[:MOST_FALLBACKS])) if fallbacks else Html(""),
+        element("pre", settings),
+        element("p", "; ".join(f"{name} {value}" for name, value in made), class_="note"),
+    )
+
+
+def _describe_topics(view: RunView) -> list[tuple[str, str]]:
+    return [("topics", view.manifest["topics"]["sha256"])] if "topics" in view.manifest else []
+
+
+def _render_fallback(fallback: dict[str, str]) -> Html:
+    return element("li", f"{fallback['step']}, narrative {fallback['topic_id']}: ", isolate(fallback["reason"]))
+
+
+def _render_usage(view: RunView) -> Html:
+    """Render a row for each purpose for which the model was asked, and their total."""
+    if not view.usage:
+        return element("p", "No language model was asked.", class_="note")
+    columns = [name for name in COST_COLUMNS if any(name in row for row in view.usage.values())]
+    head = [element("th", name, scope="col") for name in ("Purpose", *(COST_COLUMNS[name] for name in columns))]
+    rows = [
+        element(
+            "tr", element("th", purpose, scope="row"), *(element("td", _format(row.get(name, 0))) for name in columns)
+        )
+        for purpose, row in view.usage.items()
+    ]
+    table = element("table", element("thead", element("tr", *head)), element("tbody", *rows), class_="numbers")
+    return element("div", table, class_="scroll")
+
+
+COST_COLUMNS = {
+    "calls": "Calls",
+    "cache_hits": "Kept replies used",
+    "prompt_tokens": "Tokens asked",
+    "cached_tokens": "of these cached",
+    "completion_tokens": "Tokens answered",
+    "retries": "Retries",
+    "seconds": "Seconds waited",
+    "cost": "US dollars",
+}
+"""The columns of `usage.json` and their headings."""
+
+
+def _format(number: float) -> str:
+    return f"{number:,.2f}" if isinstance(number, float) else f"{number:,}"
+
+
+def _sum_usage(key: str) -> Callable[[RunView], str]:
+    return lambda view: _format(view.usage["total"].get(key, 0)) if "total" in view.usage else ""
+
+
+def _count(fallbacks: Sequence[object] | None) -> str:
+    return "" if fallbacks is None else f"{len(fallbacks):,}"
+
+
+def _describe_grading(view: RunView) -> str:
+    grading = view.config.grading
+    if grading.method is None:
+        return ""
+    return f"{grading.method}, {grading.select}, {grading.documents} documents"
+
+
+def _describe_saved(view: RunView) -> str:
+    grading: dict[str, Any] = view.manifest.get("grading", {})
+    return f"{grading['asked']:,} of {grading['pairs']:,}, {grading['saved']:.0%} saved" if grading else ""
+
+
+def _describe_segments(view: RunView) -> str:
+    counts: dict[str, int] = view.manifest.get("ranked_segments", {})
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+
+
+def _describe_search(view: RunView) -> str:
+    retrieval = view.config.retrieval
+    feedback = f", {retrieval.feedback}" if retrieval.feedback else ""
+    return f"{' and '.join(retrieval.systems)}{feedback}, {retrieval.depth:,} documents"
+
+
+FACTS: Sequence[tuple[str, Callable[[RunView], str]]] = (
+    ("Narratives", lambda view: f"{len(view.topics):,}"),
+    ("Documents in the index", lambda view: f"{view.manifest.get('index', {}).get('documents', 0):,}"),
+    ("Queries", lambda view: f"{sum(len(t.queries) for t in view.topics.values()):,} by {view.config.queries.method}"),
+    ("Search", _describe_search),
+    ("Fusion over queries", lambda view: view.config.fusion.method),
+    ("Grades", _describe_grading),
+    ("Answers", lambda view: str(view.config.answer.method or "") if view.config.track else ""),
+    ("Reader", lambda view: view.config.reader.name if view.config.track else ""),
+    ("Track", lambda view: view.config.track or ""),
+    ("Model", lambda view: view.manifest.get("model") or ""),
+    ("Calls", _sum_usage("calls")),
+    ("Kept replies used", _sum_usage("cache_hits")),
+    ("Tokens asked", _sum_usage("prompt_tokens")),
+    ("Tokens answered", _sum_usage("completion_tokens")),
+    ("Seconds waited for the model", _sum_usage("seconds")),
+    ("US dollars", lambda view: _sum_usage("cost")(view) if "cost" in view.usage.get("total", {}) else ""),
+    ("Pairs graded", _describe_saved),
+    ("Segments ranked", _describe_segments),
+    ("Steps without a usable reply", lambda view: _count(view.manifest.get("fallbacks"))),
+)
+"""The rows of the table: a heading, and the description of a run, which is empty if the row does not concern it."""

@@ -1,0 +1,176 @@
+const FIRST_ROWS = 20;
+/** Ranks up to these are shaded in three steps where nobody graded. */
+const SHADED_RANKS = [10, 30, 100];
+
+const plural = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+/** Ranks in ascending order, 0 (not found) last. */
+const compareRanks = (one, other) => (one || Infinity) - (other || Infinity) || 0;
+const bestRank = (ranks) => Math.min(...ranks.filter(Boolean), Infinity);
+
+/** Reads numbers in letters: digits to base 26, of which the last one of each number is in lower case. */
+const readLetters = (letters) =>
+  letters.match(/[A-Z]*[a-z]/g).map((number) => [...number.toLowerCase()].reduce((sum, one) => sum * 26 + one.charCodeAt(0) - 97, 0));
+
+/** The documents of a run for a narrative: each with its row, its ranks, and its places, one for each query. */
+function readDocuments(run) {
+  const table = run.querySelector(".heat");
+  const systems = table.dataset.systems.split(" ");
+  const stride = systems.length + 2;
+  const documents = [...table.tBodies[0].rows].map((row) => {
+    const [last, fused, chosen, judged, ...flat] = readLetters(row.dataset.n);
+    const places = [];
+    for (let at = 0; at < flat.length; at += stride) {
+      const [grade, hybrid, ...ranks] = flat.slice(at, at + stride);
+      places.push({ grade: grade ? (grade - 1) / 10 : -1, hybrid, ranks });
+    }
+    return { row, last, fused, chosen, judged: judged - 1, places, title: row.querySelector("bdi").textContent };
+  });
+  const queries = [...run.querySelectorAll(".queries > li")].map((item) => item.firstChild.textContent);
+  const graded = documents.some((one) => one.places.some((place) => place.grade >= 0));
+  return { table, systems, documents, queries, graded };
+}
+
+function shade({ grade, hybrid }, graded) {
+  if (grade >= 0) return `g${Math.floor(grade)}`;
+  const step = SHADED_RANKS.findIndex((rank) => hybrid && hybrid <= rank);
+  return graded || step < 0 ? "" : `r${SHADED_RANKS.length - step}`;
+}
+
+function tellPlace(found, document, query) {
+  const { grade, hybrid, ranks } = document.places[query];
+  const rank = (number) => (number ? `rank ${number}` : "not found");
+  const lists = found.systems.map((system, n) => `${system} ${rank(ranks[n])}`);
+  const lines = [`${document.title}`, `Query ${query + 1}: ${found.queries[query]}`];
+  if (found.graded) lines.push(grade >= 0 ? `Grade ${grade}` : "Not graded");
+  return [...lines, [...lists, `fused ${rank(hybrid)}`].join(", ")].join("\n");
+}
+
+/** The columns beside the title: a heading, an explanation, the text of a cell, and the order of documents. */
+function listColumns(found) {
+  const some = (key) => found.documents.some((one) => one[key]);
+  const columns = [["#", "rank in the last ranking", "last"]];
+  if (some("chosen")) columns.push(["Fused", "rank in the fusion over queries", "fused"]);
+  const own = columns.map(([name, tell, key]) => ({
+    name, tell, key, show: (one) => one[key] || "–", compare: (one, other) => compareRanks(one[key], other[key]),
+  }));
+  if (found.documents.some((one) => one.judged >= 0)) {
+    const show = (one) => (one.judged < 0 ? "" : one.judged);
+    own.push({ name: "Judged", tell: "grade in the judgments", key: "judged", show, compare: (one, other) => other.judged - one.judged });
+  }
+  const queries = found.queries.map((question, query) => ({
+    name: String(query + 1),
+    tell: `query ${query + 1}: ${question}`,
+    query,
+    compare: (one, other) =>
+      other.places[query].grade - one.places[query].grade ||
+      compareRanks(one.places[query].hybrid, other.places[query].hybrid),
+  }));
+  return [...own, ...queries];
+}
+
+function makeCell(found, document, column) {
+  if (column.query === undefined) return make("td", { class: column.key }, String(column.show(document)));
+  const place = document.places[column.query];
+  const cell = make("td", { class: `place ${shade(place, found.graded)}` }, place.hybrid ? String(place.hybrid) : "");
+  return addStop(cell, () => tellPlace(found, document, column.query));
+}
+
+function addColumns(found) {
+  const { table, documents } = found;
+  const columns = listColumns(found);
+  const titles = { name: "Document", tell: "title", compare: (one, other) => one.title.localeCompare(other.title) };
+  const sort = (column, head) => {
+    for (const one of table.tHead.rows[0].cells) one.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", "ascending");
+    table.tBodies[0].append(...[...documents].sort(column.compare).map((one) => one.row));
+  };
+  const heads = [columns[0], titles, ...columns.slice(1)].map((column) => {
+    const button = make("button", { type: "button", title: `Sort by ${column.tell}` }, column.name);
+    const head = make("th", { scope: "col" }, button);
+    button.addEventListener("click", () => sort(column, head));
+    return head;
+  });
+  heads[0].setAttribute("aria-sort", "ascending");
+  table.prepend(make("thead", {}, make("tr", {}, ...heads)));
+  for (const one of documents) {
+    const [last, ...others] = columns.map((column) => makeCell(found, one, column));
+    one.row.prepend(last);
+    one.row.append(...others);
+    one.row.classList.toggle("chosen", one.chosen > 0);
+  }
+  walkByArrows(table, () => found.queries.length);
+}
+
+/** Hides the rows after the first ones, unless they are chosen, and adds a button that shows them. */
+function foldRows({ table, documents }) {
+  const folded = documents.filter((one, n) => n >= FIRST_ROWS && !one.chosen);
+  if (!folded.length) return;
+  const button = make("button", { type: "button" });
+  const fold = (hidden) => {
+    for (const one of folded) one.row.hidden = hidden;
+    button.textContent = hidden ? `Show all ${documents.length} documents` : "Show fewer documents";
+  };
+  button.addEventListener("click", () => fold(!folded[0].row.hidden));
+  fold(true);
+  table.parentElement.after(make("p", {}, button));
+}
+
+function makeLegend({ graded, documents }) {
+  const entry = (shown, text) => make("span", {}, make("i", { class: shown }), text);
+  const grades = ["grade 0", "1", "2", "3"].map((text, grade) => entry(`g${grade}`, text));
+  const entries = graded ? [...grades, entry("", "not graded")] : [entry("r3", "rank 1 to 10"), entry("r2", "to 30"), entry("r1", "to 100")];
+  if (documents.some((one) => one.chosen)) entries.push(entry("bar", "chosen"));
+  const text = "A column is a query. A number is the document's rank for it, its systems fused. Point at it for more.";
+  return make("div", {}, make("p", { class: "note" }, text), make("p", { class: "legend" }, ...entries));
+}
+
+/** Draws how each document moved: its best rank by each system and by their fusion, then over queries, then last. */
+function drawMoves(found) {
+  const { systems, documents } = found;
+  const chosen = documents.some((one) => one.chosen);
+  const stages = [...systems.map((name) => `best by ${name}`), "best fused", "over queries", ...(chosen ? ["chosen first"] : [])];
+  const trace = (one) => [
+    ...systems.map((_, n) => bestRank(one.places.map((place) => place.ranks[n]))),
+    bestRank(one.places.map((place) => place.hybrid)), one.fused || Infinity, ...(chosen ? [one.last || Infinity] : []),
+  ];
+  const box = found.table.closest(".run").querySelector(".moves");
+  const [width, height, margin] = [box.clientWidth, 240, 28];
+  const most = Math.max(...documents.flatMap(trace).filter(Number.isFinite), 10);
+  const across = (stage) => margin + ((width - 2 * margin) * stage) / (stages.length - 1);
+  const down = (rank) => 22 + ((height - 30) * Math.log(rank)) / Math.log(most);
+  const svg = make("svg", { width, height, role: "group", "aria-label": "Ranks from stage to stage" });
+  stages.forEach((name, stage) => {
+    const anchor = stage === 0 ? "start" : stage === stages.length - 1 ? "end" : "middle";
+    const x = stage === 0 ? 0 : stage === stages.length - 1 ? width : across(stage);
+    svg.append(make("line", { class: "axis", x1: across(stage), x2: across(stage), y1: down(1), y2: height }));
+    svg.append(make("text", { x, y: 9, "text-anchor": anchor }, name));
+  });
+  for (const rank of [1, 3, 10, 30, 100, 300, 1000].filter((one) => one <= most))
+    svg.append(make("text", { x: margin - 6, y: down(rank) + 4, "text-anchor": "end" }, String(rank)));
+  const ordered = [...documents].sort((one, other) => (one.chosen > 0) - (other.chosen > 0) || compareRanks(other.last, one.last));
+  for (const one of ordered) {
+    const points = trace(one).flatMap((rank, stage) => (Number.isFinite(rank) ? [`${across(stage)},${down(rank)}`] : []));
+    if (points.length < 2) continue;
+    const marked = one.chosen || (!chosen && one.last && one.last <= 10);
+    const path = `M${points.join("L")}`;
+    const line = make("g", {}, make("path", { class: "wide", d: path }), make("path", { class: marked ? "move chosen" : "move", d: path }));
+    const ranks = () => trace(one).map((rank, stage) => `${stages[stage]}: ${Number.isFinite(rank) ? rank : "not found"}`);
+    svg.append(addStop(line, () => [one.title, ...ranks()].join("\n")));
+    for (const [source, target] of [[line, one.row], [one.row, line]])
+      for (const [name, hot] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]])
+        source.addEventListener(name, () => target.classList.toggle("hot", hot));
+  }
+  box.replaceChildren(svg);
+  walkByArrows(svg);
+}
+
+/** Shows the documents of a run when its narrative is opened for the first time. */
+function showDocuments(run) {
+  if (run.querySelector(".heat thead")) return;
+  const found = readDocuments(run);
+  if (!found.documents.length) return;
+  addColumns(found);
+  foldRows(found);
+  found.table.parentElement.before(makeLegend(found));
+  new ResizeObserver(() => drawMoves(found)).observe(run.querySelector(".moves"));
+}

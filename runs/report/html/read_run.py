@@ -1,0 +1,118 @@
+"""Reading of a run directory for the report: its settings, its costs and its narratives."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from indexing.errors import BadRecord, UserError
+from indexing.index import open_index
+from indexing.io.reading import read_json_lines
+from indexing.types import Document, Store
+from retrieval.backends import open_store
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.pipeline.artifacts import ANSWERS, CONFIG, EVIDENCE, GRADES, HYBRID, KEYSTONE, NARRATIVE, QUERIES, TRACE
+from runs.pipeline.directory import MANIFEST
+from runs.pipeline.model_runner import USAGE_FILE
+from runs.report.html.ranks import find_ranks, list_first
+from runs.report.html.topic import Found, make_topic_view
+from runs.report.html.types import RunView, TopicView
+from runs.tracks.rules import TRACKS
+from runs.trec.topics import read_topics
+
+MOST_DOCUMENTS = 100
+"""How many documents of each ranking the report shows, besides those that are chosen or cited."""
+
+Records = dict[str, list[dict[str, Any]]]
+
+
+def read_view(folder: Path, label: str) -> RunView:
+    """Read a run, finished or not. `UserError` for a folder without a run, and for a damaged file of a run."""
+    for name in (MANIFEST, CONFIG):
+        if not (folder / name).is_file():
+            raise UserError(f"{folder}: holds no {name}, expected the directory of a run, as keystone run prints it")
+    config = read_config(folder / CONFIG)
+    missing = _list_missing(folder, config)
+    remarks = [f"unfinished: the run has no {', '.join(missing)} yet"] if missing else []
+    narratives, store = _read_narratives(config, remarks), _open_store(config, remarks)
+    try:
+        manifest = orjson.loads((folder / MANIFEST).read_bytes())
+        usage = orjson.loads((folder / USAGE_FILE).read_bytes()) if (folder / USAGE_FILE).exists() else {"purposes": {}}
+        topics = _read_topic_views(folder, config, narratives, store)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadRecord(f"{folder}: one of its files is not of a run: {error!r}", "no file of a run") from error
+    return RunView(label, config, manifest, usage["purposes"], tuple(remarks), topics)
+
+
+def find_last_ranking(folder: Path) -> Path:
+    """Find the last ranking of documents that a run has made so far."""
+    return folder / (KEYSTONE if (folder / KEYSTONE).exists() else NARRATIVE)
+
+
+def _list_missing(folder: Path, config: RunConfig) -> list[str]:
+    """List the files that a run will have when it is finished, and does not have yet."""
+    wanted = [QUERIES, *(f"{system}.trec" for system in config.retrieval.systems), HYBRID, NARRATIVE]
+    wanted += [GRADES, KEYSTONE] if config.grading.method is not None else []
+    if config.track is not None:
+        wanted.append(TRACKS[config.track].retrieval_file)
+        wanted += [EVIDENCE, ANSWERS, TRACKS[config.track].answer_file] if config.answer.method is not None else []
+    return [name for name in wanted if not (folder / name).exists()]
+
+
+def _open_store(config: RunConfig, remarks: list[str]) -> Store | None:
+    try:
+        return open_store(open_index(config.index))
+    except UserError as error:
+        remarks.append(f"titles and cited texts are missing, because the index cannot be opened: {error}")
+        return None
+
+
+def _read_narratives(config: RunConfig, remarks: list[str]) -> dict[str, str]:
+    try:
+        return {topic.id: topic.narrative for topic in read_topics(config.topics)}
+    except UserError as error:
+        remarks.append(f"narratives are missing, because the topics cannot be read: {error}")
+        return {}
+
+
+def _read_records(path: Path) -> Records:
+    """Read the records of each topic from a file of JSON lines. A missing file has none."""
+    found: Records = {}
+    for _, record in read_json_lines(path) if path.exists() else ():
+        found.setdefault(record["topic_id"], []).append(record)
+    return found
+
+
+def _read_topic_views(
+    folder: Path, config: RunConfig, narratives: Mapping[str, str], store: Store | None
+) -> dict[str, TopicView]:
+    files = {name: _read_records(folder / name) for name in (QUERIES, GRADES, ANSWERS, TRACE)}
+    first = list_first(find_last_ranking(folder), MOST_DOCUMENTS)
+    topics = {
+        topic_id: Found(
+            topic_id,
+            narratives.get(topic_id, ""),
+            understood,
+            next(iter(files[GRADES].get(topic_id, ())), None),
+            next(iter(files[ANSWERS].get(topic_id, ())), None),
+            files[TRACE].get(topic_id, ()),
+        )
+        for topic_id, (understood,) in files[QUERIES].items()
+    }
+    shown = {topic_id: found.list_documents(first.get(topic_id, ())) for topic_id, found in topics.items()}
+    queries = {query["id"]: shown[name] for name, found in topics.items() for query in found.understood["queries"]}
+    by_query = [find_ranks(folder / f"{name}.trec", queries) for name in (*config.retrieval.systems, "hybrid")]
+    by_topic = [find_ranks(path, shown) for path in (folder / NARRATIVE, find_last_ranking(folder))]
+    return {
+        topic_id: make_topic_view(found, _get_documents(store, shown[topic_id]), by_query, by_topic)
+        for topic_id, found in topics.items()
+    }
+
+
+def _get_documents(store: Store | None, ids: list[str]) -> dict[str, Document]:
+    """Get documents by their ids. If there is no store, or it lacks one, the document has no text."""
+    rows = [-1] * len(ids) if store is None else store.rows(ids).tolist()
+    known = {} if store is None else {one.id: one for one in store.get([row for row in rows if row >= 0])}
+    return {doc_id: known.get(doc_id, Document(doc_id, "")) for doc_id in ids}

@@ -1,0 +1,100 @@
+"""A run as the report shows it: its settings and costs, and each narrative from its queries to its answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runs.config.run_config import RunConfig
+
+COVERING_GRADE = 2
+"""From this grade of UMBRELA's scale of 0 to 3 on, a document answers a query at least in part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a query has to do with a document: its grade, and its rank in each system and in their fusion, from 1.
+
+    A grade is None if nobody gave one. A rank is 0 if the list lacks the document.
+    """
+
+    grade: float | None
+    systems: tuple[int, ...]
+    hybrid: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedDocument:
+    """A document with its ranks in the fusion over queries, in the last ranking and among the chosen ones.
+
+    A rank of 0 says that the document is not among them. `places` has one for each query.
+    """
+
+    id: str
+    title: str
+    fused: int
+    last: int
+    chosen: int
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CitedText:
+    """A segment or document that an answer cites. The text is empty if the index has none."""
+
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerView:
+    """The sentences of an answer with their citations, as places in `cited`."""
+
+    sentences: tuple[tuple[str, tuple[int, ...]], ...]
+    cited: tuple[CitedText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step of a reader: its query and document, the action, the result, the tokens, and why the walk ended there."""
+
+    query_id: str
+    doc_id: str
+    purpose: str
+    action: str
+    result: str
+    tokens: int
+    stop: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    """A query and its question."""
+
+    id: str
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A narrative in a run, from its queries to its answer. `theme` is the topic that the decomposition found."""
+
+    id: str
+    narrative: str
+    theme: str
+    queries: tuple[QueryView, ...]
+    documents: tuple[PlacedDocument, ...]
+    answer: AnswerView | None
+    steps: tuple[StepView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run: its settings, its manifest, its usage by purpose, remarks on it, and its narratives by id."""
+
+    label: str
+    config: RunConfig
+    manifest: Mapping[str, Any]
+    usage: Mapping[str, Mapping[str, float]]
+    remarks: tuple[str, ...]
+    topics: Mapping[str, TopicView]

@@ -1,0 +1,110 @@
+"""Reading of runs for the report: ranks and grades of documents, runs that lack something, and errors."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from indexing.errors import UserError
+from runs.report.html.ranks import find_ranks, list_first
+from runs.report.html.read_run import read_view
+from runs.report.html.topic import STEP_CHARACTERS
+from runs.report.html.types import Place, QueryView
+from runs.report.html.write import write_report
+from tests.support.report_runs import (
+    DOC_IDS,
+    HOSTILE,
+    SEGMENT_IDS,
+    TEXT,
+    TOPIC_IDS,
+    write_index,
+    write_report_run,
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_report_run(tmp_path / "runs" / "second", write_index(tmp_path / "index"), graded=True)
+
+
+def test_a_view_has_the_queries_ranks_grades_answer_and_steps_of_a_topic(run: Path) -> None:
+    view = read_view(run, "name")
+    assert (view.label, view.usage["total"]["cost"]) == ("name", 0.25)
+    assert list(view.topics) == list(TOPIC_IDS)
+    topic = view.topics[TOPIC_IDS[0]]
+    assert topic.narrative == f"About {TOPIC_IDS[0]} {HOSTILE}"
+    assert topic.queries[1] == QueryView(f"{TOPIC_IDS[0]}#1", f"{TOPIC_IDS[0]}#1? {HOSTILE}")
+    first, second, *others = topic.documents
+    assert (first.id, first.title, first.fused, first.last, first.chosen) == (DOC_IDS[1], f"Title 1 {HOSTILE}", 2, 1, 1)
+    assert first.places == (Place(None, (2, 1), 29), Place(3, (2, 1), 29), Place(1, (2, 1), 29))
+    assert second.places[1:] == (Place(0, (3, 2), 1), Place(None, (3, 2), 1))
+    assert len(others) == 27
+    assert others[0].places[1] == Place(None, (4, 3), 2)
+    assert topic.answer is not None
+    assert [cited for _, cited in topic.answer.sentences] == [(0,), (1, 0), ()]
+    assert [(one.id, one.text) for one in topic.answer.cited] == [(SEGMENT_IDS[1], TEXT), (SEGMENT_IDS[2], TEXT)]
+    (step,) = topic.steps
+    assert (step.tokens, step.action, len(step.result)) == (1020, HOSTILE, STEP_CHARACTERS + 2)
+
+
+def test_ranks_count_from_one_and_are_zero_for_what_a_list_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "a.trec"
+    path.write_text("1 Q0 a 1 2 t\n1 Q0 b 2 1 t\n2 Q0 b 1 1 t\n")
+    assert find_ranks(path, {"2": ["a", "b"], "3": ["a"], "1": ["b", "a", "c"]}) == {
+        "2": [0, 1],
+        "3": [0],
+        "1": [2, 1, 0],
+    }
+    assert list_first(path, 1) == {"1": ["a"], "2": ["b"]}
+    assert find_ranks(tmp_path / "missing", {"1": ["a"]}) == {"1": [0]}
+    assert list_first(tmp_path / "missing", 1) == {}
+
+
+def test_an_unfinished_run_says_which_files_it_lacks(run: Path) -> None:
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    (run / "config.yaml").write_text(yaml.safe_dump(config | {"track": "rag25", "answer": {"method": "rules"}}))
+    for name in ("keystone.trec", "grades.jsonl", "narrative.trec", "answers.jsonl", "usage.json"):
+        (run / name).unlink()
+    view = read_view(run, "name")
+    (remark,) = view.remarks
+    assert remark == (
+        "unfinished: the run has no narrative.trec, grades.jsonl, keystone.trec, r_output_trec_rag_2025.tsv, "
+        "evidence.jsonl, answers.jsonl, rag_output_trec_rag_2025.jsonl yet"
+    )
+    assert view.topics[TOPIC_IDS[0]].documents == ()
+    assert len(view.topics[TOPIC_IDS[0]].queries) == 3
+
+
+def test_a_run_without_its_index_and_topics_is_shown_without_their_texts(run: Path) -> None:
+    for path in run.parent.parent.glob("index/**/*"):
+        if path.is_file():
+            path.unlink()
+    (run.parent / "topics.jsonl").unlink()
+    view = read_view(run, "name")
+    narratives, texts, unfinished = sorted(view.remarks)
+    assert narratives.startswith("narratives are missing, because the topics cannot be read: ")
+    assert texts.startswith("titles and cited texts are missing, because the index cannot be opened: ")
+    assert unfinished.startswith("unfinished: ")
+    topic = view.topics[TOPIC_IDS[0]]
+    assert topic.narrative == f"{TOPIC_IDS[0]}? {HOSTILE}"
+    assert topic.documents[0].title == ""
+    assert topic.answer is not None
+    assert topic.answer.cited[0].text == ""
+
+
+def test_a_folder_without_a_run_or_with_a_damaged_one_is_an_error(tmp_path: Path, run: Path) -> None:
+    out = tmp_path / "report.html"
+    with pytest.raises(UserError, match=r"holds no manifest\.json, expected the directory of a run"):
+        write_report([tmp_path], out)
+    with pytest.raises(UserError, match="expected different runs"):
+        write_report([run, run], out)
+    (tmp_path / "qrels.txt").write_text("77 0 a 1\n")
+    with pytest.raises(UserError, match="none of its topics is judged in "):
+        write_report([run], out, tmp_path / "qrels.txt")
+    (run / "queries.jsonl").write_text('{"topic_id": "1"}\n')
+    with pytest.raises(UserError, match="one of its files is not of a run: KeyError"):
+        write_report([run], out)
+    (run / "manifest.json").write_text("{")
+    with pytest.raises(UserError, match="one of its files is not of a run"):
+        write_report([run], out)
+    assert not out.exists()
