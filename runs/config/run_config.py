@@ -10,8 +10,9 @@ from fusion.methods import METHODS, find_impossible_setting
 from generation.llm.chat import MOST_TOKENS
 from generation.llm.settings import AnyPath, ModelSettings
 from generation.readers.settings import PlainSettings, ReaderSettings
+from generation.rerank.settings import RerankSettings
+from indexing.io.none_named import NoneNamed
 from indexing.io.strict_settings import StrictSettings
-from runs.config.none_named import NoneNamed
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 
@@ -162,6 +163,7 @@ class RunConfig(StrictSettings):
     queries: Queries = Queries()
     retrieval: Retrieval = Retrieval()
     fusion: Fusion = Fusion()
+    rerank: RerankSettings = RerankSettings()
     grading: Grading = Grading()
     reader: ReaderSettings = PlainSettings()
     answer: Answer = Answer()
@@ -219,6 +221,7 @@ class RunConfig(StrictSettings):
         needed = {
             "queries.method": (self.queries.method, ("model",)),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
+            "rerank.method": (self.rerank.method, ("listwise", "sliding")),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
             "answer.method": (self.answer.method, ("retrieval", "answers")),
         }

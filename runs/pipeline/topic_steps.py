@@ -37,10 +37,14 @@ class SearchedTopic:
         return [self.queries[place] for place in self.places]
 
 
-async def grade_candidates(job: Job, model: Model | None, searched: SearchedTopic) -> GradedTopic:
-    """Grade the candidates of a topic and select among them."""
+async def grade_candidates(
+    job: Job, model: Model | None, searched: SearchedTopic, ranking: Sequence[int]
+) -> GradedTopic:
+    """Grade the candidates of a topic and select among them. `ranking` has the rows of its whole ranking."""
     assert model is not None  # the configuration has been checked
     rows = choose_pool(job, searched.topic.id, searched.queries, searched.hybrid)
+    if job.config.rerank.method is not None:
+        rows = list(dict.fromkeys([*ranking, *rows]))[: len(rows)]
     context = await asyncio.to_thread(read_context, job.sources, rows, searched.own)
     scores = get_hybrid_scores(searched.hybrid, searched.places, rows)
     return await grade_topic(model, Candidates(searched.topic.id, context, scores), job.grade_settings)

@@ -12,6 +12,7 @@ from generation.prompts import (
     edit,
     expand,
     graphreader,
+    rank,
     resynthesise,
     shorten,
     sub_answer,
@@ -62,6 +63,11 @@ def _grid(user: str) -> Any:
     return {number: _overlap(query, passage) for number, query in queries}
 
 
+def _rank(user: str) -> Any:
+    asked, shown = user.partition("Passages:")[0], _DOCUMENT.findall(user)
+    return {"ranking": [int(n) for n, _ in sorted(shown, key=lambda one: (-_overlap(asked, one[1]), one[1]))]}
+
+
 def _answer(user: str) -> Any:
     shown = [(n, text) for n, text in _DOCUMENT.findall(user) if n != "notes"]
     documents = [(int(n), _SENTENCE.findall(text.replace("\n", " "))) for n, text in shown]
@@ -110,6 +116,7 @@ _STEPS = {
     expand.SYSTEM: _expand,
     umbrela.POINTWISE: _grade,
     umbrela.GRID: _grid,
+    rank.SYSTEM: _rank,
     answer.SYSTEM: _answer,
     sub_answer.SYSTEM: _answer,
     edit.SYSTEM: _sentences,
