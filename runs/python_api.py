@@ -113,6 +113,8 @@ def grade(
     with _open(index, topics, config) as (job, ask):
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
         narrative = fuse_each_narrative(config, topics, queries, hybrid)
+        if config.rerank.method is not None:
+            narrative, _ = stage_work.make_reranked(job, ask, narrative)
         records, judgments, ranking, *_ = stage_work.make_grades(job, ask, _understood(queries), hybrid, narrative)
         found: dict[str, dict[str, int]] = {}
         for judgment in judgments:
@@ -134,6 +136,8 @@ def answer(index: Index, topics: Sequence[Topic], config: RunConfig | None = Non
         rankings: Any = stage_work.make_rankings(job, ask, understood)
         (hybrid,) = stage_work.make_hybrid(job, understood, *rankings[: len(config.list_systems())])
         (ranking,) = stage_work.make_narrative(job, understood, hybrid)
+        if config.rerank.method is not None:
+            ranking, _ = stage_work.make_reranked(job, ask, ranking)
         found: tuple[Any, ...] = (understood, hybrid, ranking)
         if config.grading.method is not None:
             records, _, ranking, *rounds = stage_work.make_grades(job, ask, understood, hybrid, ranking)

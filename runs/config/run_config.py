@@ -10,9 +10,10 @@ from fusion.methods import METHODS, find_impossible_setting
 from generation.llm.chat import MOST_TOKENS
 from generation.llm.settings import AnyPath, ModelSettings
 from generation.readers.settings import PlainSettings, ReaderSettings
+from generation.rerank.settings import RerankSettings
+from indexing.io.none_named import NoneNamed
 from indexing.io.strict_settings import StrictSettings
 from retrieval.types import System
-from runs.config.none_named import NoneNamed
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 
@@ -183,6 +184,7 @@ class RunConfig(StrictSettings):
     queries: Queries = Queries()
     retrieval: Retrieval = Retrieval()
     fusion: Fusion = Fusion()
+    rerank: RerankSettings = RerankSettings()
     grading: Grading = Grading()
     reader: ReaderSettings = PlainSettings()
     answer: Answer = Answer()
@@ -250,6 +252,7 @@ class RunConfig(StrictSettings):
             "queries.method": (self.queries.method, ("model",)),
             "queries.passages": (self.queries.passages, ("hyde", "query2doc", "both")),
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
+            "rerank.method": (self.rerank.method, ("listwise", "sliding")),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
             "answer.method": (self.answer.method, ("retrieval", "answers", "claims")),
         }

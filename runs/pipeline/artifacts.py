@@ -32,6 +32,8 @@ QUERIES = "queries.jsonl"
 SUMMARIES = "summaries.jsonl"
 HYBRID = "hybrid.trec"
 NARRATIVE = "narrative.trec"
+RERANKED = "reranked.trec"
+RERANKS = "reranks.jsonl"
 GRADES = "grades.jsonl"
 QRELS = "grades.qrels"
 KEYSTONE = "keystone.trec"
@@ -53,6 +55,15 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class RerankRecord:
+    """How many documents of a topic were ranked again, and each step in which the model gave no usable reply."""
+
+    topic_id: str
+    documents: int
+    fallbacks: tuple[Fallback, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TopicStep:
     """A step of the reader of a topic."""
 
@@ -70,6 +81,9 @@ class Artifacts:
     summaries: Artifact[list[Summary]]
     hybrid: Artifact[Rankings]
     narrative: Artifact[Rankings]
+    reranked: Artifact[Rankings]
+    """The ranking of each narrative after the reranker."""
+    reranks: Artifact[list[RerankRecord]]
     grades: Artifact[list[GradeRecord]]
     qrels: Artifact[list[Judgment]]
     keystone: Artifact[Rankings]
@@ -114,6 +128,10 @@ def list_artifacts(job: Job, values: Values) -> Artifacts:
         ),
         hybrid=make_query_artifact(HYBRID),
         narrative=make_topic_artifact(NARRATIVE),
+        reranked=make_topic_artifact(RERANKED),
+        reranks=_make_records_artifact(
+            RERANKS, lambda r: RerankRecord(r["topic_id"], r["documents"], _decode_fallbacks(r)), asdict
+        ),
         grades=_make_records_artifact(GRADES, _decode_grades, asdict),
         qrels=Artifact(QRELS, read_judgments, write_judgments),
         keystone=make_topic_artifact(KEYSTONE),

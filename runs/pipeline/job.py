@@ -93,7 +93,7 @@ def open_job(
     topics = _read_topics_file(config.topics) if topics is None else topics
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     job = Job(config, index, open_store(index), topics, track, threads, progress)
-    if config.track is not None or config.grading.method is not None:
+    if config.track is not None or config.grading.method is not None or config.rerank.method is not None:
         _ = job.sources.embedding
     return job
 
@@ -120,7 +120,8 @@ def _read_topics_file(path: Path) -> list[Topic]:
 def describe_settings(config: RunConfig) -> str:
     """Describe the settings of a run in one line, part by part."""
     parts = []
-    for part in ("queries", "retrieval", "fusion", "grading", "answer"):
+    rerank = () if config.rerank.method is None else ("rerank",)
+    for part in ("queries", "retrieval", "fusion", *rerank, "grading", "answer"):
         settings = getattr(config, part).model_dump(mode="json").items()
         values = ", ".join(f"{key} {'+'.join(v) if isinstance(v, list) else v}" for key, v in settings if v is not None)
         parts.append(f"{part}: {values}")

@@ -75,6 +75,7 @@ def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str
     recorded = [
         *values.get(files.queries),
         *(values.get(files.summaries) if config.retrieval.summarise else ()),
+        *(values.get(files.reranks) if config.rerank.method is not None else ()),
         *grades,
         *(values.get(files.rounds) if config.grading.method is not None and config.grading.rounds else ()),
         *(values.get(files.answers) if config.track is not None and config.answer.method is not None else ()),

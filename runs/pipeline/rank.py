@@ -66,10 +66,12 @@ def fuse_each_narrative(
     return round_scores(_fuse_topics(config, [topic.id for topic in topics], queries, hybrid, config.fusion.depth))
 
 
-def choose_pool(job: Job, topic_id: str, queries: Sequence[Query], hybrid: Rankings) -> list[int]:
+def choose_pool(
+    job: Job, topic_id: str, queries: Sequence[Query], hybrid: Rankings, ranking: Sequence[int]
+) -> list[int]:
     """Choose the candidates for grades: the first documents of each query (R_i; paper, section 3.1).
 
-    They are in the order of their fusion.
+    They are in the order of their fusion. With a reranker, as many come from the top of its `ranking`, best first.
     """
     places = find_places(topic_id, queries)
     first = select_rankings(hybrid, places).top(job.config.grading.pool)
@@ -77,7 +79,7 @@ def choose_pool(job: Job, topic_id: str, queries: Sequence[Query], hybrid: Ranki
         return []
     own = [queries[place] for place in places]
     found: list[int] = _fuse_topics(job.config, [topic_id], own, first, len(first.docs)).docs.tolist()
-    return found
+    return found if job.config.rerank.method is None else list(dict.fromkeys([*ranking, *found]))[: len(found)]
 
 
 def _fuse_topics(

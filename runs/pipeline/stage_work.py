@@ -15,8 +15,8 @@ from indexing.types import Document
 from indexing.vectors.embed import embed_queries
 from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from indexing.vectors.of_segments import segment_vectors
-from retrieval.types import Query, Rankings
-from runs.pipeline.artifacts import Summary, TopicStep
+from retrieval.types import Query, Rankings, Topic
+from runs.pipeline.artifacts import RerankRecord, Summary, TopicStep
 from runs.pipeline.grading.grade_files import (
     GradeRecord,
     Judgment,
@@ -31,6 +31,7 @@ from runs.pipeline.job import Job
 from runs.pipeline.model_runner import RunWithModel
 from runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
 from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, round_scores, search_systems, summarise_documents
+from runs.pipeline.rerank import open_job_reranker, rank_by_place, rerank_rows
 from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_run_reader, open_task
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_records
 from runs.trec.types import Run, make_run
@@ -92,6 +93,26 @@ def make_narrative(job: Job, topics: Sequence[UnderstoodTopic], hybrid: Rankings
     return (fuse_each_narrative(job.config, job.topics, list_queries(topics), hybrid),)
 
 
+def make_reranked(job: Job, run_with_model: RunWithModel, narrative: Rankings) -> tuple[Rankings, list[RerankRecord]]:
+    """Make the ranking of each narrative after the reranker, which the configuration must name."""
+
+    async def rerank_all(model: Model | None) -> list[tuple[list[int], RerankRecord]]:
+        with job.progress("Reranking", len(job.topics)) as tick:
+            async with open_job_reranker(job, model) as rerank:
+                assert rerank is not None
+
+                async def rerank_one(topic: Topic, rows: list[int]) -> tuple[list[int], RerankRecord]:
+                    ranked, found = await rerank_rows(job, rerank, topic, rows)
+                    tick(1)
+                    return ranked, RerankRecord(topic.id, len(found.order), found.fallbacks)
+
+                work = [partial(rerank_one, topic, narrative.of(i).tolist()) for i, topic in enumerate(job.topics)]
+                return await run_together(work, TOPICS_AT_ONCE)
+
+    found = run_with_model(rerank_all)
+    return rank_by_place(narrative.query_ids, [rows for rows, _ in found]), [record for _, record in found]
+
+
 def make_grades(
     job: Job, run_with_model: RunWithModel, topics: Sequence[UnderstoodTopic], hybrid: Rankings, narrative: Rankings
 ) -> Grading:
@@ -105,7 +126,7 @@ def make_grades(
         work = [partial(grade_candidates, job, model, one, found.pools[one.topic.id]) for one in searched]
         return await run_together(work, TOPICS_AT_ONCE)
 
-    found = find_candidates(job, list_queries(topics), hybrid)
+    found = find_candidates(job, list_queries(topics), hybrid, narrative)
     graded = run_with_model(partial(grade_all, found=found))
     for _ in range(job.config.grading.rounds):
         again = search_again(job, run_with_model, choose_texts(job, run_with_model), found, graded)

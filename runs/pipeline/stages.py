@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from indexing.io.writing import lock_folder
 from indexing.types import Progress, silent
@@ -25,6 +26,7 @@ from runs.pipeline.stage_work import (
     make_narrative,
     make_queries,
     make_rankings,
+    make_reranked,
     make_segments,
     make_submission,
 )
@@ -61,7 +63,9 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     topics, track = [[topic.id, topic.narrative] for topic in job.topics], asdict(job.track)
     has_grades, has_files = config.grading.method is not None, config.track is not None
     has_answers = has_files and config.answer.method is not None
-    ranking = files.keystone if has_grades else files.narrative
+    has_reranker, rerank = config.rerank.method is not None, _describe_reranker(plain["rerank"])
+    narrative = files.reranked if has_reranker else files.narrative
+    ranking = files.keystone if has_grades else narrative
     has_rounds = has_grades and config.grading.rounds > 0
     of_queries = files.joined if has_rounds else files.hybrid
     found = (files.queries, of_queries, ranking, *((files.grades,) if has_grades else ()))
@@ -99,9 +103,17 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             partial(make_narrative, job),
         ),
         Stage(
+            "rerank",
+            (files.reranked, files.reranks),
+            (files.narrative,),
+            [identity, topics, rerank, describe_model(config, "rerank.method" in asks)],
+            partial(make_reranked, job, run_with_model),
+            has_reranker,
+        ),
+        Stage(
             "grades",
             (files.grades, files.qrels, files.keystone, *((files.rounds, files.joined) if has_rounds else ())),
-            (files.queries, files.hybrid, files.narrative),
+            (files.queries, files.hybrid, narrative),
             [identity, plain["grading"], describe_model(config), plain["track"]],
             partial(make_grades, job, run_with_model),
             has_grades,
@@ -140,3 +152,9 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
         ),
     ]
     return [stage for stage in table if stage.wanted]
+
+
+def _describe_reranker(settings: dict[str, Any]) -> dict[str, Any]:
+    """Describe a reranker for the key of its stage: its settings, without the place and the key of its server."""
+    endpoint = settings["endpoint"] or {}
+    return {**settings, "endpoint": {key: endpoint[key] for key in ("name", "form") if key in endpoint}}

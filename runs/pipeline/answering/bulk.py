@@ -12,6 +12,7 @@ import orjson
 
 from generation.ask import run_together
 from generation.llm.model import Model
+from generation.rerank.candidates import Rerank
 from generation.types import Fallback
 from indexing.errors import UserError, Waits
 from indexing.io.reading import STDIN
@@ -34,6 +35,7 @@ from runs.pipeline.rank import (
     select_rankings,
     summarise_documents,
 )
+from runs.pipeline.rerank import open_job_reranker, rerank_rows
 from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_run_reader, open_task
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from runs.tracks.rules import set_topic_limits
@@ -103,24 +105,26 @@ def answer_topics(
     at_once = TOPICS_AT_ONCE if job.config.model else job.threads
 
     async def work(model: Model | None) -> None:
-        searches, arrived = Searches(job, model), ArrivingTopics(topics, at_once)
+        arrived = ArrivingTopics(topics, at_once)
         with job.progress("Answering", number) as tick:
+            async with open_job_reranker(job, model) as rerank:
+                searches = Searches(job, model, rerank)
 
-            async def answer_some() -> None:
-                waits = None
-                while topic := await arrived.take():
-                    try:
-                        record, fallbacks = await answer_one(job, model, searches, topic)
-                    except Waits as error:  # the requests of the other topics belong in the same file
-                        waits = error
-                    else:
-                        write(topic, record, fallbacks)
-                        tick(1)
-                if waits:
-                    raise waits
+                async def answer_some() -> None:
+                    waits = None
+                    while topic := await arrived.take():
+                        try:
+                            record, fallbacks = await answer_one(job, model, searches, topic)
+                        except Waits as error:  # the requests of the other topics belong in the same file
+                            waits = error
+                        else:
+                            write(topic, record, fallbacks)
+                            tick(1)
+                    if waits:
+                        raise waits
 
-            await run_together([answer_some] * at_once, at_once)
-            arrived.raise_error()
+                await run_together([answer_some] * at_once, at_once)
+                arrived.raise_error()
 
     run_with_model(work)
 
@@ -170,15 +174,19 @@ async def answer_one(
     (found,) = await understand_topics(one, model, searches.java)
     searched = SearchedTopic(topic, found.queries, await searches.hybrid(one, found.queries))
     fallbacks = list(found.fallbacks)
+    ranking = fuse_each_narrative(one.config, [topic], found.queries, searched.hybrid).of(0).tolist()
+    if searches.rerank:
+        ranking, reranked = await rerank_rows(one, searches.rerank, topic, ranking)
+        fallbacks += reranked.fallbacks
     if job.config.grading.method is not None:
-        rows = choose_pool(one, topic.id, found.queries, searched.hybrid)
+        rows = choose_pool(one, topic.id, found.queries, searched.hybrid, ranking)
         graded = await grade_candidates(one, model, searched, rows)
         fallbacks += graded.fallbacks
         selected = [graded.rows[place] for place in graded.selected]
         records = list(make_grade_records([graded], one.store, ""))
         searched = replace(searched, grades=find_grades(records, one.store)[topic.id])
     else:
-        selected = fuse_each_narrative(one.config, [topic], found.queries, searched.hybrid).of(0).tolist()
+        selected = ranking
     task, hits = await open_task(one, searched, selected)
     reader = open_run_reader(one, model)
     answer = await reader.answer(task, await reader.gather(task, hits))
@@ -193,7 +201,9 @@ class Searches:
     topics.
     """
 
-    def __init__(self, job: Job, model: Model | None) -> None:
+    def __init__(self, job: Job, model: Model | None, rerank: Rerank | None) -> None:
+        self.rerank = rerank
+        """The reranker of all topics, or None."""
         self.java = asyncio.Lock()
         """Held by the caller of Java. Only one thread at a time may call it."""
         self._job, self._model = job, model

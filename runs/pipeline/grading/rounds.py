@@ -51,9 +51,12 @@ class Found:
     rounds: tuple[Round, ...] = ()
 
 
-def find_candidates(job: Job, queries: Sequence[Query], hybrid: Rankings) -> Found:
-    """Find the candidates of the first round: the first documents of each query."""
-    pools = {topic.id: choose_pool(job, topic.id, queries, hybrid) for topic in job.topics}
+def find_candidates(job: Job, queries: Sequence[Query], hybrid: Rankings, narrative: Rankings) -> Found:
+    """Find the candidates of the first round, from the rankings of queries and of narratives."""
+    pools = {
+        topic.id: choose_pool(job, topic.id, queries, hybrid, narrative.of(place).tolist())
+        for place, topic in enumerate(job.topics)
+    }
     return Found(queries, hybrid, pools)
 
 

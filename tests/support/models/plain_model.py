@@ -14,6 +14,7 @@ from generation.prompts import (
     expand_narrative,
     graphreader,
     passage,
+    rank,
     resynthesise,
     search_again,
     shorten,
@@ -63,6 +64,11 @@ def _grid(user: str) -> Any:
     passage = _DOCUMENT.findall(user)[0][1]
     queries = re.findall(r"(?m)^(\d+)\. (.*)$", user.rpartition("Queries:\n")[2])
     return {number: _overlap(query, passage) for number, query in queries}
+
+
+def _rank(user: str) -> Any:
+    asked, shown = user.partition("Passages:")[0], _DOCUMENT.findall(user)
+    return {"ranking": [int(n) for n, _ in sorted(shown, key=lambda one: (-_overlap(asked, one[1]), one[1]))]}
 
 
 def _answer(user: str) -> Any:
@@ -120,6 +126,7 @@ _STEPS = {
     expand_narrative.SYSTEM: _expand,
     umbrela.POINTWISE: _grade,
     umbrela.GRID: _grid,
+    rank.SYSTEM: _rank,
     answer.SYSTEM: _answer,
     sub_answer.SYSTEM: _answer,
     edit.SYSTEM: _sentences,

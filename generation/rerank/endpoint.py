@@ -1,0 +1,148 @@
+"""Documents by the scores of a reranking model: a cross-encoder or late interaction behind `/rerank` or `/score`.
+
+Each passage is scored once for a narrative. Its score is on disk as soon as it comes, so a run that was killed asks for
+no score twice. If the server refuses a batch, each half is sent again. If it refuses a single passage, the passage is
+cut to its half.
+"""
+
+import asyncio
+import math
+import struct
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
+from typing import Any
+
+import orjson
+
+from generation.ask import run_together
+from generation.rerank.candidates import Candidates, Means, Rerank, Reranked, list_passages
+from generation.rerank.settings import RerankEndpoint, RerankSettings
+from indexing.errors import Refused, UserError
+from indexing.io.http import HttpRequest
+from indexing.io.kept import hash_parts, open_kept
+from indexing.io.keys import choose_key
+from indexing.io.retry import REFUSED_CONTENT_STATUSES
+from indexing.io.server import Asker
+
+SCORES_FILE = "scores.sqlite"
+"""The name of the file of scores in the folder of runs."""
+BATCH_PASSAGES = 32
+"""The passages of one request."""
+MOST_REQUESTS = 8
+"""Requests at the same time."""
+REPLY_LIMIT_BYTES = 2**26
+"""The largest reply. Some servers repeat the passages in it."""
+REPLY_TIMEOUT_S = 120.0
+SHORTEST_CUT_CHARACTERS = 100
+"""If a server refuses a passage of this length, its reason is not the length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of requests and replies: the path below the base URL, and the names of the members."""
+
+    path: str
+    query: str
+    passages: str
+    items: str
+    score: str
+
+
+FORMS = {
+    "rerank": Form("/rerank", "query", "documents", "results", "relevance_score"),
+    "score": Form("/score", "text_1", "text_2", "data", "score"),
+}
+"""The forms by `rerank.endpoint.form`."""
+
+
+@asynccontextmanager
+async def open_endpoint(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
+    """Open the reranker `endpoint`. Its scores are kept in `SCORES_FILE`. `UserError` for a wrong URL or key."""
+    endpoint, stopped, loop = settings.endpoint, Event(), asyncio.get_running_loop()
+    assert endpoint is not None
+    client = Client(endpoint, stopped)
+    maker = orjson.dumps([endpoint.name, endpoint.form])
+    means.folder.mkdir(parents=True, exist_ok=True)
+    pool = ThreadPoolExecutor(MOST_REQUESTS, "reranking")
+    with open_kept(means.folder / SCORES_FILE) as kept:
+
+        async def score(query: str, passages: Sequence[str]) -> dict[str, float]:
+            """Score passages for a query; returns the score of each text."""
+            keys = {passage: hash_parts(maker, [query, passage]) for passage in passages}
+            known = kept.get(list(keys.values()))
+            missing = [passage for passage, key in keys.items() if key not in known]
+
+            async def score_batch(batch: Sequence[str]) -> None:
+                scores = await loop.run_in_executor(pool, client.score, query, batch)
+                made = {keys[passage]: struct.pack("<d", one) for passage, one in zip(batch, scores, strict=True)}
+                kept.put(made)
+                known.update(made)
+
+            batches = [missing[start : start + BATCH_PASSAGES] for start in range(0, len(missing), BATCH_PASSAGES)]
+            await run_together([partial(score_batch, batch) for batch in batches], MOST_REQUESTS)
+            return {passage: struct.unpack("<d", known[key])[0] for passage, key in keys.items()}
+
+        async def rerank(candidates: Candidates) -> Reranked:
+            passages = await asyncio.to_thread(list_passages, candidates, settings)
+            scores = await score(candidates.narrative, [text for own in passages for text in own])
+            best = [max((scores[text] for text in own), default=-math.inf) for own in passages]
+            return Reranked(sorted(range(len(best)), key=lambda place: -best[place]))
+
+        try:
+            yield rerank
+        finally:
+            stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Client:
+    """A reranking model at a URL; many threads may call `score` at once. If `stopped` is set, it tries no more."""
+
+    def __init__(self, endpoint: RerankEndpoint, stopped: Event) -> None:
+        key = choose_key(endpoint.url, endpoint.key_env, endpoint.key_env).secret if endpoint.key_env else None
+        self._where, self._name, self._stopped = f"{endpoint.url}: {endpoint.name}", endpoint.name, stopped
+        self._form = FORMS[endpoint.form]
+        self._asker = Asker(endpoint.url, endpoint.name, key, MOST_REQUESTS, REPLY_TIMEOUT_S)
+
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Score passages for a query. `UserError` if the requests fail, or a short passage is refused."""
+        try:
+            return self._ask(query, passages)
+        except Refused as refusal:
+            if refusal.status not in REFUSED_CONTENT_STATUSES:
+                raise
+            if len(passages) > 1:
+                middle = len(passages) // 2
+                return [*self.score(query, passages[:middle]), *self.score(query, passages[middle:])]
+            if len(passages[0]) <= SHORTEST_CUT_CHARACTERS:
+                size = f"{len(query):,} and {len(passages[0])} characters"
+                raise UserError(f"{refusal}: found a narrative and a passage of {size}") from refusal
+            return self.score(query, [passages[0][: len(passages[0]) // 2]])
+
+    def _ask(self, query: str, passages: Sequence[str]) -> list[float]:
+        def read(reply: Any) -> list[float]:
+            try:
+                return read_scores(reply, self._form, len(passages))
+            except ValueError as error:  # no new try, since each one costs money
+                raise UserError(f"{self._where}: a wrong reply: {error}") from error
+
+        body = orjson.dumps({"model": self._name, self._form.query: query, self._form.passages: list(passages)})
+        return self._asker.ask(HttpRequest("POST", self._form.path, body, REPLY_LIMIT_BYTES), read, self._stopped)
+
+
+def read_scores(reply: Any, form: Form, count: int) -> list[float]:
+    """Read the scores of a reply in the order of its passages. `ValueError` unless each has one finite score."""
+    items = reply.get(form.items) if isinstance(reply, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ValueError(f"found no list of scores under {form.items!r}")
+    found = {item.get("index"): item.get(form.score) for item in items if type(item.get("index")) is int}
+    if len(items) != count or found.keys() != set(range(count)):
+        raise ValueError(f"found {len(items)} items, expected one for each index from 0 to {count - 1}")
+    scores = [found[index] for index in range(count)]
+    if not all(type(one) in (int, float) and abs(one) < math.inf for one in scores):
+        raise ValueError(f"found an item without a finite number under {form.score!r}")
+    return [float(one) for one in scores]

@@ -1,0 +1,111 @@
+"""Documents in the order of the language model, which is shown a block of them at a time.
+
+`listwise` asks about overlapping blocks that do not depend on each other, all at once. `sliding` asks about one window
+after the other, from the last documents to the first, as RankGPT does (Sun et al., EMNLP 2023).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from fusion.blocks import list_windows, make_blocks, merge_blocks
+from generation.ask import ask_all
+from generation.context.delimit import delimit, neutralise
+from generation.context.fit_window import share_window
+from generation.prompts import rank as prompt
+from generation.rerank.candidates import Candidates, Means, Rerank, Reranked, show_closest
+from generation.rerank.settings import RerankSettings
+from generation.structured import read_list
+from generation.types import Failure, Fallback, Reply, Request
+from indexing.errors import Unusable
+
+MOST_MISSING_SHARE = 0.5
+"""If a reply leaves out more of its passages than this share, it is no ranking."""
+
+
+AskBlocks = Callable[[Sequence[Sequence[int]]], Awaitable[tuple[list[list[int]], tuple[Fallback, ...]]]]
+"""Asks for the order of the documents at these places, block by block; returns the places of each block, best first."""
+
+
+@asynccontextmanager
+async def open_listwise(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
+    """Open the reranker `listwise`."""
+
+    async def rerank(candidates: Candidates) -> Reranked:
+        ask = await _open_asking(settings, means, candidates)
+        number = len(candidates.context.documents)
+        orders, fallbacks = await ask(make_blocks(number, settings.block))
+        return Reranked(merge_blocks(number, orders), fallbacks)
+
+    yield rerank
+
+
+@asynccontextmanager
+async def open_sliding(settings: RerankSettings, means: Means) -> AsyncIterator[Rerank]:
+    """Open the reranker `sliding`."""
+
+    async def rerank(candidates: Candidates) -> Reranked:
+        ask = await _open_asking(settings, means, candidates)
+        number = len(candidates.context.documents)
+        ranking, missed = list(range(number)), list[Fallback]()
+        for window in list_windows(number, settings.block, settings.stride):
+            (order,), fallbacks = await ask([[ranking[place] for place in window]])
+            ranking[window.start : window.stop] = order
+            missed += fallbacks
+        return Reranked(ranking, tuple(missed))
+
+    yield rerank
+
+
+async def _open_asking(settings: RerankSettings, means: Means, candidates: Candidates) -> AskBlocks:
+    """Open the questions about blocks of one topic. If the model gives no order, a block keeps the order it has."""
+    model, narrative = means.model, neutralise(candidates.narrative)
+    assert model is not None  # the configuration has been checked
+    tokens = min(settings.tokens, share_window(means.window, settings.block))
+    texts = await asyncio.to_thread(show_closest, candidates, settings.segments, tokens)
+
+    async def ask(blocks: Sequence[Sequence[int]]) -> tuple[list[list[int]], tuple[Fallback, ...]]:
+        requests = [
+            (request_ranking(narrative, [texts[place] for place in block]), partial(read_ranking, passages=len(block)))
+            for block in blocks
+        ]
+        found = await ask_all(model, requests)
+        orders = [
+            list(block) if isinstance(ranking, Failure) else [block[number] for number in ranking]
+            for block, ranking in zip(blocks, found, strict=True)
+        ]
+        fallbacks = tuple(
+            Fallback(candidates.topic_id, "rerank", f"no order for block {number} of {len(blocks)}: {one.reason}")
+            for number, one in enumerate(found, 1)
+            if isinstance(one, Failure)
+        )
+        return orders, fallbacks
+
+    return ask
+
+
+def request_ranking(narrative: str, passages: Sequence[str]) -> Request:
+    """Make a request for the order of passages, which are numbered from 1."""
+    shown = "\n".join(delimit(number, text) for number, text in enumerate(passages, 1))
+    user = prompt.USER.format(narrative=narrative, passages=shown, number=len(passages))
+    return Request(
+        "rerank",
+        (("system", prompt.SYSTEM), ("user", user)),
+        prompt.max_tokens(len(passages)),
+        prompt.schema(len(passages)),
+    )
+
+
+def read_ranking(reply: Reply, passages: int) -> list[int]:
+    """Read a ranking of passages: their numbers from 0, best first, each once.
+
+    A number that is repeated or unknown is skipped. Passages that the reply leaves out follow in the order in which the
+    request showed them. `Unusable` if these are more than half.
+    """
+    numbers = (str(one) for one in read_list(reply, "ranking") if isinstance(one, int | str))
+    named = dict.fromkeys(int(one) - 1 for one in numbers if one.isascii() and one.isdigit() and len(one) < 9)
+    found = [number for number in named if 0 <= number < passages]
+    if passages - len(found) > MOST_MISSING_SHARE * passages:
+        raise Unusable(f"it ranks {len(found)} of the {passages} passages")
+    return [*found, *(number for number in range(passages) if number not in named)]

@@ -1,0 +1,54 @@
+"""The settings of rerankers: the section `rerank` of a configuration."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from indexing.io.none_named import NoneNamed
+from indexing.io.strict_settings import StrictSettings
+
+
+class RerankEndpoint(StrictSettings):
+    """The server of a reranking model: a cross-encoder or late interaction ([guide](rerank.md))."""
+
+    url: str
+    """The base URL, such as `http://localhost:8000/v1`, `https://api.jina.ai/v1` or `https://api.cohere.com/v2`."""
+    name: str = Field(min_length=1)
+    """The model's name, as its server knows it."""
+    form: Literal["rerank", "score"] = "rerank"
+    """The form of requests: `/rerank` of Jina, Cohere and vLLM, or `/score` of vLLM."""
+    key_env: str | None = Field(default=None, min_length=1)
+    """The environment variable that holds the key. If it is null, Keystone sends no key."""
+
+
+class RerankSettings(StrictSettings):
+    """How the best documents of each narrative are ranked again, before documents are graded and selected."""
+
+    method: Annotated[
+        Literal["none", "endpoint", "listwise", "sliding"] | None, NoneNamed("none", "endpoint", "listwise", "sliding")
+    ] = None
+    """`endpoint` orders documents by the scores of a reranking model. `listwise` asks the language model to order
+    overlapping blocks of documents, all at once. `sliding` asks it to order one window after the other, from the last
+    documents to the first ([guide](rerank.md))."""
+    depth: int = Field(default=100, ge=1, le=10_000)
+    """How many documents of the narrative's ranking are ranked again. The others follow in their order."""
+    segments: int = Field(default=1, ge=1, le=1000)
+    """How many segments stand for a document: those closest to the narrative. `endpoint` takes the highest of their
+    scores (MaxP); `listwise` and `sliding` show them together."""
+    tokens: int = Field(default=300, ge=20, le=100_000)
+    """The most tokens of a document that a model is shown; for `endpoint`, of each segment. The documents of a block
+    share half of the language model's window, if that is less."""
+    block: int = Field(default=20, ge=2, le=1000)
+    """The most documents in a block or window."""
+    stride: int = Field(default=10, ge=1, le=1000)
+    """How many documents a window of `sliding` moves; below `block`."""
+    endpoint: RerankEndpoint | None = None
+    """The server that `endpoint` asks."""
+
+    @model_validator(mode="after")
+    def _check_possible(self) -> Self:
+        if self.method == "endpoint" and self.endpoint is None:
+            raise ValueError("method: found 'endpoint' without a server; expected its url and name under endpoint")
+        if self.stride >= self.block:
+            raise ValueError(f"stride: found {self.stride}, expected below block, which is {self.block}")
+        return self
