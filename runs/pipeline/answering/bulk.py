@@ -23,7 +23,7 @@ from retrieval.types import Query, Rankings, Topic
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.pipeline.answering.answer_file import AnswerFile, open_answer_file
-from runs.pipeline.grade_files import find_grades, make_grade_records
+from runs.pipeline.grading.grade_files import find_grades, make_grade_records
 from runs.pipeline.job import Job, open_job
 from runs.pipeline.model_runner import RunWithModel, open_model_runner
 from runs.pipeline.queries import understand_topics
