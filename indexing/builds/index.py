@@ -27,7 +27,7 @@ from indexing.io.writing import unicode_name, write_whole
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding, Progress, silent
 from indexing.vectors.embed import load_embedder
-from indexing.vectors.passages import Passages, write_offsets
+from indexing.vectors.passages import Passages, prefer_passages, write_offsets
 from indexing.vectors.shards import Shards, embed_store
 from indexing.vectors.types import Effort
 
@@ -57,20 +57,21 @@ def build_index(
     model = asdict(embedding) if embedding else None
     made_by = embedding.made_by if embedding else None
     made_of = [FORMAT, format, made_by, [faiss, settings.faiss_shard] if embedding else None, inputs]
-    if settings.passages:
-        made_of.append("passages")
-    key = digest([*made_of, ["opensearch", opensearch.shards]] if opensearch else made_of)
+    if opensearch:
+        made_of.append(["opensearch", opensearch.shards])
+    key, passages_key = digest(made_of), digest([*made_of, "passages"])
+    keys = [key, passages_key] if settings.passages is None else [passages_key if settings.passages else key]
     at = opensearch.place.at if opensearch else {}
     if out.exists():
         existing = open_index(out)
-        if (existing.key, existing.at) != (key, at):
+        if existing.key not in keys or existing.at != at:
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         return existing, False
     if opensearch:
         from indexing.opensearch.build import check_cluster
 
-        check_cluster(opensearch, key, embedding, faiss)
-    parts_key = digest([key, at]) if at else key
+        check_cluster(opensearch, keys[0], embedding, faiss)
+    parts_key = digest([*keys, at]) if at or len(keys) > 1 else keys[0]
     parts = PARTS[-1:] if at else PARTS
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:
         if not (folder / "index.json").exists():
@@ -79,18 +80,22 @@ def build_index(
                 folder, "store", lambda path: _build_store(documents, settings.windows, path, progress, report)
             )
             store, shards, faiss_files = DocumentStore(folder / "store"), None, 0
+            passages = settings.passages
             if not opensearch:
                 stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
             if embedding:
                 _check_model(embedding, None if opensearch else faiss)
             if embedding and faiss is not None:
                 effort = Effort(settings.threads, progress)
-                texts = _find_passages(store, folder, progress) if settings.passages else store
+                if passages is None:
+                    passages = prefer_passages(store, embedding)
+                texts = _find_passages(store, folder, progress) if passages else store
                 shards = embed_store(texts, embedding, folder / "vectors", effort, engine.embed)
                 faiss_files = 0 if opensearch else _build_dense(shards, faiss, settings.faiss_shard, folder, progress)
-            meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": faiss if embedding else None}
+            meta = {"format": FORMAT, "key": passages_key if passages else key, "embedding": model}
+            meta |= {"faiss": faiss if embedding else None, "passages": bool(passages)}
             meta |= {**read, "faiss_shards": faiss_files, "cut": shards.cut if shards else 0}
-            meta |= {"corpus": unicode_name(corpus.name), "passages": settings.passages}
+            meta |= {"corpus": unicode_name(corpus.name)}
             if opensearch:
                 from indexing.opensearch.build import load_stage
                 from indexing.opensearch.load import Upload

@@ -26,8 +26,8 @@ class BuildSettings:
     """FAISS's factory string, such as `Flat` or `HNSW32`; None lets runs embed the documents that they find."""
     faiss_shard: int | None = None
     """The number of vectors in each file of the FAISS index; None for one file."""
-    passages: bool = False
-    """Whether each segment gets a vector of its own; otherwise each document gets one."""
+    passages: bool | None = False
+    """Whether each segment gets a vector of its own; otherwise each document gets one. None: if most are long."""
     opensearch: "Target | None" = None
     """The index in an OpenSearch cluster that receives documents, postings and vectors; None for the folder."""
     engine: str = "local"

@@ -87,6 +87,10 @@ class Endpoint:
             raise UserError(str(error)) from error
         return len(vector)
 
+    def find_long(self, texts: Sequence[str]) -> list[int]:
+        """The positions of the texts that are longer than the model's window by the estimate of characters."""
+        return [position for position, text in enumerate(texts) if len(text) > self.window * TOKEN_CHARACTERS]
+
     def embed(
         self,
         texts: Sequence[str],
@@ -101,9 +105,8 @@ class Endpoint:
         """
         result = np.zeros((len(texts), self.dimension), dtype=np.float32)
         longest = self.window * TOKEN_CHARACTERS
-        for position, text in enumerate(texts):
-            if len(text) > longest:
-                cut(position)
+        for position in self.find_long(texts):
+            cut(position)
         filled = [(position, text[:longest]) for position, text in enumerate(texts) if text[:longest].strip()]
         tick(len(texts) - len(filled))
 

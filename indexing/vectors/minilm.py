@@ -53,6 +53,20 @@ class MiniLM:
         self._tokenizer.enable_truncation(MODEL_TOKENS)
         self._weights = _arrange_weights(load_file(folder / "model.safetensors"))
 
+    def find_long(self, texts: Sequence[str]) -> list[int]:
+        """The positions of the texts that have more than 6,000 characters or 256 tokens."""
+        return self._tokenize(texts)[1]
+
+    def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], list[int]]:
+        """The tokens of each text, cut to the window, and the positions of the texts that were cut."""
+        encodings = self._tokenizer.encode_batch([text[:LONGEST_TEXT_CHARACTERS] for text in texts])
+        longer = [
+            position
+            for position, (text, encoding) in enumerate(zip(texts, encodings, strict=True))
+            if len(text) > LONGEST_TEXT_CHARACTERS or encoding.overflowing
+        ]
+        return [encoding.ids for encoding in encodings], longer
+
     def embed(
         self,
         texts: Sequence[str],
@@ -62,11 +76,9 @@ class MiniLM:
     ) -> Vectors:
         """The vectors of texts, float32[len(texts), 384], each text cut to 6,000 characters and 256 tokens."""
         result = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        encodings = self._tokenizer.encode_batch([text[:LONGEST_TEXT_CHARACTERS] for text in texts])
-        tokens = [encoding.ids for encoding in encodings]
-        for position, (text, encoding) in enumerate(zip(texts, encodings, strict=True)):
-            if len(text) > LONGEST_TEXT_CHARACTERS or encoding.overflowing:
-                cut(position)
+        tokens, longer = self._tokenize(texts)
+        for position in longer:
+            cut(position)
 
         def embed_batch(members: list[int]) -> None:
             result[members] = round_to_grid(encode_batch(self._weights, [tokens[i] for i in members]))

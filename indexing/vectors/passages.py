@@ -16,10 +16,14 @@ from indexing.errors import UserError
 from indexing.index import Index
 from indexing.io.writing import reserve_array
 from indexing.store import DocumentStore
-from indexing.types import Document, Progress, silent
+from indexing.types import Document, Embedding, Progress, silent
+from indexing.vectors.embed import load_embedder
 from indexing.vectors.faiss_files import load_dense_shards
 from indexing.vectors.faiss_index import is_flat, make_faiss_index, view_vectors
 from indexing.vectors.types import Vectors
+
+SAMPLE_DOCUMENTS = 1_000
+"""The documents that decide whether an index is one of passages."""
 
 Offsets = NDArray[np.int64]
 """The passages of documents: int64[documents + 1], ascending from 0."""
@@ -34,6 +38,14 @@ def write_offsets(store: DocumentStore, path: Path, progress: Progress = silent)
             offsets[row + 1] = offsets[row] + len(document.segments)
             tick(1)
     offsets.flush()
+
+
+def prefer_passages(store: DocumentStore, embedding: Embedding) -> bool:
+    """Whether most documents have several segments and are longer than the model's window, by an even sample."""
+    rows = np.unique(np.linspace(0, len(store) - 1, SAMPLE_DOCUMENTS).astype(np.int64))
+    divided = [document.contents for document in store.get(rows) if len(document.segments) > 1]
+    longer = load_embedder(embedding).find_long([embedding.passage_prefix + text for text in divided])
+    return 2 * len(longer) > len(rows)
 
 
 def load_offsets(index: Index) -> Offsets:

@@ -28,6 +28,7 @@ class Engine(StrEnum):
 class Dense(StrEnum):
     """The texts to embed."""
 
+    auto = "auto"
     all = "all"
     passages = "passages"
     pool = "pool"
@@ -64,10 +65,11 @@ def index(
     dense: Annotated[
         Dense,
         typer.Option(
-            help="The texts to embed: all documents or all passages of documents, while indexing; or (pool, "
-            "pool-passages) those of the documents that BM25 finds, during a run; or none."
+            help="The texts to embed. all: each document by its beginning. passages: each segment of each document. "
+            "auto: passages if most documents are long, else all. pool, pool-passages: only those of the documents "
+            "that BM25 finds, during a run. none: no text."
         ),
-    ] = (Dense.all),
+    ] = Dense.auto,
     no_dense: Annotated[bool, typer.Option("--no-dense", help="The same as --dense none.")] = False,
     embedding: Annotated[str, typer.Option(help="The embedding model.")] = "all-MiniLM-L6-v2",
     embedding_url: Annotated[
@@ -132,7 +134,7 @@ def index(
     from runs.report.terminal import progress_bars
 
     check_outputs([corpus, segments], {"--out": out})
-    chosen = list_kinds(structures)
+    chosen, searched_in_place = list_kinds(structures), in_place or is_attached(corpus)
     model = Embedding(embedding, embedding_url, embedding_window, query_prefix, passage_prefix, embedding_key_env)
     numbers = itertools.count(1)
 
@@ -142,20 +144,21 @@ def index(
         if (number := next(numbers)) <= REPORTED_RECORDS:
             say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
 
+    chooses = dense is Dense.auto and not (no_dense or opensearch or searched_in_place)
     settings = BuildSettings(
         format=format,
         segments=segments,
         windows=windows,
         embedding=None if no_dense or dense is Dense.none else model,
         faiss=None if dense in (Dense.pool, Dense.pool_passages) else faiss,
-        passages=dense in (Dense.passages, Dense.pool_passages) and not no_dense,
+        passages=None if chooses else dense in (Dense.passages, Dense.pool_passages) and not no_dense,
         faiss_shard=faiss_shard,
         opensearch=target_of(opensearch, shards, replicas),
         engine=engine,
         threads=threads,
     )
     with progress_bars(quiet) as progress:
-        if in_place or is_attached(corpus):
+        if searched_in_place:
             made, built = attach_index(corpus, out, settings, progress)
         else:
             made, built = make_index(corpus, out, settings, progress, tell)

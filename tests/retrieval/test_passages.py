@@ -1,7 +1,6 @@
 """Documents by their best passages: the ranking of a plain twin over all inner products, on any division into files."""
 
 import json
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,13 +13,12 @@ from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import shard_files
-from indexing.store import DocumentStore
 from indexing.types import MINILM
 from indexing.vectors.embed import embed_queries
 from indexing.vectors.faiss_files import load_dense_shards
 from indexing.vectors.faiss_index import make_faiss_index, write_dense
 from indexing.vectors.of_segments import segment_vectors
-from indexing.vectors.passages import PassageIndex, Passages, load_offsets
+from indexing.vectors.passages import PassageIndex
 from indexing.vectors.types import Vectors, round_to_grid
 from retrieval.backends import open_store
 from retrieval.faiss_search import PassageSearcher, search_dense
@@ -185,15 +183,6 @@ def test_a_pool_of_passages_ranks_as_all_passages_restricted_to_it(tmp_path: Pat
     found = {row[2] for row in bm25}
     assert [(row[0], row[2]) for row in pool] == [(row[0], row[2]) for row in whole if row[2] in found]
     assert 0 < len(found) < len({row[2] for row in whole})
-
-
-def test_another_process_opens_the_same_passages(tmp_path: Path) -> None:
-    index, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "index", BuildSettings(passages=True))
-    passages = Passages(DocumentStore(index.store), load_offsets(index))
-    again = pickle.loads(pickle.dumps(passages))
-    assert again.get([0, 8]) == passages.get([0, 8])
-    assert again.ids([8]) == ["weather#w0_0"]
-    assert len(again) == 9
 
 
 @pytest.mark.parametrize(
