@@ -1,7 +1,6 @@
 """The claims of an answer: those that say the same become one, and a set is chosen that covers the queries."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import zip_longest
 
 import numpy as np
@@ -30,27 +29,26 @@ def merge_claims(claims: Sequence[Claim], vectors: Vectors) -> list[Claim]:
     share `SAME_WORDS_SHARE` of the content words of the shorter one. A claim joins the first claim that says the same;
     that one keeps its text, and has the quotes, citations and queries of both.
     """
-    merged, heads = list[Claim](), list[int]()
     stems = [find_stems(claim.text) for claim in claims]
-    for number, claim in enumerate(claims):
-        for place, head in enumerate(heads):
-            cosine = float(vectors[head] @ vectors[number])
-            shared = len(stems[head] & stems[number])
-            alike = shared >= SAME_WORDS_SHARE * max(1, min(len(stems[head]), len(stems[number])))
+    groups: list[list[int]] = []
+    for number in range(len(claims)):
+        for group in groups:
+            cosine = float(vectors[group[0]] @ vectors[number])
+            one, other = stems[group[0]], stems[number]
+            alike = len(one & other) >= SAME_WORDS_SHARE * max(1, min(len(one), len(other)))
             if cosine >= SAME_COSINE or (cosine >= NEAR_COSINE and alike):
-                merged[place] = _join(merged[place], claim)
+                group.append(number)
                 break
         else:
-            merged.append(claim)
-            heads.append(number)
-    return merged
+            groups.append([number])
+    return [_join([claims[number] for number in group]) for group in groups]
 
 
-def _join(first: Claim, other: Claim) -> Claim:
-    """Join two claims that say the same: the text of the first, and for each query the better place."""
-    uses = dict(sorted((*first.uses, *other.uses), key=lambda use: -use[1]))
-    quotes = tuple(dict.fromkeys((*first.quotes, *other.quotes)))
-    return replace(first, quotes=quotes, citations=join_citations((first, other)), uses=tuple(sorted(uses.items())))
+def _join(claims: Sequence[Claim]) -> Claim:
+    """Join claims that say the same: the text of the first, and for each query the best place."""
+    uses = dict(sorted((use for claim in claims for use in claim.uses), key=lambda use: -use[1]))
+    quotes = dict.fromkeys(quote for claim in claims for quote in claim.quotes)
+    return Claim(claims[0].text, tuple(quotes), join_citations(claims), tuple(sorted(uses.items())))
 
 
 def join_citations(claims: Sequence[Claim]) -> tuple[Citation, ...]:

@@ -108,7 +108,7 @@ def _read_claim(item: Mapping[str, Any], task: ClaimTask, documents: Mapping[str
 def find_missing_names(text: str, task: ClaimTask, document: Document, segments: Sequence[Segment]) -> set[str]:
     """Find the names and numbers of a claim that neither these segments, their title nor the request have."""
     sources = (task.query, task.narrative, document.title, *map(document.segment_text, segments))
-    return find_names(text) - split_words(" ".join(sources))
+    return find_names(text).keys() - split_words(" ".join(sources))
 
 
 async def collect_claims(

@@ -4,22 +4,22 @@ import re
 
 _TOKEN = re.compile(r"\w+(?:\.\w+)*")
 _COMMA = re.compile(r"(?<=\d),(?=\d)")
-_BEGINS = re.compile(r"(?:^|[.?!:]\s)\W*$")
+_END = re.compile(r"[.?!:]\s")
 
 
-def find_names(text: str) -> set[str]:
-    """Find the names and numbers of a text, in the form of `split_words`.
+def find_names(text: str) -> dict[str, str]:
+    """Find the names and numbers of a text as they are written, by their form in `split_words`.
 
     A name is a word with a capital inside a sentence, or with a digit, a point or an underscore inside the word. A name
     with points inside, such as `os.path`, is several.
     """
-    plain = _COMMA.sub("", text)
-    return {
-        part
-        for token in _TOKEN.finditer(plain)
-        if _is_name(token[0], bool(_BEGINS.search(plain[: token.start()])))
-        for part in _split(token[0])
-    }
+    plain, end, names = _COMMA.sub("", text), 0, dict[str, str]()
+    for token in _TOKEN.finditer(plain):
+        begins = end == 0 or bool(_END.search(plain, end, token.start()))
+        end = token.end()
+        if _is_name(token[0], begins):
+            names |= dict.fromkeys(_split(token[0]), token[0])
+    return names
 
 
 def split_words(text: str) -> set[str]:

@@ -87,8 +87,9 @@ def read_prose(reply: Reply, task: ProseTask) -> tuple[tuple[Sentence, ...], lis
 def find_objection(text: str, claims: Sequence[Claim]) -> str:
     """Find the reason why a sentence may say more than its claims; empty if there is none."""
     sources = " ".join(part for claim in claims for part in (claim.text, *claim.quotes))
-    if unknown := find_names(text) - split_words(sources):
-        return f"{min(unknown)[:40]!r} is in no claim of the sentence"
+    names = find_names(text)
+    if unknown := names.keys() - split_words(sources):
+        return f"{names[min(unknown)][:40]!r} is in no claim of the sentence"
     stems = find_stems(text)
     if len(stems & find_stems(sources)) < LEAST_SHARED_WORDS * len(stems):
         return "it shares too few words with its claims"

@@ -1,6 +1,9 @@
 """Readers: their table, and the promises that each one keeps with any model."""
 
 import asyncio
+import json
+import re
+from collections.abc import Callable
 from typing import get_args
 
 import pytest
@@ -22,11 +25,11 @@ from generation.readers.reader import (
 )
 from generation.readers.settings import READER_SETTINGS, ReaderSettings
 from generation.readers.write import SYNTHESES, WRITERS
-from generation.types import EvidenceSet
+from generation.types import Answer, EvidenceSet, Request
 from indexing.index import Index
 from retrieval.backends import open_store
 from retrieval.types import Query, Topic
-from tests.support.models.scripted import Scripted
+from tests.support.models.scripted import Said, Scripted
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +60,7 @@ def test_every_reader_of_the_table_answers_from_its_evidence_by_rules(name: str,
     assert asyncio.run(reader.gather(task_over(sources, []), ((),))).stop == "empty"
 
 
-@pytest.mark.parametrize("method", ["retrieval", "answers"])
+@pytest.mark.parametrize("method", ["retrieval", "answers", "claims"])
 def test_if_the_model_gives_nothing_rules_answer_and_that_is_recorded(method: AnswerMethod, index: Index) -> None:
     sources = Sources(index, open_store(index))
     task = task_over(sources, [0, 1, 2, 3])
@@ -73,6 +76,59 @@ def test_if_the_model_gives_nothing_rules_answer_and_that_is_recorded(method: An
     assert (answer.fallbacks[-1].step, answer.fallbacks[-1].reason) == ("answer", "its sentences are chosen by rules")
 
 
+QUOTED = "They tell each other where flowers are by dancing."
+
+
+def say_claims(request: Request) -> Said:
+    """Claim a sentence of the document on bees in answer to each query, and write it down as it is."""
+    if request.purpose == "claims":
+        (number,) = re.findall(r'<document id="(\d+)">\nBees\n', request.messages[1][1]) or [0]
+        return json.dumps({"claims": [{"text": "Bees dance.", "document": int(number), "quote": QUOTED}]})
+    if request.purpose == "write_claims":
+        return json.dumps({"sentences": [{"claims": [0], "text": "Bees are dancing."}]})
+    return json.dumps({"answer": [{"text": "Bees live in colonies.", "citations": [0]}]})
+
+
+def read_by(say: Callable[[Request], Said], index: Index, rows: list[list[int]]) -> tuple[Answer, Scripted]:
+    """Answer a task by claims, from these documents of its two queries."""
+    sources, model = Sources(index, open_store(index)), Scripted(say)
+    settings = AnswerSettings("claims", window=4096)
+    reader = open_reader(Tools(sources, model, settings))
+    task = task_over(sources, sorted({row for own in rows for row in own}))
+    hits = choose_hits(settings, [], rows)
+    return asyncio.run(reader.answer(task, asyncio.run(reader.gather(task, hits)))), model
+
+
+def test_an_answer_from_claims_cites_the_segments_of_its_quotes(index: Index) -> None:
+    store = open_store(index)
+    bees, wasps = (int(row) for row in store.rows(["bees", "wasps"]))
+    answer, model = read_by(say_claims, index, [[wasps, bees], [wasps]])
+    (document,) = store.get([bees])
+    at = document.text.index(QUOTED)
+    holding = [one.id for one in document.segments if one.span.start <= at and at + len(QUOTED) <= one.span.end]
+    assert [request.purpose for request in model.requests] == ["claims", "claims", "claims", "write_claims"]
+    assert [(sentence.text, sentence.citations) for sentence in answer.sentences] == [
+        ("Bees are dancing.", (holding[0],))
+    ]
+    assert [fallback.reason[:24] for fallback in answer.fallbacks] == ["query 2 has no claims: n"]
+
+
+def test_without_any_claim_the_answer_is_written_from_all_documents(index: Index) -> None:
+    bees, wasps = (int(row) for row in open_store(index).rows(["bees", "wasps"]))
+    answer, model = read_by(
+        lambda request: '{"claims": []}' if request.purpose == "claims" else say_claims(request),
+        index,
+        [[bees, wasps], [wasps]],
+    )
+    assert [request.purpose for request in model.requests] == ["claims", "claims", "answer"]
+    assert model.requests[-1].messages[1][1].count("<document id=") == 2, "each document is shown once"
+    assert [sentence.text for sentence in answer.sentences] == ["Bees live in colonies."]
+    assert answer.sentences[0].citations[0].startswith("bees#")
+    assert [fallback.reason for fallback in answer.fallbacks] == [
+        "no claim is left: the answer is written from all documents"
+    ]
+
+
 def test_tables_name_every_method() -> None:
     assert set(GATHERERS) == set(WRITERS) == set(HITS_BY_METHOD) == set(get_args(AnswerMethod))
     assert set(SYNTHESES) == set(get_args(Synthesis))
@@ -83,5 +139,5 @@ def test_hits_are_those_of_the_topic_or_of_each_query() -> None:
     selected, of_queries = [4, 5, 6], [[1, 2, 3], [2, 7]]
     assert choose_hits(AnswerSettings("retrieval", documents=2), selected, of_queries) == ((4, 5),)
     each = choose_hits(AnswerSettings("answers", documents=2), selected, of_queries)
-    assert each == ((1, 2), (2, 7))
+    assert each == choose_hits(AnswerSettings("claims", documents=2), selected, of_queries) == ((1, 2), (2, 7))
     assert list_rows(each) == [1, 2, 7]

@@ -8,6 +8,7 @@ from typing import Any
 from generation.prompts import (
     answer,
     cite,
+    claims,
     decompose,
     edit,
     expand,
@@ -22,6 +23,7 @@ from generation.prompts import (
     summarise,
     topic,
     umbrela,
+    write_claims,
 )
 
 _DOCUMENT = re.compile(r'<document id="([^"]*)">\n(.*?)\n</document>', re.DOTALL)
@@ -77,6 +79,16 @@ def _answer(user: str) -> Any:
     return {"answer": [{"text": sentences[0].strip(), "citations": [n]} for n, sentences in documents if sentences]}
 
 
+def _claims(user: str) -> Any:
+    shown = [(int(n), text.rpartition("\n")[2]) for n, text in _DOCUMENT.findall(user) if n != "notes"]
+    quotes = [(n, sentence.strip()) for n, text in shown for sentence in _SENTENCE.findall(text)[:1]]
+    return {"claims": [{"text": quote, "document": n, "quote": quote} for n, quote in quotes if len(quote) > 20]}
+
+
+def _write_claims(user: str) -> Any:
+    return {"sentences": [{"claims": [item["id"]], "text": item["text"]} for item in _sentences(user)["sentences"]]}
+
+
 def _sentences(user: str) -> Any:
     found = json.loads(re.findall(r"(?s)(\[\{.*\}\])", user)[0])
     return {"sentences": [{"id": item["id"], "text": item["text"]} for item in found]}
@@ -128,6 +140,8 @@ _STEPS = {
     umbrela.GRID: _grid,
     rank.SYSTEM: _rank,
     answer.SYSTEM: _answer,
+    claims.SYSTEM: _claims,
+    write_claims.SYSTEM: _write_claims,
     sub_answer.SYSTEM: _answer,
     edit.SYSTEM: _sentences,
     shorten.SYSTEM: _sentences,

@@ -1,0 +1,80 @@
+"""Runs whose answers are made from claims: every track, kept replies, kills, and documents by their grades."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import orjson
+import pytest
+
+from indexing.index import Index
+from runs.config.read import read_config
+from runs.pipeline.stages import run
+from runs.pipeline.topic_steps import rank_by_grade
+from runs.tracks.rules import TRACKS
+from runs.tracks.validate import validate
+from runs.trec.topics import read_topics
+from tests.support.command_line import keystone
+from tests.support.model_runs import answer_command, list_submissions, read_run_content
+from tests.support.models.plain_model import say
+from tests.support.processes import run_with_kills
+from tests.support.servers.chat import serving
+from tests.support.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
+
+pytestmark = pytest.mark.slow
+
+CLAIMS = ("--set", "answer.method=claims", "--set", "answer.documents=3")
+
+
+@pytest.mark.parametrize("name", TRACKS)
+def test_answers_from_claims_are_valid_for_every_track(name: str, index: Index, tmp_path: Path) -> None:
+    topics = write_topics(tmp_path / "topics.jsonl")
+    with serving(model=say) as server:
+        settings = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", f"track={name}"]
+        model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+        directory = run(read_config(None, [*settings, model, "answer.method=claims"], "keystone"), threads=2)
+    found = validate(directory / TRACKS[name].answer_file, TRACKS[name], read_topics(topics))
+    assert {violation.kind for violation in found} <= TRIAL_WARNINGS
+    answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
+    texts = {" ".join(text.split()): id for id, (_, text) in CORPUS.items()}
+    for answer in answers:
+        assert answer["sentences"]
+        for sentence in answer["sentences"]:
+            (own,) = {id for text, id in texts.items() if sentence["text"] in text and id != "twin-b"}
+            assert own in [citation.partition("#")[0] for citation in sentence["citations"]]
+
+
+def test_a_run_from_claims_that_is_killed_ends_with_the_same_bytes(index: Index, tmp_path: Path) -> None:
+    write_topics(tmp_path / "topics.jsonl")
+    made = tmp_path / "out/keystone"
+    whole: dict[str, bytes] = {}
+    repeated: list[int] = []
+
+    def done() -> None:
+        whole.update(whole or read_run_content(made))
+        assert read_run_content(made) == whole
+        paid = Counter(map(orjson.dumps, server.answered))
+        repeated.append(sum(paid.values()) - len(paid))
+        server.answered.clear()
+        shutil.rmtree(tmp_path / "out")
+
+    with serving(model=say, latency=0.02) as server:
+        arguments = [*answer_command(index, tmp_path, server, "run"), "--set", "model.concurrency=2", *CLAIMS]
+        run_with_kills(*arguments, times=6, kills=4, done=done)
+    assert sum(repeated) <= 2 * 6, "a kill loses at most the replies that are on their way"
+
+
+def test_the_command_answer_gives_the_answers_of_a_run(index: Index, tmp_path: Path) -> None:
+    topics = write_topics(tmp_path / "topics.jsonl")
+    with serving(model=say) as server:
+        assert keystone(*answer_command(index, tmp_path, server, "run"), *CLAIMS).returncode == 0
+        (submission,) = [path for path in list_submissions(tmp_path / "out/keystone") if path.name.startswith("rag")]
+        command = answer_command(index, tmp_path, server)
+        made = keystone(*command, *CLAIMS, "--topics", topics, "--out", tmp_path / "answers.jsonl")
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "answers.jsonl").read_bytes() == submission.read_bytes()
+
+
+def test_documents_of_a_query_are_ranked_by_grade_then_by_rank() -> None:
+    assert rank_by_grade({7: 1, 3: 2, 5: 2, 9: 1}, [5, 7, 3]) == [5, 3, 7, 9]
+    assert rank_by_grade({}, [5, 7]) == []
