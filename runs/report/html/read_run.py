@@ -65,7 +65,7 @@ def _open_store(config: RunConfig, remarks: list[str]) -> Store | None:
     try:
         return open_store(open_index(config.index))
     except UserError as error:
-        remarks.append(f"titles and cited texts are missing, because the index cannot be opened: {error}")
+        remarks.append(_explain("titles and cited texts", config.index, error))
         return None
 
 
@@ -73,8 +73,13 @@ def _read_narratives(config: RunConfig, remarks: list[str]) -> dict[str, str]:
     try:
         return {topic.id: topic.narrative for topic in read_topics(config.topics)}
     except UserError as error:
-        remarks.append(f"narratives are missing, because the topics cannot be read: {error}")
+        remarks.append(_explain("narratives", config.topics, error))
         return {}
+
+
+def _explain(texts: str, path: Path, error: UserError) -> str:
+    place = "" if path.is_absolute() else f", looked for in {Path.cwd()}"
+    return f"{texts} are missing: {error}{place}"
 
 
 def _read_records(path: Path) -> Records:

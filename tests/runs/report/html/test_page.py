@@ -119,7 +119,7 @@ def test_a_cell_tells_ranks_and_grade_to_the_mouse_and_to_arrow_keys(browser: Ch
     assert not tip.is_displayed()
     ActionChains(browser).scroll_to_element(cells[1]).move_to_element(cells[1]).perform()
     assert f"Query 2: {TOPIC_IDS[0]}#1?" in tip.text
-    assert tip.text.endswith("Grade 3\nbm25 rank 2, dense rank 1, fused rank 29")
+    assert tip.text.endswith("Grade 3\nbm25 rank 2, dense rank 1, together rank 29")
     browser.execute_script("arguments[0].focus()", cells[0])
     assert "Query 1: the whole narrative\nNot graded\n" in tip.text
     cells[0].send_keys(Keys.ARROW_DOWN)
@@ -131,7 +131,7 @@ def test_a_cell_tells_ranks_and_grade_to_the_mouse_and_to_arrow_keys(browser: Ch
     assert not tip.is_displayed()
     line = find(browser, f"{run} .moves .stop")[-1]
     browser.execute_script("arguments[0].focus()", line)
-    assert "over queries: 2\nchosen first: 1" in tip.text
+    assert "over queries: 2\nchosen: 1" in tip.text
     assert "hot" in (find(browser, f"{run} .heat tbody tr")[0].get_attribute("class") or "")
 
 
@@ -210,7 +210,8 @@ def test_the_page_fits_phones_follows_the_scheme_and_prints_without_controls(bro
     open_page(browser, report)
     open_topic(browser)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    assert not any(control.is_displayed() for control in find(browser, ".controls, #n1, .heat button"))
+    assert not any(control.is_displayed() for control in find(browser, "#search, #open, #n1"))
+    assert all(head.is_displayed() for head in find(browser, "#n0 .run:last-of-type .heat thead button"))
     assert all(item.is_displayed() for item in find(browser, "#n0 .run:last-of-type .cited > li"))
 
 
