@@ -39,11 +39,13 @@ def read_view(folder: Path, label: str) -> RunView:
     narratives, store = _read_narratives(config, remarks), _open_store(config, remarks)
     try:
         manifest = orjson.loads((folder / MANIFEST).read_bytes())
+        digests = {"index": manifest["index"]["key"], "topics": manifest["topics"]["sha256"]}
+        made_from = {**manifest["versions"], **digests}
         usage = orjson.loads((folder / USAGE_FILE).read_bytes()) if (folder / USAGE_FILE).exists() else {"purposes": {}}
         topics = _read_topic_views(folder, config, narratives, store)
     except (KeyError, TypeError, ValueError) as error:
         raise BadRecord(f"{folder}: one of its files is not of a run: {error!r}", "no file of a run") from error
-    return RunView(label, config, manifest, usage["purposes"], tuple(remarks), topics)
+    return RunView(label, config, manifest, made_from, usage["purposes"], tuple(remarks), topics)
 
 
 def find_last_ranking(folder: Path) -> Path:

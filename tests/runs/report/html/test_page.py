@@ -229,13 +229,15 @@ def test_105_narratives_of_100_documents_open_within_two_seconds(browser: Chrome
 def make_large_view(topics: int, documents: int, queries: int) -> RunView:
     """A run of the size of a track, with ids and texts as long as those of MS MARCO V2.1."""
     rng: Any = np.random.default_rng(0)
-    words = np.array([f"word{n}" for n in range(5000)])
+    ranks = iter(rng.integers(0, 1000, 4 * topics * documents * queries).tolist())
+    letters = "".join(rng.choice([*"etaoinshr  "], 10_000))
 
     def text(characters: int) -> str:
-        return " ".join(rng.choice(words, characters // 8))[:characters]
+        start = int(rng.integers(0, len(letters) - characters))
+        return letters[start : start + characters]
 
     def place() -> Place:
-        return Place(int(rng.integers(0, 4)), tuple(map(int, rng.integers(0, 1000, 2))), int(rng.integers(0, 1000)))
+        return Place(next(ranks) % 4, (next(ranks), next(ranks)), next(ranks))
 
     def name(number: int) -> str:
         return f"msmarco_v2.1_doc_{number:02}_{rng.integers(1e9, 2e9)}"
@@ -251,4 +253,6 @@ def make_large_view(topics: int, documents: int, queries: int) -> RunView:
         return TopicView(id, text(400), text(20), own, tuple(map(document, range(1, documents + 1))), answer, ())
 
     config = RunConfig.model_validate({"run_id": "large", "index": "index", "topics": "topics.jsonl"})
-    return RunView("large", config, {}, {}, (), {str(n): topic(str(n)) for n in range(topics)})
+    return RunView(
+        "large", config, {"index": {"documents": 0}}, {}, {}, (), {str(n): topic(str(n)) for n in range(topics)}
+    )
