@@ -52,7 +52,8 @@ def write_report_run(folder: Path, index: Path, graded: bool) -> Path:
         config |= {"track": "none"}
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     fallbacks = [{"topic_id": TOPIC_IDS[0], "step": "umbrela", "reason": f"no grade {HOSTILE}"}] if graded else []
-    manifest = {"index": {"documents": len(DOC_IDS), "key": "k"}, "versions": {"numpy": "2"}, "fallbacks": fallbacks}
+    index_facts, versions = {"documents": len(DOC_IDS), "key": "k"}, {"numpy": "2"}
+    manifest = {"index": index_facts, "topics": {"sha256": "s"}, "versions": versions, "fallbacks": fallbacks}
     (folder / "manifest.json").write_bytes(orjson.dumps(manifest))
     queries = {name: [name, f"{name}#1", f"{name}#2"] for name in TOPIC_IDS}
     _write_lines(

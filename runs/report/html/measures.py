@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 
 from indexing.types import document_id
 from runs.evaluation.evaluate import Evaluation, collect_cautions, evaluate_files, run_paired_test
-from runs.report.html.markup import Html, element, embed_numbers, join
+from runs.report.html.markup import Html, element, embed_numbers
+from runs.report.html.overview import render_run_name
 from runs.report.html.read_run import find_last_ranking
 from runs.report.html.types import RunView
 from runs.report.terminal import format_p_value
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_qrels
 
-RESAMPLES = 10_000
+RESAMPLES = 2_000
 LEVEL = 0.95
 """The share of intervals that hold the mean over all topics of this kind."""
 ORDERS = (("topic", "in order"), ("value", "by value"), ("difference", "by difference, last run minus first"))
@@ -67,7 +68,7 @@ def _choose_ranking(folder: Path, view: RunView, judges_segments: bool) -> Path:
 
 
 def estimate_interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Estimate the interval of a mean over topics (float64[topics]) by bootstrap, from 10,000 samples of the topics."""
+    """Estimate the interval of a mean over topics (float64[topics]) by bootstrap, from 2,000 samples of the topics."""
     drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
     low, high = np.quantile(values[drawn].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
@@ -127,11 +128,6 @@ def _render_plot(id: str, title: str, *controls: Html) -> Html:
 
 def _render_choice(id: str, options: Iterable[tuple[int | str, str]]) -> Html:
     return element("select", *(element("option", text, value=value) for value, text in options), id=id)
-
-
-def render_run_name(label: str, number: int) -> Html:
-    """Render the name of a run behind a mark in its colour."""
-    return join(element("i", class_=f"mark run{number % 7}"), element("bdi", label))
 
 
 def _embed_values(evaluations: Sequence[Evaluation], labels: Sequence[str], topic_ids: Sequence[str]) -> Html:

@@ -5,8 +5,7 @@ from typing import Any
 
 import yaml
 
-from runs.report.html.markup import Html, element, isolate
-from runs.report.html.measures import render_run_name
+from runs.report.html.markup import Html, element, isolate, join
 from runs.report.html.types import RunView
 
 MOST_FALLBACKS = 100
@@ -40,10 +39,13 @@ def render_overview(views: Sequence[RunView]) -> Html:
     )
 
 
+def render_run_name(label: str, number: int) -> Html:
+    """Render the name of a run behind a mark in its colour."""
+    return join(element("i", class_=f"mark run{number % 7}"), element("bdi", label))
+
+
 def _render_details(view: RunView) -> Html:
     settings = yaml.safe_dump(view.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    index = view.manifest.get("index", {})
-    made = [*view.manifest.get("versions", {}).items(), ("index", index.get("key", "")), *_describe_topics(view)]
     fallbacks = view.manifest.get("fallbacks", [])
     return element(
         "details",
@@ -51,12 +53,8 @@ def _render_details(view: RunView) -> Html:
         _render_usage(view),
         element("ul", *(_render_fallback(one) for one in fallbacks[:MOST_FALLBACKS])) if fallbacks else Html(""),
         element("pre", settings),
-        element("p", "; ".join(f"{name} {value}" for name, value in made), class_="note"),
+        element("p", "; ".join(f"{name} {value}" for name, value in view.made_from.items()), class_="note"),
     )
-
-
-def _describe_topics(view: RunView) -> list[tuple[str, str]]:
-    return [("topics", view.manifest["topics"]["sha256"])] if "topics" in view.manifest else []
 
 
 def _render_fallback(fallback: dict[str, str]) -> Html:
@@ -129,7 +127,7 @@ def _describe_search(view: RunView) -> str:
 
 FACTS: Sequence[tuple[str, Callable[[RunView], str]]] = (
     ("Narratives", lambda view: f"{len(view.topics):,}"),
-    ("Documents in the index", lambda view: f"{view.manifest.get('index', {}).get('documents', 0):,}"),
+    ("Documents in the index", lambda view: _format(view.manifest["index"]["documents"] or 0)),
     ("Queries", lambda view: f"{sum(len(t.queries) for t in view.topics.values()):,} by {view.config.queries.method}"),
     ("Search", _describe_search),
     ("Fusion over queries", lambda view: view.config.fusion.method),

@@ -39,11 +39,13 @@ def read_view(folder: Path, label: str) -> RunView:
     narratives, store = _read_narratives(config, remarks), _open_store(config, remarks)
     try:
         manifest = orjson.loads((folder / MANIFEST).read_bytes())
+        digests = {"index": manifest["index"]["key"], "topics": manifest["topics"]["sha256"]}
+        made_from = {**manifest["versions"], **digests}
         usage = orjson.loads((folder / USAGE_FILE).read_bytes()) if (folder / USAGE_FILE).exists() else {"purposes": {}}
         topics = _read_topic_views(folder, config, narratives, store)
     except (KeyError, TypeError, ValueError) as error:
         raise BadRecord(f"{folder}: one of its files is not of a run: {error!r}", "no file of a run") from error
-    return RunView(label, config, manifest, usage["purposes"], tuple(remarks), topics)
+    return RunView(label, config, manifest, made_from, usage["purposes"], tuple(remarks), topics)
 
 
 def find_last_ranking(folder: Path) -> Path:
@@ -65,7 +67,7 @@ def _open_store(config: RunConfig, remarks: list[str]) -> Store | None:
     try:
         return open_store(open_index(config.index))
     except UserError as error:
-        remarks.append(f"titles and cited texts are missing, because the index cannot be opened: {error}")
+        remarks.append(_explain("titles and cited texts", config.index, error))
         return None
 
 
@@ -73,8 +75,13 @@ def _read_narratives(config: RunConfig, remarks: list[str]) -> dict[str, str]:
     try:
         return {topic.id: topic.narrative for topic in read_topics(config.topics)}
     except UserError as error:
-        remarks.append(f"narratives are missing, because the topics cannot be read: {error}")
+        remarks.append(_explain("narratives", config.topics, error))
         return {}
+
+
+def _explain(texts: str, path: Path, error: UserError) -> str:
+    place = "" if path.is_absolute() else f", looked for in {Path.cwd()}"
+    return f"{texts} are missing: {error}{place}"
 
 
 def _read_records(path: Path) -> Records:

@@ -6,9 +6,6 @@ from typing import Any
 
 from runs.config.run_config import RunConfig
 
-COVERING_GRADE = 2
-"""From this grade of UMBRELA's scale of 0 to 3 on, a document answers a query at least in part."""
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -90,11 +87,15 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run: its settings, its manifest, its usage by purpose, remarks on it, and its narratives by id."""
+    """A run: its settings, its manifest, its usage by purpose, remarks on it, and its narratives by id.
+
+    `made_from` holds the versions of packages, and digests of the index and the topics.
+    """
 
     label: str
     config: RunConfig
     manifest: Mapping[str, Any]
+    made_from: Mapping[str, str]
     usage: Mapping[str, Mapping[str, float]]
     remarks: tuple[str, ...]
     topics: Mapping[str, TopicView]

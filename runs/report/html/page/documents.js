@@ -42,7 +42,7 @@ function tellPlace(found, document, query) {
   const lists = found.systems.map((system, n) => `${system} ${rank(ranks[n])}`);
   const lines = [`${document.title}`, `Query ${query + 1}: ${found.queries[query]}`];
   if (found.graded) lines.push(grade >= 0 ? `Grade ${grade}` : "Not graded");
-  return [...lines, [...lists, `fused ${rank(hybrid)}`].join(", ")].join("\n");
+  return [...lines, [...lists, `together ${rank(hybrid)}`].join(", ")].join("\n");
 }
 
 /** The columns beside the title: a heading, an explanation, the text of a cell, and the order of documents. */
@@ -120,15 +120,17 @@ function makeLegend({ graded, documents }) {
   const grades = ["grade 0", "1", "2", "3"].map((text, grade) => entry(`g${grade}`, text));
   const entries = graded ? [...grades, entry("", "not graded")] : [entry("r3", "rank 1 to 10"), entry("r2", "to 30"), entry("r1", "to 100")];
   if (documents.some((one) => one.chosen)) entries.push(entry("bar", "chosen"));
-  const text = "A column is a query. A number is the document's rank for it, its systems fused. Point at it for more.";
+  const text =
+    "Lines: the best rank of a document by each system and by all together, and its rank over all queries. " +
+    "Table: a column for each query, and in it the document's rank. Point at a line or a cell for more.";
   return make("div", {}, make("p", { class: "note" }, text), make("p", { class: "legend" }, ...entries));
 }
 
-/** Draws how each document moved: its best rank by each system and by their fusion, then over queries, then last. */
+/** Draws how each document moved: its best rank by each system and by all together, then over queries, then last. */
 function drawMoves(found) {
   const { systems, documents } = found;
   const chosen = documents.some((one) => one.chosen);
-  const stages = [...systems.map((name) => `best by ${name}`), "best fused", "over queries", ...(chosen ? ["chosen first"] : [])];
+  const stages = [...systems, "together", "over queries", ...(chosen ? ["chosen"] : [])];
   const trace = (one) => [
     ...systems.map((_, n) => bestRank(one.places.map((place) => place.ranks[n]))),
     bestRank(one.places.map((place) => place.hybrid)), one.fused || Infinity, ...(chosen ? [one.last || Infinity] : []),

@@ -14,7 +14,7 @@ function make(tag, attributes = {}, ...children) {
 
 const byId = (id) => document.getElementById(id);
 
-/** What the tip says about an element: a function from nothing to a text. */
+/** Functions that make the text of the tip about an element. */
 const told = new WeakMap();
 
 /** Makes an element a stop of the arrow keys, about which the tip tells when a reader points at it or comes to it. */

@@ -82,8 +82,8 @@ def test_a_run_without_its_index_and_topics_is_shown_without_their_texts(run: Pa
     (run.parent / "topics.jsonl").unlink()
     view = read_view(run, "name")
     narratives, texts, unfinished = sorted(view.remarks)
-    assert narratives.startswith("narratives are missing, because the topics cannot be read: ")
-    assert texts.startswith("titles and cited texts are missing, because the index cannot be opened: ")
+    assert narratives.startswith("narratives are missing: ")
+    assert texts.startswith("titles and cited texts are missing: ")
     assert unfinished.startswith("unfinished: ")
     topic = view.topics[TOPIC_IDS[0]]
     assert topic.narrative == f"{TOPIC_IDS[0]}? {HOSTILE}"
