@@ -77,7 +77,8 @@ class Job:
         """How candidates are graded. The configuration must name a method."""
         model = self.config.model
         in_one_wave = model is not None and model.backend == "batch"
-        return GradeSettings(**self.config.grading.model_dump(exclude={"pool"}), in_one_wave=in_one_wave)
+        chosen = self.config.grading.model_dump(exclude={"pool", "narrative", "deeper", "neighbours"})
+        return GradeSettings(**chosen, in_one_wave=in_one_wave)
 
 
 def open_job(
@@ -94,6 +95,11 @@ def open_job(
     job = Job(config, index, open_store(index), topics, track, threads, progress)
     if config.track is not None or config.grading.method is not None or config.rerank.method is not None:
         _ = job.sources.embedding
+    if config.grading.neighbours and index.pooled:
+        raise UserError(
+            f"grading.neighbours: found {config.grading.neighbours} for {index.folder}, which has no vectors of all "
+            "documents: build it without --dense pool, or set 0"
+        )
     return job
 
 

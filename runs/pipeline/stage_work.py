@@ -30,7 +30,7 @@ from runs.pipeline.model_runner import RunWithModel
 from runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
 from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, round_scores, search_systems, summarise_documents
 from runs.pipeline.rerank import open_job_reranker, rank_by_place, rerank_rows
-from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_run_reader, open_task
+from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_neighbours, open_run_reader, open_task
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_records
 from runs.trec.types import Run, make_run
 
@@ -113,8 +113,11 @@ def make_grades(
     queries = list_queries(topics)
 
     async def grade_all(model: Model | None) -> list[GradedTopic]:
-        searched = [SearchedTopic(topic, queries, hybrid) for topic in job.topics]
-        work = [partial(grade_candidates, job, model, one, narrative.of(i).tolist()) for i, one in enumerate(searched)]
+        find_neighbours = open_neighbours(job)
+        work = [
+            partial(grade_candidates, job, model, SearchedTopic(topic, queries, hybrid), rows.tolist(), find_neighbours)
+            for topic, rows in zip(job.topics, map(narrative.of, range(len(narrative))), strict=True)
+        ]
         return await run_together(work, TOPICS_AT_ONCE)
 
     graded = run_with_model(grade_all)
