@@ -100,6 +100,20 @@ def find_top(
         if len(outside):
             raise ValueError(f"grades: found {outside[0]:g}, expected 0 to {MAX_GRADE:g}")
         grades[pairs], asked[pairs] = found, True
+    return _find_first(grades, asked, k)
+
+
+def extend_top(top: Top, grades: Floats, k: int) -> Top:
+    """Find the top k of the documents of `top`, itself a top k, and of further ones, which stand behind them.
+
+    `grades` are float64[queries, further documents], NaN where grading failed. A document that is not among the first k
+    of `top` need not be graded further, because it cannot be among the first k of more documents.
+    """
+    asked = np.ones(grades.shape, dtype=np.bool_)
+    return _find_first(np.hstack([top.grades, grades]), np.hstack([top.asked, asked]), k)
+
+
+def _find_first(grades: Floats, asked: NDArray[np.bool_], k: int) -> Top:
     sums = parasol(grades)
     first = np.argsort(-sums, kind="stable")[:k]
     return Top(first, sums[first], grades, asked)

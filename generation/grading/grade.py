@@ -14,6 +14,7 @@ from fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, find_top
 from generation.context.passages import choose_best_spans, join_spans
 from generation.context.tokens import clip, count_tokens
 from generation.context.topic import TopicContext
+from generation.grading.deeper import Beyond, grade_deeper
 from generation.grading.umbrela import GradeForm, Mode, Pair, grade_pairs
 from generation.llm.model import Model
 from generation.types import Failure, Fallback
@@ -60,9 +61,10 @@ class Candidates:
 class GradedTopic:
     """The grades of a topic's candidates, and the documents that they select.
 
-    `rows` are the candidates, best first by the fusion over queries. `grades` is float64[queries, candidates]; if a
-    pair was not graded, or its grade failed, the value is NaN. `selected` are places in `rows`, best first, with
-    `scores` beside them. These are Parasol scores, or in a set the numbers from the size of the set down to 1.
+    `rows` are the candidates, best first by the fusion over queries, then the documents that were graded beyond them.
+    `grades` is float64[queries, rows]; if a pair was not graded, or its grade failed, the value is NaN. `selected` are
+    places in `rows`, best first, with `scores` beside them. These are Parasol scores, or in a set the numbers from the
+    size of the set down to 1.
     """
 
     topic_id: str
@@ -77,16 +79,25 @@ class GradedTopic:
     fallbacks: list[Fallback]
 
 
-async def grade_topic(model: Model, candidates: Candidates, settings: GradeSettings) -> GradedTopic:
-    """Grade a topic's candidates for its queries, and select among them.
+async def grade_topic(
+    model: Model, candidates: Candidates, settings: GradeSettings, beyond: Beyond | None = None
+) -> GradedTopic:
+    """Grade a topic's candidates for its queries, then those `beyond` them as long as it pays; select among all.
 
     If the model gives no grade for a pair, the pair adds nothing to any score, and a `Fallback` records it.
     """
     topic_id, context = candidates.topic_id, candidates.context
-    documents = list(context.documents.values())
-    spans = await asyncio.to_thread(choose_graded_spans, context, settings)
-    texts = [clip(join_spans(document, own), settings.tokens) for document, own in zip(documents, spans, strict=True)]
+    rows, ids, texts = list[int](), list[str](), list[str]()
+    spans: list[list[tuple[int, int]]] = []
     fallbacks: list[Fallback] = []
+
+    async def show(context: TopicContext) -> None:
+        chosen = await asyncio.to_thread(choose_graded_spans, context, settings)
+        for (row, document), own in zip(context.documents.items(), chosen, strict=True):
+            rows.append(row)
+            ids.append(document.id)
+            spans.append(own)
+            texts.append(clip(join_spans(document, own), settings.tokens))
 
     async def grade(pairs: Sequence[Pair]) -> list[float]:
         questions = [query.question for query in context.queries]
@@ -94,17 +105,27 @@ async def grade_topic(model: Model, candidates: Candidates, settings: GradeSetti
         found = await grade_pairs(model, questions, lambda place, _: texts[place], pairs, form)
         for (query, place), value in found.items():
             if isinstance(value, Failure):
-                pair_ids = f"{context.queries[query].id} and {documents[place].id}"
+                pair_ids = f"{context.queries[query].id} and {ids[place]}"
                 fallbacks.append(Fallback(topic_id, "umbrela", f"no grade for {pair_ids}: {value.reason}"))
         return [math.nan if isinstance(value := found[pair], Failure) else min(value, MAX_GRADE) for pair in pairs]
 
+    async def grade_rows(found: Sequence[int]) -> Floats:
+        assert beyond is not None
+        places = range(len(rows), len(rows) + len(found))
+        await show(await beyond.read(found))
+        queries = range(len(context.queries))
+        grades = await grade([(query, place) for place in places for query in queries])
+        return np.array(grades).reshape(len(places), len(queries)).T
+
+    await show(context)
     selection = SELECTIONS[settings.select]
     bounded = settings.bounds and selection.bounded and not settings.in_one_wave
     wanted = TopSettings(settings.documents, WAVE_CALLS if bounded else None, settings.method == "grid")
-    search = find_top(len(context.queries), len(documents), wanted, candidates.scores)
+    search = find_top(len(context.queries), len(rows), wanted, candidates.scores)
     top = await _grade_waves(search, grade)
+    if beyond is not None:
+        top = await grade_deeper(top, rows, settings.documents, beyond, grade_rows)
     selected, scores = selection.choose(top, texts, settings)
-    rows = list(context.documents)
     return GradedTopic(topic_id, context.queries, rows, spans, top.grades, top.judged, selected, scores, fallbacks)
 
 

@@ -113,6 +113,14 @@ class Grading(StrictSettings):
     pool: int = Field(default=20, ge=1, le=100_000)
     """How many documents each query's hybrid ranking gives to the pool (paper: 20 of R_i). Each document of the pool
     is graded for all queries of its topic."""
+    narrative: bool = False
+    """If true, the whole narrative is one of the queries that documents are graded for."""
+    deeper: int = Field(default=0, ge=0, le=100_000)
+    """The most documents that are graded beyond the pool, down the narrative's ranking. Grading goes on by groups of
+    ten until no document of a group comes among the first `documents` by Parasol
+    ([guide](rerank.md#deeper-grades))."""
+    neighbours: int = Field(default=0, ge=0, le=100)
+    """How many nearest documents, by embeddings, each selected document of grade 2 or 3 adds to those of `deeper`."""
     select: Literal["parasol", "coverage"] = "parasol"
     """`parasol` selects the documents of the highest Parasol score. `coverage` selects a set that covers the queries,
     one document after the other ([both](parasol.md))."""
@@ -222,6 +230,16 @@ class RunConfig(StrictSettings):
                 raise ValueError(
                     f"answer.documents: found {self.answer.documents}, above {key} {depth}; expected at most that"
                 )
+        if self.grading.narrative and self.queries.method != "narrative" and not self.queries.narrative_weight:
+            raise ValueError(
+                "grading.narrative: found true with queries.narrative_weight 0, which leaves the narrative out; "
+                "expected a weight above 0"
+            )
+        if self.grading.neighbours and not self.grading.deeper:
+            raise ValueError(
+                f"grading.neighbours: found {self.grading.neighbours} with grading.deeper 0, which grades no "
+                "neighbour; expected deeper above 0"
+            )
         if self.model is None and (key := self.find_model_step()):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self

@@ -77,7 +77,8 @@ class Job:
         """How candidates are graded. The configuration must name a method."""
         model = self.config.model
         in_one_wave = model is not None and model.backend == "batch"
-        settings = self.config.grading.model_dump(exclude={"pool", "rounds", "round_documents"})
+        used_elsewhere = {"pool", "rounds", "round_documents", "narrative", "deeper", "neighbours"}
+        settings = self.config.grading.model_dump(exclude=used_elsewhere)
         return GradeSettings(**settings, in_one_wave=in_one_wave)
 
 
@@ -95,6 +96,11 @@ def open_job(
     job = Job(config, index, open_store(index), topics, track, threads, progress)
     if config.track is not None or config.grading.method is not None or config.rerank.method is not None:
         _ = job.sources.embedding
+    if config.grading.neighbours and index.pooled:
+        raise UserError(
+            f"grading.neighbours: found {config.grading.neighbours} for {index.folder}, which has no vectors of all "
+            "documents: build it without --dense pool, or set 0"
+        )
     return job
 
 

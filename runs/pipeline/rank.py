@@ -73,7 +73,7 @@ def choose_pool(
 
     They are in the order of their fusion. With a reranker, as many come from the top of its `ranking`, best first.
     """
-    places = find_places(topic_id, queries)
+    places = find_graded_places(job.config, topic_id, queries)
     first = select_rankings(hybrid, places).top(job.config.grading.pool)
     if not len(first.docs):
         return []
@@ -89,6 +89,13 @@ def _fuse_topics(
     fusion = TopicFusion(settings.method, settings.k_narrative, settings.norm, settings.parameters, depth)
     weights = weigh_queries(queries, config.queries.narrative_weight)
     return fuse_topics(hybrid, [query.topic_id for query in queries], topics, weights, fusion)
+
+
+def find_graded_places(config: RunConfig, topic_id: str, queries: Sequence[Query]) -> list[int]:
+    """Find the places of the queries that a topic's documents are graded for: decomposed ones, or all of the topic."""
+    if config.grading.narrative:
+        return [place for place, query in enumerate(queries) if query.topic_id == topic_id]
+    return find_places(topic_id, queries)
 
 
 async def summarise_documents(

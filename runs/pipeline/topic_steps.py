@@ -3,17 +3,21 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from threading import Lock
 
-from generation.context.topic import read_context
+from generation.context.topic import TopicContext, read_context
+from generation.grading.deeper import Beyond, FindNeighbours
 from generation.grading.grade import Candidates, GradedTopic, grade_topic
 from generation.llm.model import Model
 from generation.queries.compose import find_places
 from generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, list_rows, open_reader
 from generation.types import Sentence
+from retrieval import neighbours
+from retrieval.backends import open_dense
 from retrieval.types import Query, Rankings, Topic
 from runs.pipeline.job import Job
-from runs.pipeline.rank import get_hybrid_scores
+from runs.pipeline.rank import find_graded_places, get_hybrid_scores
 from runs.tracks.answer_files import cut_to_limits
 from runs.tracks.rules import Track
 
@@ -39,12 +43,45 @@ class SearchedTopic:
         return [self.queries[place] for place in self.places]
 
 
-async def grade_candidates(job: Job, model: Model | None, searched: SearchedTopic, rows: Sequence[int]) -> GradedTopic:
-    """Grade the candidates of a topic, which are rows of the store, and select among them."""
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of a topic, and its whole ranking, down which grading may go on: rows of the store, best first."""
+
+    rows: Sequence[int]
+    ranking: Sequence[int]
+
+
+async def grade_candidates(
+    job: Job, model: Model | None, searched: SearchedTopic, pool: Pool, find_neighbours: FindNeighbours
+) -> GradedTopic:
+    """Grade the candidates of a topic and select among them."""
     assert model is not None  # the configuration has been checked
-    context = await asyncio.to_thread(read_context, job.sources, rows, searched.own)
-    scores = get_hybrid_scores(searched.hybrid, searched.places, rows)
-    return await grade_topic(model, Candidates(searched.topic.id, context, scores), job.grade_settings)
+    places = find_graded_places(job.config, searched.topic.id, searched.queries)
+    queries = [searched.queries[place] for place in places]
+
+    async def read(rows: Sequence[int]) -> TopicContext:
+        return await asyncio.to_thread(read_context, job.sources, rows, queries)
+
+    most = job.config.grading.deeper
+    beyond = Beyond(pool.ranking, find_neighbours, read, most) if most else None
+    scores = get_hybrid_scores(searched.hybrid, places, pool.rows)
+    candidates = Candidates(searched.topic.id, await read(pool.rows), scores)
+    return await grade_topic(model, candidates, job.grade_settings, beyond)
+
+
+def open_neighbours(job: Job) -> FindNeighbours:
+    """Open the search of the nearest documents. It opens the vectors of the index when they are needed first."""
+    number, lock = job.config.grading.neighbours, Lock()
+    open_once = cache(partial(open_dense, job.index, job.config.retrieval.faiss))
+
+    def find(rows: Sequence[int]) -> list[list[int]]:
+        with lock:
+            return neighbours.find_neighbours(job.index, job.store, open_once(), rows, number, job.threads)
+
+    async def find_in_thread(rows: Sequence[int]) -> list[list[int]]:
+        return await asyncio.to_thread(find, rows) if number and rows else [[] for _ in rows]
+
+    return find_in_thread
 
 
 def open_run_reader(job: Job, model: Model | None) -> Reader:

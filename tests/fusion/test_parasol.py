@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fusion.parasol import Pairs, Top, TopSettings, choose_wave, find_top, parasol
+from fusion.parasol import Pairs, Top, TopSettings, choose_wave, extend_top, find_top, parasol
 
 NAN = math.nan
 Grades = NDArray[np.float64]
@@ -157,3 +157,15 @@ def test_a_document_is_asked_first_about_queries_for_which_retrieval_ranked_it_l
 def test_a_grade_out_of_range_and_a_size_below_one_are_refused(run: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         run()
+
+
+@given(tables(GRADE), st.integers(1, 11), st.integers(1, 12), st.integers(0, 9))
+def test_a_top_k_by_bounds_that_is_extended_equals_that_of_all_documents(
+    grades: Grades, k: int, wave: int, split: int
+) -> None:
+    top, _ = run_search(grades[:, :split], k, wave)
+    extended, scores = extend_top(top, grades[:, split:], k), parasol(grades)
+    best = sorted(range(len(scores)), key=lambda d: (-scores[d], d))[:k]
+    assert extended.documents.tolist() == best
+    assert extended.scores.tolist() == scores[best].tolist()
+    assert extended.judged == top.judged + grades[:, split:].size

@@ -36,7 +36,7 @@ from runs.pipeline.rank import (
     summarise_documents,
 )
 from runs.pipeline.rerank import open_job_reranker, rerank_rows
-from runs.pipeline.topic_steps import SearchedTopic, grade_candidates, open_run_reader, open_task
+from runs.pipeline.topic_steps import Pool, SearchedTopic, grade_candidates, open_neighbours, open_run_reader, open_task
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from runs.tracks.rules import set_topic_limits
 from runs.trec.topics import read_topics, stream_topics
@@ -179,8 +179,8 @@ async def answer_one(
         ranking, reranked = await rerank_rows(one, searches.rerank, topic, ranking)
         fallbacks += reranked.fallbacks
     if job.config.grading.method is not None:
-        rows = choose_pool(one, topic.id, found.queries, searched.hybrid, ranking)
-        graded = await grade_candidates(one, model, searched, rows)
+        pool = Pool(choose_pool(one, topic.id, found.queries, searched.hybrid, ranking), ranking)
+        graded = await grade_candidates(one, model, searched, pool, searches.find_neighbours)
         fallbacks += graded.fallbacks
         selected = [graded.rows[place] for place in graded.selected]
         records = list(make_grade_records([graded], one.store, ""))
@@ -202,6 +202,7 @@ class Searches:
     """
 
     def __init__(self, job: Job, model: Model | None, rerank: Rerank | None) -> None:
+        self.find_neighbours = open_neighbours(job)
         self.rerank = rerank
         """The reranker of all topics, or None."""
         self.java = asyncio.Lock()
