@@ -171,7 +171,7 @@ def read_qrels(path: AnyPath) -> Qrels:
 
 
 def write_qrels(path: AnyPath, qrels: Qrels) -> None:
-    """Write TREC judgments, whole or not at all, with 0 in the second column."""
+    """Write TREC judgments, whole or not at all, with subtopics or 0 in the second column."""
     run_files.write_qrels(Path(path), qrels)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from indexing.errors import UserError
 from indexing.io.writing import unicode_name
 from runs.evaluation import cautions
+from runs.evaluation.delegated import measure_by_ir_measures
 from runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
 from runs.trec.doc_ids import match_ids
 from runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
@@ -82,7 +83,7 @@ def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DE
     from ranx import metrics
 
     best = qrels.grades.max()
-    measured = [measure for measure in measures if measure.family == "judged" or measure.relevant_from <= best]
+    measured = [measure for measure in measures if not measure.of_relevance or measure.relevant_from <= best]
     if not measured:
         grade = min(measure.relevant_from for measure in measures)
         raise UserError(f"{name}: no judged topic has a relevant document (of grade {grade} or more)")
@@ -99,13 +100,16 @@ def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DE
     parts = list(_arrange_for_ranx(places, run.offsets, qrels))
     values = {str(measure): np.full(len(topics), np.nan) for measure in measures}
     for measure in measured:
+        if measure.delegated:
+            continue
         if measure.family == "judged":
             values[str(measure)] = _measure_judged_share(places, run.offsets, measure.cutoff)
             continue
         function = getattr(metrics, FAMILIES[measure.family])
         for own, judged, ranking in parts:
             values[str(measure)][own] = function(judged, ranking, measure.cutoff, measure.relevant_from)
-    relevance = [values[str(measure)] for measure in measured if measure.family != "judged"]
+    values |= measure_by_ir_measures(run, qrels, [measure for measure in measured if measure.delegated])
+    relevance = [values[str(measure)] for measure in measured if measure.of_relevance]
     counts = _count_rows(run, places)
     if counts.judged_rows and relevance and not any(map(np.any, relevance)):
         found.append(f"{name}: every measure of relevance is 0 for every topic")
@@ -229,7 +233,8 @@ def _caution_about_depth(evaluations: Sequence[Evaluation]) -> list[str]:
     deep = max(evaluations, key=lambda evaluation: evaluation.counts.depth)
     least, most = shallow.counts.depth, deep.counts.depth
     measures = [name for name in shallow.values if not name.startswith("judged")]
-    unlike = [name for name in measures if int(name.partition("@")[2] or most) > least]
+    cutoffs = {name: name.rpartition("@")[2] for name in measures}
+    unlike = [name for name in measures if not cutoffs[name].isdigit() or int(cutoffs[name]) > least]
     if least >= 0.9 * most or not unlike:
         return []
     depths = f"{shallow.name} has {plural(least, 'row')} for each topic, {deep.name} {most:,}"
