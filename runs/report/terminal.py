@@ -72,7 +72,7 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     from rich.markup import escape
     from rich.table import Table
 
-    from runs.evaluation.evaluate import run_paired_test
+    from runs.evaluation.compare import run_paired_test
 
     measures = list(evaluations[0].values)
     table = Table(box=None, pad_edge=False)
@@ -89,6 +89,32 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     Console(width=width).print(table)
 
 
+def print_differences(evaluations: "Sequence[Evaluation]") -> None:
+    """Print how each later run differs from the first: a row for each measure, with tests, effect and interval."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from runs.evaluation.compare import compare_runs
+
+    first, *others = evaluations
+    corrected = f", corrected by Holm for {len(others)} runs" if len(others) > 1 else ""
+    for other, found in zip(others, compare_runs(evaluations), strict=True):
+        table = Table(box=None, pad_edge=False, title_justify="left")
+        for name in (f"{other.name} against {first.name}", "difference", "95 % interval", "Cohen's d"):
+            table.add_column(escape(escape_controls(name)), justify="left" if table.columns == [] else "right")
+        table.add_column("p (t-test)", justify="right")
+        table.add_column("p (randomisation)", justify="right")
+        for measure, own in found.items():
+            interval = "-" if math.isnan(own.low) else f"{own.low:+.4f} to {own.high:+.4f}"
+            effect = "-" if math.isnan(own.effect) else f"{own.effect:.2f}"
+            ps = map(format_p_value, (own.p_t, own.p_randomisation))
+            table.add_row(escape(measure), "-" if math.isnan(own.mean) else f"{own.mean:+.4f}", interval, effect, *ps)
+        print()
+        Console(width=None if sys.stdout.isatty() else 200).print(table)
+    print(f"\nThe tests are paired and two-sided{corrected}.")
+
+
 def format_p_value(p: float) -> str:
     """Format a p-value with three digits; NaN gives `-`."""
     if math.isnan(p):
@@ -102,7 +128,7 @@ def _format_mean(mean: float) -> str:
 
 def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> None:
     """Print a warning for each caution on standard error; unless `quiet`, also how much of each run is judged."""
-    from runs.evaluation.evaluate import collect_cautions
+    from runs.evaluation.compare import collect_cautions
 
     for evaluation in evaluations if not quiet else []:
         print(f"{evaluation.name}: {evaluation.counts}", file=sys.stderr)
@@ -115,7 +141,7 @@ def print_tuning(tuning: "Tuning") -> None:
     from dataclasses import replace
     from shlex import quote
 
-    from runs.evaluation.evaluate import run_paired_test
+    from runs.evaluation.compare import run_paired_test
 
     first = tuning.measure
     configured = replace(tuning.configured, name="as configured")

@@ -68,9 +68,7 @@ def drop_own_documents(run: Run) -> Run:
     _, found = match_ids(
         encode_ids(run.query_ids), np.stack([queries, queries + 1], axis=1), run.docs, pair_bounds(run.offsets)
     )
-    kept = found < 0
-    offsets = offsets_of(kept)[run.offsets]
-    return Run(run.tag, run.query_ids, offsets, run.docs[kept], run.scores[kept])
+    return run.keep(found < 0)
 
 
 def sort_as_trec_eval(run: Run) -> Run:

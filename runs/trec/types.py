@@ -36,6 +36,10 @@ class Run:
         offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
         return Run(self.tag, tuple(query_ids), offsets, self.docs[rows], self.scores[rows])
 
+    def keep(self, kept: NDArray[np.bool_]) -> "Run":
+        """Keep the rows that `kept` (bool[rows]) marks."""
+        return Run(self.tag, self.query_ids, offsets_of(kept)[self.offsets], self.docs[kept], self.scores[kept])
+
     def list_hits(self) -> dict[str, list[tuple[str, float]]]:
         """List the (document id, score) pairs of each query. A million rows take a second."""
         pairs = list(zip(self.docs.decode_ids(), self.scores.tolist(), strict=True))
