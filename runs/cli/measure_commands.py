@@ -66,6 +66,9 @@ def evaluate(
         bool, typer.Option(help="Leave out each topic's document with the same id, as BEIR does.")
     ] = False,
     condensed: Annotated[bool, typer.Option("--condensed", help="Leave out documents without a judgment.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a run that is judged by the grades that selected its documents.")
+    ] = False,
     format: Annotated[Form, typer.Option(help="The form of the table. csv has every number.")] = Form.TEXT,
     json: Annotated[
         Path | None, typer.Option(help="Write means, values of each topic and p-values to this file.")
@@ -88,8 +91,8 @@ def evaluate(
     judgments = references if answers else qrels
     if judgments is None or (qrels is not None and references is not None):
         raise UserError("expected --qrels with judgments of runs, or --answers and --references with those of answers")
-    if (skip_own or condensed or relevant_from > 1) if answers else (config or set):
-        of_runs, of_answers = "--relevant-from, --skip-own and --condensed", "--config and --set"
+    if (skip_own or condensed or strict or relevant_from > 1) if answers else (config or set):
+        of_runs, of_answers = "--relevant-from, --skip-own, --condensed and --strict", "--config and --set"
         raise UserError(f"expected {of_runs} for runs only, {of_answers} for answers only")
     take_measures: Callable[[], Measured]
     if answers:
@@ -102,6 +105,8 @@ def evaluate(
         take_measures = partial(_evaluate_runs, runs, judgments, wanted, skip_own, condensed)
     with progress_bars(quiet) as progress, progress("Measuring", None):
         evaluations, comparisons = take_measures()
+    if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
+        raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
     if format is Form.TEXT:
         print_evaluations(evaluations, compare=False)
         if len(evaluations) > 1:

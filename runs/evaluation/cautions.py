@@ -1,12 +1,14 @@
 """Cautions: one sentence for each reason why the measures of a run may mislead."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
 from runs.trec.types import Qrels, Run
+from runs.wording import plural
 
 HEAD_ROWS = 100
 """The number of rows of each topic that Keystone examines to explain why no row is judged."""
@@ -93,6 +95,13 @@ def caution_about_ids(name: str, run: Run, qrels: Qrels, places: NDArray[np.int6
         share = f"{alike:,} of the first {len(rows):,} rows are of a judged document"
         found.append(f"{name}: its rows are {own}, the judgments {other}: {share}")
     return found
+
+
+def caution_about_circle(name: str, rows: int, grades: Path) -> list[str]:
+    """Caution about rows that are judged by the grades that selected the documents of the run."""
+    if not rows:
+        return []
+    return [f"{name}: {plural(rows, 'row')} judged by the very grades that selected its documents, see {grades}"]
 
 
 def _normalise_topic_id(topic: str) -> str:

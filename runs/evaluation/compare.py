@@ -146,6 +146,7 @@ def build_report(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
                 "mean": {measure: evaluation.mean(measure) for measure in evaluation.values},
                 "interval": {measure: find_bootstrap_interval(own) for measure, own in evaluation.values.items()},
                 "counts": asdict(evaluation.counts),
+                "circular_rows": evaluation.circular_rows,
                 "topics": {
                     topic: {measure: float(values[i]) for measure, values in evaluation.values.items()}
                     for i, topic in enumerate(evaluation.topics)

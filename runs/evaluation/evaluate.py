@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from indexing.errors import UserError
 from indexing.io.writing import unicode_name
 from runs.evaluation import cautions
+from runs.evaluation.circular import count_circular_rows, find_shaping_grades
 from runs.evaluation.delegated import measure_by_ir_measures
 from runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
 from runs.trec.doc_ids import match_ids
@@ -54,6 +55,8 @@ class Evaluation:
     values: dict[str, NDArray[np.float64]]
     counts: Counts = Counts()
     cautions: tuple[str, ...] = ()
+    circular_rows: int = 0
+    """The rows judged by the very grades that selected the documents of the run."""
 
     def __repr__(self) -> str:
         """Show the mean of each measure, the counts behind them, and each caution."""
@@ -175,7 +178,8 @@ def evaluate_files(
 
     If `condensed`, documents without a grade do not count either.
 
-    `UserError` for a run without a row or without a judged topic, and for files that cannot be read.
+    Each evaluation says how many rows are judged by grades that selected the documents of the run. `UserError` for a
+    run without a row or without a judged topic, and for files that cannot be read.
     """
     qrels = read_qrels(qrels_path)
     evaluations = []
@@ -187,7 +191,12 @@ def evaluate_files(
             ids = f"its topics look like {run.query_ids[0]!r}, those of the judgments like {qrels.query_ids[0]!r}"
             raise UserError(f"{path}: none of its topics is judged in {qrels_path}: {ids}")
         run = drop_own_documents(run) if skip_own else run
-        evaluations.append(evaluate(unicode_name(path), run, qrels, measures, condensed))
+        evaluation = evaluate(unicode_name(path), run, qrels, measures, condensed)
+        if grades := find_shaping_grades(path, qrels_path):
+            circular = count_circular_rows(run, qrels_path, grades)
+            found = cautions.caution_about_circle(evaluation.name, circular, grades)
+            evaluation = replace(evaluation, circular_rows=circular, cautions=(*evaluation.cautions, *found))
+        evaluations.append(evaluation)
     return evaluations
 
 

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING
 
+from runs.report.terminal import CIRCLE_TEXT, mark_circle
+from runs.wording import plural
+
 if TYPE_CHECKING:
     from runs.evaluation.evaluate import Evaluation
 
@@ -20,7 +23,7 @@ def format_markdown(evaluations: "Sequence[Evaluation]") -> str:
     head, *rows = _list_cells(evaluations, "**{}**", "†", lambda text: re.sub(r"([\\|*_`<])", r"\\\1", text))
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    note = _explain_mark(evaluations, "†")
+    note = _explain_marks(evaluations, "†", r"\*")
     return f"{table}\n\n{note}" if note else table
 
 
@@ -28,7 +31,7 @@ def format_latex(evaluations: "Sequence[Evaluation]") -> str:
     """Format means as a LaTeX table for the package booktabs, marked as in Markdown."""
     head, *rows = _list_cells(evaluations, r"\textbf{{{}}}", r"$^{\dagger}$", _escape_latex)
     lines = [f"{' & '.join(line)} \\\\" for line in (head, *rows)]
-    note = _explain_mark(evaluations, r"$^{\dagger}$")
+    note = _explain_marks(evaluations, r"$^{\dagger}$")
     return "\n".join(
         [
             rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
@@ -51,13 +54,14 @@ def format_csv(evaluations: "Sequence[Evaluation]") -> str:
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     columns = [f"difference_{field.name}" for field in fields(Difference)]
-    rows.writerow(["run", "measure", "topics", "mean", "low", "high", *columns])
+    rows.writerow(["run", "measure", "topics", "circular_rows", "mean", "low", "high", *columns])
     for evaluation, found in zip(evaluations, [{}, *compare_runs(evaluations)], strict=True):
         for measure, values in evaluation.values.items():
             topics = sum(not math.isnan(value) for value in values)
             numbers = [evaluation.mean(measure), *find_bootstrap_interval(values)]
             numbers += astuple(found[measure]) if measure in found else [math.nan] * len(columns)
-            rows.writerow([evaluation.name, measure, topics, *("" if math.isnan(n) else repr(n) for n in numbers)])
+            head = [evaluation.name, measure, topics, evaluation.circular_rows]
+            rows.writerow([*head, *("" if math.isnan(n) else repr(n) for n in numbers)])
     return out.getvalue().rstrip("\n")
 
 
@@ -84,7 +88,8 @@ def _list_cells(
             mean, difference = evaluation.mean(measure), found.get(measure)
             text = "-" if math.isnan(mean) else f"{mean:.4f}"
             marked = difference is not None and difference.p_randomisation < LEVEL
-            cells.append((bold.format(text) if mean == best[measure] else text) + mark * marked)
+            text = bold.format(text) if mean == best[measure] else text
+            cells.append(text + mark * marked + escape(mark_circle(evaluation)))
         rows.append([escape(evaluation.name), *cells])
     return rows
 
@@ -93,14 +98,14 @@ def _sort_key(mean: float) -> float:
     return -math.inf if math.isnan(mean) else mean
 
 
-def _explain_mark(evaluations: "Sequence[Evaluation]", mark: str) -> str:
-    from runs.wording import plural
-
-    others = len(evaluations) - 1
-    if not others:
-        return ""
-    corrected = f", corrected by Holm for {plural(others, 'run')}" if others > 1 else ""
-    return f"{mark} p < {LEVEL} against {evaluations[0].name} (paired randomisation test{corrected})"
+def _explain_marks(evaluations: "Sequence[Evaluation]", mark: str, circle: str = "*") -> str:
+    others, notes = len(evaluations) - 1, []
+    if others:
+        corrected = f", corrected by Holm for {plural(others, 'run')}" if others > 1 else ""
+        notes.append(f"{mark} p < {LEVEL} against {evaluations[0].name} (paired randomisation test{corrected})")
+    if any(map(mark_circle, evaluations)):
+        notes.append(f"{circle}{CIRCLE_TEXT[1:]}")
+    return "; ".join(notes)
 
 
 def _escape_latex(text: str) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from runs.evaluation.tune import Tuning
 
 
+CIRCLE_TEXT = "* measured on the grades that selected the run's documents: no evidence of effect"
+
+
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Progress]:
     """Make a `Progress` that shows a bar for each step on standard error. If `quiet`, it shows nothing."""
@@ -80,13 +83,15 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     for measure in measures:
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
-        means = (_format_mean(evaluation.mean(measure)) for measure in measures)
+        means = (_format_mean(evaluation.mean(measure)) + mark_circle(evaluation) for measure in measures)
         table.add_row(escape(escape_controls(evaluation.name)), *means)
         if compare and evaluation is not evaluations[0]:
             p = run_paired_test(evaluations[0], evaluation)
             table.add_row("  p (paired t-test)", *(format_p_value(p[measure]) for measure in measures), style="dim")
     width = None if sys.stdout.isatty() else 200
     Console(width=width).print(table)
+    if any(map(mark_circle, evaluations)):
+        print(f"\n{CIRCLE_TEXT}")
 
 
 def print_differences(evaluations: "Sequence[Evaluation]") -> None:
@@ -113,6 +118,11 @@ def print_differences(evaluations: "Sequence[Evaluation]") -> None:
         print()
         Console(width=None if sys.stdout.isatty() else 200).print(table)
     print(f"\nThe tests are paired and two-sided{corrected}.")
+
+
+def mark_circle(evaluation: "Evaluation") -> str:
+    """Return the mark beside the figures of a run whose own grades judge it."""
+    return "*" if evaluation.circular_rows else ""
 
 
 def format_p_value(p: float) -> str:
