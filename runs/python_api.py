@@ -19,7 +19,7 @@ from indexing import index as indexes
 from indexing.errors import UserError
 from indexing.index import Index
 from retrieval.backends import open_store
-from retrieval.types import Query, Rankings, Topic, ranked
+from retrieval.types import Query, Rankings, Topic
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.evaluation import evaluate as evaluation
@@ -30,7 +30,14 @@ from runs.pipeline.artifacts import convert_to_run
 from runs.pipeline.job import DEFAULT_TRACK, Job
 from runs.pipeline.model_runner import RunWithModel, open_model_runner
 from runs.pipeline.queries import UnderstoodTopic
-from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, search_systems
+from runs.pipeline.rank import (
+    fuse_each_narrative,
+    fuse_each_query,
+    list_topics,
+    number_documents,
+    rank_rows,
+    search_systems,
+)
 from runs.tracks import validate as validation
 from runs.tracks.rules import TRACKS, set_topic_limits
 from runs.tracks.validate import Verdict
@@ -85,7 +92,7 @@ def decompose(index: Index, topics: Sequence[Topic], config: RunConfig | None = 
 
 def search(index: Index, queries: Sequence[Query], config: RunConfig | None = None) -> dict[str, Run]:
     """Search all queries by each system, in one batch; returns a run of queries for each system, by its name."""
-    with _open(index, _topics_of(queries), config) as (job, ask):
+    with _open(index, list_topics(queries), config) as (job, ask):
         found = search_systems(job, queries, stage_work.choose_texts(job, ask))
         return {system: convert_to_run(job.store, rankings, system) for system, rankings in found.items()}
 
@@ -93,9 +100,9 @@ def search(index: Index, queries: Sequence[Query], config: RunConfig | None = No
 def fuse(runs: Mapping[str, Run], queries: Sequence[Query], config: RunConfig | None = None) -> Run:
     """Fuse the systems' runs of each query, then the queries of each topic (section 2.4); returns a run of topics."""
     config = config or configure()
-    docs, systems = _number_documents(list(runs.values()), queries)
+    docs, systems = number_documents(list(runs.values()), queries)
     hybrid = fuse_each_query(config, dict(zip(runs, systems, strict=True)))
-    fused = fuse_each_narrative(config, _topics_of(queries), queries, hybrid)
+    fused = fuse_each_narrative(config, list_topics(queries), queries, hybrid)
     return Run(
         config.run_id, fused.query_ids, fused.offsets, encode_ids(docs)[fused.docs.astype(np.int64)], fused.scores
     )
@@ -175,7 +182,7 @@ def read_qrels(path: AnyPath) -> Qrels:
 
 
 def write_qrels(path: AnyPath, qrels: Qrels) -> None:
-    """Write TREC judgments, whole or not at all, with 0 in the second column."""
+    """Write TREC judgments, whole or not at all, with subtopics or 0 in the second column."""
     run_files.write_qrels(Path(path), qrels)
 
 
@@ -206,15 +213,10 @@ def _open(index: Index, topics: Sequence[Topic], config: RunConfig | None) -> It
         yield job, ask
 
 
-def _topics_of(queries: Sequence[Query]) -> list[Topic]:
-    """List the topics of queries, in the order of their first query, without narratives."""
-    return [Topic(topic_id, "") for topic_id in dict.fromkeys(query.topic_id for query in queries)]
-
-
 def _understood(queries: Sequence[Query]) -> list[UnderstoodTopic]:
     return [
         UnderstoodTopic(Understanding(topic.id, ()), tuple(query for query in queries if query.topic_id == topic.id))
-        for topic in _topics_of(queries)
+        for topic in list_topics(queries)
     ]
 
 
@@ -225,27 +227,7 @@ def _find_rows(job: Job, run: Run, queries: Sequence[Query]) -> Rankings:
     rows = job.store.rows(doc_ids)
     if len(missing := np.flatnonzero(rows < 0)):
         raise UserError(f"{run.tag}: found document {doc_ids[missing[0]]!r}, which {job.index.folder} lacks")
-    return _rank(own, rows[number_of_row])
-
-
-def _number_documents(runs: Sequence[Run], queries: Sequence[Query]) -> tuple[list[str], list[Rankings]]:
-    """List the documents of all runs in the order of ids, and turn the runs of these queries into rankings of them."""
-    own = [run.select([query.id for query in queries]) for run in runs]
-    found = [run.docs.find_distinct() for run in own]
-    docs = sorted({doc_id for doc_ids, _ in found for doc_id in doc_ids}, key=str.encode)
-    place = {doc_id: number for number, doc_id in enumerate(docs)}
-    rankings = [
-        _rank(run, np.array([place[doc_id] for doc_id in doc_ids], dtype=np.int32)[number_of_row])
-        for run, (doc_ids, number_of_row) in zip(own, found, strict=True)
-    ]
-    return docs, rankings
-
-
-def _rank(run: Run, rows: Any) -> Rankings:
-    """Rank a run whose rows have these documents (int32[rows]), with scores as run files hold them."""
-    parts = [slice(a, b) for a, b in zip(run.offsets, run.offsets[1:], strict=False)]
-    scores = run.scores.astype(np.float32)
-    return ranked(run.query_ids, [rows[p] for p in parts], [scores[p] for p in parts], max(1, len(rows)))
+    return rank_rows(own, rows[number_of_row])
 
 
 def _list_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The commands `keystone fuse`, `validate` and `trace`, for files."""
+"""The commands `keystone fuse`, `validate`, `trace` and `explain`, for files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -107,6 +107,22 @@ def trace(
     from runs.report.trace import format_trace, read_trace
 
     for line in format_trace(read_trace(file), topic):
+        say(line)
+
+
+def explain(
+    directory: Annotated[Path, typer.Argument(help="A run directory.")],
+    topic: Annotated[str, typer.Argument(help="The id of a topic.")],
+    document: Annotated[str, typer.Argument(help="The id of a document, not of its segment.")],
+) -> None:
+    """Print the ranks that gave a document its place, and its place without each query and each engine.
+
+    Example: keystone explain out/my-run 12 d42
+    """
+    from runs.report.explain import explain as explained
+    from runs.report.explain import format_explanation
+
+    for line in format_explanation(explained(directory, topic, document)):
         say(line)
 
 

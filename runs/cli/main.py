@@ -20,7 +20,7 @@ import typer
 
 from indexing.builds.interrupts import INTERRUPTED, interrupts_end_the_process
 from indexing.errors import UserError
-from runs.cli.file_commands import fuse, trace, validate
+from runs.cli.file_commands import explain, fuse, trace, validate
 from runs.cli.index_command import index
 from runs.cli.machine_commands import demo, doctor
 from runs.cli.measure_commands import evaluate, tune
@@ -72,7 +72,7 @@ def options(
     """Options before a command."""
 
 
-for command in (index, run, answer, record, fuse, validate, evaluate, tune, report, trace, demo, doctor):
+for command in (index, run, answer, record, fuse, validate, evaluate, tune, explain, report, trace, demo, doctor):
     app.command()(command)
 
 

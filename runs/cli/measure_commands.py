@@ -1,6 +1,7 @@
 """The commands `keystone evaluate` and `tune`."""
 
 import os
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +13,23 @@ from runs.cli.options import CORES, Quiet, Threads
 from runs.report.say import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from runs.config.run_config import RunConfig
     from runs.evaluation.answers.wins import Comparison
     from runs.evaluation.evaluate import Evaluation
+    from runs.evaluation.measures import Measure
 
     Measured = tuple[list[Evaluation], list[Comparison]]
+
+
+class Form(StrEnum):
+    """The forms of tables; `runs.report.tables.TABLES` has all but `text`."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    CSV = "csv"
 
 
 def evaluate(
@@ -38,7 +49,7 @@ def evaluate(
         typer.Option(
             "--measure",
             "-m",
-            help="A measure, such as nDCG@20, R@100, P@10, MAP, MRR or judged@10; with --answers ROUGE-L, context, EM, "
+            help="A measure, such as nDCG@20, MAP, judged@10 or RBP(p=0.8); with --answers ROUGE-L, context, EM, "
             "P-EM, F1-5, F1*, ids, documents, LR or pairwise. Repeat for several.",
         ),
     ] = None,
@@ -54,12 +65,17 @@ def evaluate(
     skip_own: Annotated[
         bool, typer.Option(help="Leave out each topic's document with the same id, as BEIR does.")
     ] = False,
+    condensed: Annotated[bool, typer.Option("--condensed", help="Leave out documents without a judgment.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a run that is judged by the grades that selected its documents.")
+    ] = False,
+    format: Annotated[Form, typer.Option(help="The form of the table. csv has every number.")] = Form.TEXT,
     json: Annotated[
         Path | None, typer.Option(help="Write means, values of each topic and p-values to this file.")
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Measure runs with ranx, or answers on references, and compare them by a paired t-test.
+    """Measure runs, or answers on references, and compare them by paired tests.
 
     Example: keystone evaluate out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt -m nDCG@20 -m R@100
 
@@ -69,13 +85,15 @@ def evaluate(
 
     from indexing.io.writing import write_whole
     from runs.cli.outputs import check_outputs, check_run_outputs
-    from runs.report.terminal import print_cautions, print_evaluations, progress_bars
+    from runs.report.tables import TABLES
+    from runs.report.terminal import print_cautions, print_differences, print_evaluations, progress_bars
 
     judgments = references if answers else qrels
     if judgments is None or (qrels is not None and references is not None):
         raise UserError("expected --qrels with judgments of runs, or --answers and --references with those of answers")
-    if (skip_own or relevant_from > 1) if answers else (config or set):
-        raise UserError("expected --relevant-from and --skip-own for runs only, --config and --set for answers only")
+    if (skip_own or condensed or strict or relevant_from > 1) if answers else (config or set):
+        of_runs, of_answers = "--relevant-from, --skip-own, --condensed and --strict", "--config and --set"
+        raise UserError(f"expected {of_runs} for runs only, {of_answers} for answers only")
     take_measures: Callable[[], Measured]
     if answers:
         settings = _read_model_settings(config, set)
@@ -83,16 +101,24 @@ def evaluate(
         take_measures = partial(_evaluate_answers, runs, judgments, measure or [], settings)
     else:
         check_outputs([*runs, judgments], {"--json": json})
-        take_measures = _open_runs(runs, judgments, measure, relevant_from, skip_own)
+        wanted = _parse_measures(measure, relevant_from)
+        take_measures = partial(_evaluate_runs, runs, judgments, wanted, skip_own, condensed)
     with progress_bars(quiet) as progress, progress("Measuring", None):
         evaluations, comparisons = take_measures()
-    print_evaluations(evaluations)
+    if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
+        raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
+    if format is Form.TEXT:
+        print_evaluations(evaluations, compare=False)
+        if len(evaluations) > 1:
+            print_differences(evaluations)
+    else:
+        say(TABLES[format](evaluations))
     for comparison in comparisons:
         say(str(comparison))
     print_cautions(evaluations, quiet)
     if json:
         from runs.evaluation.answers.wins import report_comparison
-        from runs.evaluation.evaluate import build_report
+        from runs.evaluation.compare import build_report
 
         report = build_report(evaluations)
         if answers:
@@ -101,18 +127,19 @@ def evaluate(
             file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
 
 
-def _open_runs(
-    runs: list[Path], qrels: Path, names: list[str] | None, relevant_from: int, skip_own: bool
-) -> "Callable[[], Measured]":
-    """Parse the names of measures, and return the work that takes the measures of runs."""
+def _parse_measures(names: list[str] | None, relevant_from: int) -> "Sequence[Measure]":
     from runs.evaluation import measures
 
     wanted = tuple(map(measures.parse_measure, names)) if names else measures.DEFAULT_MEASURES
-    wanted = measures.set_relevant_grade(wanted, relevant_from)
+    return measures.set_relevant_grade(wanted, relevant_from)
 
+
+def _evaluate_runs(
+    runs: list[Path], qrels: Path, wanted: "Sequence[Measure]", skip_own: bool, condensed: bool
+) -> "Measured":
     from runs.evaluation.evaluate import evaluate_files
 
-    return lambda: (evaluate_files(runs, qrels, wanted, skip_own), [])
+    return evaluate_files(runs, qrels, wanted, skip_own, condensed), []
 
 
 def _read_model_settings(config: Path | None, overrides: list[str] | None) -> "RunConfig":

@@ -1,12 +1,14 @@
 """Cautions: one sentence for each reason why the measures of a run may mislead."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.evaluation.measures import Measure
+from runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
 from runs.trec.types import Qrels, Run
+from runs.wording import plural
 
 HEAD_ROWS = 100
 """The number of rows of each topic that Keystone examines to explain why no row is judged."""
@@ -16,14 +18,20 @@ def caution_about_judgments(qrels: Qrels, measures: Sequence[Measure]) -> list[s
     """Caution about measures that have no relevant document, and about topics that have none."""
     found = []
     best = np.maximum.reduceat(qrels.grades, qrels.offsets[:-1])
-    for grade in sorted({measure.relevant_from for measure in measures if measure.family != "judged"}):
-        of_grade = ", ".join(str(m) for m in measures if m.relevant_from == grade and m.family != "judged")
+    for grade in sorted({measure.relevant_from for measure in measures if measure.of_relevance}):
+        of_grade = ", ".join(str(m) for m in measures if m.relevant_from == grade and m.of_relevance)
         without = int(np.count_nonzero(best < grade))
         if without == len(best):
             found.append(f"{of_grade}: not measured, as no judged topic has a document of grade {grade} or more")
         elif without:
             share = f"{without:,} of {len(best):,}"
             found.append(f"judged topics without a document of grade {grade} or more, which count 0: {share}")
+    if qrels.subtopics is None:
+        if blind := [str(measure) for measure in measures if measure.family in SUBTOPIC_FAMILIES]:
+            found.append(f"{', '.join(blind)}: the judgments name no subtopics in their second column")
+    elif merged := len(qrels.subtopics.grades) - len(qrels.grades):
+        share = f"{merged:,} of {len(qrels.subtopics.grades):,} judgments are of a document's further subtopics"
+        found.append(f"{share}; measures without subtopics take its highest grade")
     return found
 
 
@@ -87,6 +95,13 @@ def caution_about_ids(name: str, run: Run, qrels: Qrels, places: NDArray[np.int6
         share = f"{alike:,} of the first {len(rows):,} rows are of a judged document"
         found.append(f"{name}: its rows are {own}, the judgments {other}: {share}")
     return found
+
+
+def caution_about_circle(name: str, rows: int, grades: Path) -> list[str]:
+    """Caution about rows that are judged by the grades that selected the documents of the run."""
+    if not rows:
+        return []
+    return [f"{name}: {plural(rows, 'row')} judged by the very grades that selected its documents, see {grades}"]
 
 
 def _normalise_topic_id(topic: str) -> str:

@@ -4,10 +4,9 @@
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +14,12 @@ from numpy.typing import NDArray
 from indexing.errors import UserError
 from indexing.io.writing import unicode_name
 from runs.evaluation import cautions
+from runs.evaluation.circular import count_circular_rows, find_shaping_grades
+from runs.evaluation.delegated import measure_by_ir_measures
 from runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
 from runs.trec.doc_ids import match_ids
 from runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
 from runs.trec.types import Qrels, Run, make_run, pair_bounds
-from runs.wording import plural
-
-CONSTANT_SHARE = 10 * np.finfo(np.float64).eps
-"""If the standard error of differences is a smaller share of them, they are constant, as in R's t.test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +55,8 @@ class Evaluation:
     values: dict[str, NDArray[np.float64]]
     counts: Counts = Counts()
     cautions: tuple[str, ...] = ()
+    circular_rows: int = 0
+    """The rows judged by the very grades that selected the documents of the run."""
 
     def __repr__(self) -> str:
         """Show the mean of each measure, the counts behind them, and each caution."""
@@ -73,16 +72,19 @@ class Evaluation:
         return float(measured.mean()) if len(measured) else float("nan")
 
 
-def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DEFAULT_MEASURES) -> Evaluation:
+def evaluate(
+    name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DEFAULT_MEASURES, condensed: bool = False
+) -> Evaluation:
     """Measure a run in trec_eval's order on each judged topic. A topic without a relevant document counts 0.
 
-    `judged@k` is the share of the first k documents that have a grade; if a topic has fewer, the share of those.
+    `judged@k` is the share of the first k documents that have a grade; if a topic has fewer, the share of those. If
+    `condensed`, the other measures see only documents that have a grade (Sakai, SIGIR 2007).
     `UserError` if no topic has a relevant document for any of the measures.
     """
     from ranx import metrics
 
     best = qrels.grades.max()
-    measured = [measure for measure in measures if measure.family == "judged" or measure.relevant_from <= best]
+    measured = [measure for measure in measures if not measure.of_relevance or measure.relevant_from <= best]
     if not measured:
         grade = min(measure.relevant_from for measure in measures)
         raise UserError(f"{name}: no judged topic has a relevant document (of grade {grade} or more)")
@@ -96,17 +98,22 @@ def evaluate(name: str, run: Run, qrels: Qrels, measures: Sequence[Measure] = DE
     _, places = match_ids(qrels.docs, pair_bounds(qrels.offsets), run.docs, pair_bounds(run.offsets))
     places = np.where(places < 0, -1, places - np.repeat(qrels.offsets[:-1], np.diff(run.offsets)))
     found += cautions.caution_about_ids(name, run, qrels, places)
-    parts = list(_arrange_for_ranx(places, run.offsets, qrels))
     values = {str(measure): np.full(len(topics), np.nan) for measure in measures}
     for measure in measured:
         if measure.family == "judged":
             values[str(measure)] = _measure_judged_share(places, run.offsets, measure.cutoff)
+    counts = _count_rows(run, places)
+    if condensed:
+        run, places = run.keep(places >= 0), places[places >= 0]
+    parts = list(_arrange_for_ranx(places, run.offsets, qrels))
+    for measure in measured:
+        if measure.delegated or measure.family == "judged":
             continue
         function = getattr(metrics, FAMILIES[measure.family])
         for own, judged, ranking in parts:
             values[str(measure)][own] = function(judged, ranking, measure.cutoff, measure.relevant_from)
-    relevance = [values[str(measure)] for measure in measured if measure.family != "judged"]
-    counts = _count_rows(run, places)
+    values |= measure_by_ir_measures(run, qrels, [measure for measure in measured if measure.delegated])
+    relevance = [values[str(measure)] for measure in measured if measure.of_relevance]
     if counts.judged_rows and relevance and not any(map(np.any, relevance)):
         found.append(f"{name}: every measure of relevance is 0 for every topic")
     return Evaluation(name, tuple(topics), values, counts, tuple(found))
@@ -161,11 +168,18 @@ def _measure_judged_share(places: NDArray[np.int64], offsets: NDArray[np.int64],
 
 
 def evaluate_files(
-    paths: Sequence[Path], qrels_path: Path, measures: Sequence[Measure] = DEFAULT_MEASURES, skip_own: bool = False
+    paths: Sequence[Path],
+    qrels_path: Path,
+    measures: Sequence[Measure] = DEFAULT_MEASURES,
+    skip_own: bool = False,
+    condensed: bool = False,
 ) -> list[Evaluation]:
     """Evaluate run files on one qrels file. If `skip_own`, documents with the id of their query do not count.
 
-    `UserError` for a run without a row or without a judged topic, and for files that cannot be read.
+    If `condensed`, documents without a grade do not count either.
+
+    Each evaluation says how many rows are judged by grades that selected the documents of the run. `UserError` for a
+    run without a row or without a judged topic, and for files that cannot be read.
     """
     qrels = read_qrels(qrels_path)
     evaluations = []
@@ -176,90 +190,14 @@ def evaluate_files(
         if not set(qrels.query_ids) & set(run.query_ids):
             ids = f"its topics look like {run.query_ids[0]!r}, those of the judgments like {qrels.query_ids[0]!r}"
             raise UserError(f"{path}: none of its topics is judged in {qrels_path}: {ids}")
-        evaluations.append(evaluate(unicode_name(path), drop_own_documents(run) if skip_own else run, qrels, measures))
+        run = drop_own_documents(run) if skip_own else run
+        evaluation = evaluate(unicode_name(path), run, qrels, measures, condensed)
+        if grades := find_shaping_grades(path, qrels_path):
+            circular = count_circular_rows(run, qrels_path, grades)
+            found = cautions.caution_about_circle(evaluation.name, circular, grades)
+            evaluation = replace(evaluation, circular_rows=circular, cautions=(*evaluation.cautions, *found))
+        evaluations.append(evaluation)
     return evaluations
-
-
-def run_paired_test(first: Evaluation, second: Evaluation) -> dict[str, float]:
-    """Run Student's two-sided paired t-test for each measure, and return the p-values. Both have the same topics.
-
-    If no topic differs, p is 1. Topics on which one of the two is NaN are left out. If at most one topic is left, or if
-    all topics differ by the same amount, p is NaN.
-    """
-    return {measure: _compute_p_value(values - second.values[measure]) for measure, values in first.values.items()}
-
-
-def _compute_p_value(differences: NDArray[np.float64]) -> float:
-    from scipy.stats import t
-
-    differences = differences[~np.isnan(differences)]
-    topics = len(differences)
-    if topics < 2:
-        return float("nan")
-    if not differences.any():
-        return 1.0
-    error = differences.std(ddof=1) / np.sqrt(topics)
-    if error < CONSTANT_SHARE * np.abs(differences).max():
-        return float("nan")
-    return float(2 * t.sf(abs(differences.mean()) / error, topics - 1))
-
-
-def collect_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
-    """Collect the cautions of all runs, each once, and those about comparing later runs with the first."""
-    first, *others = evaluations
-    found = [caution for evaluation in evaluations for caution in evaluation.cautions]
-    found += _caution_about_depth(evaluations)
-    for other in others:
-        between = f"{first.name} and {other.name}"
-        p = run_paired_test(first, other)
-        if all(np.array_equal(first.values[m], other.values[m], equal_nan=True) for m in first.values):
-            found.append(f"{between}: the same numbers for every topic")
-        elif len(first.topics) < 2:
-            found.append(f"{between}: no paired test, because only one topic is judged")
-        elif untested := [m for m in p if np.isnan(p[m]) and np.isfinite(first.values[m] - other.values[m]).sum() > 1]:
-            found.append(
-                f"{between}: no paired test of {', '.join(untested)}, because all topics differ by the same amount"
-            )
-    return list(dict.fromkeys(found))
-
-
-def _caution_about_depth(evaluations: Sequence[Evaluation]) -> list[str]:
-    """Caution about measures deeper than the shallowest run, if the depths of runs differ by more than a tenth."""
-    shallow = min(evaluations, key=lambda evaluation: evaluation.counts.depth)
-    deep = max(evaluations, key=lambda evaluation: evaluation.counts.depth)
-    least, most = shallow.counts.depth, deep.counts.depth
-    measures = [name for name in shallow.values if not name.startswith("judged")]
-    unlike = [name for name in measures if int(name.partition("@")[2] or most) > least]
-    if least >= 0.9 * most or not unlike:
-        return []
-    depths = f"{shallow.name} has {plural(least, 'row')} for each topic, {deep.name} {most:,}"
-    return [f"rankings of unequal depth: {depths}; not comparable by {', '.join(unlike)}"]
-
-
-def build_report(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
-    """Build the JSON report: means, counts and values by topic, paired tests against the first run, and cautions.
-
-    NaN marks a missing number; orjson writes it as null.
-    """
-    return {
-        "runs": [
-            {
-                "name": evaluation.name,
-                "mean": {measure: evaluation.mean(measure) for measure in evaluation.values},
-                "counts": asdict(evaluation.counts),
-                "topics": {
-                    topic: {measure: float(values[i]) for measure, values in evaluation.values.items()}
-                    for i, topic in enumerate(evaluation.topics)
-                },
-            }
-            for evaluation in evaluations
-        ],
-        "paired_t_test": [
-            {"first": evaluations[0].name, "second": other.name, "p": run_paired_test(evaluations[0], other)}
-            for other in evaluations[1:]
-        ],
-        "warnings": collect_cautions(evaluations),
-    }
 
 
 def compile_loops() -> None:

@@ -2,13 +2,14 @@
 
 Keystone prints the names of `ir_measures`, such as `nDCG@10`, `R(rel=2)@100` and `MAP`, and also reads those of
 trec_eval and ranx. nDCG takes grades as gains. The binary families count a document as relevant from grade 1 on, or
-from grade `rel` on.
+from grade `rel` on. All other measures of `ir_measures` are known by their names there, such as `RBP(p=0.8)`.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 from indexing.errors import UserError
 
@@ -38,6 +39,12 @@ SPELLINGS = {family.lower(): family for family in FAMILIES} | {
 """The families by lower-case names: those of trec_eval, ranx and ir_measures."""
 FAMILIES_OF_GRADES = ("nDCG", "judged")
 FAMILIES_WITH_CUTOFF = ("R", "P", "judged")
+FAMILIES_OF_ROWS = ("judged", "Judged", "NumRet", "NumQ")
+"""The families that count rows, relevant or not."""
+SUBTOPIC_FAMILIES = (
+    "alpha_DCG", "alpha_nDCG", "StRecall", "ERR_IA", "nERR_IA", "NRBP", "nNRBP", "AP_IA", "P_IA",
+)  # fmt: skip
+"""The families of `ir_measures` that look at subtopics."""
 _FORM = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?:\(rel=([0-9]{1,9})\))?(?:[@_.]([0-9]{1,9}))?", re.ASCII)
 
 
@@ -48,8 +55,17 @@ class Measure:
     family: str
     cutoff: int = 0
     relevant_from: int = 1
+    delegated: str = ""
+    """The whole name of a measure that `ir_measures` computes. Empty for the families above."""
+
+    @property
+    def of_relevance(self) -> bool:
+        """Whether the measure looks for relevant documents."""
+        return self.family not in FAMILIES_OF_ROWS
 
     def __str__(self) -> str:
+        if self.delegated:
+            return self.delegated
         grade = f"(rel={self.relevant_from})" if self.relevant_from != 1 else ""
         return f"{self.family}{grade}{f'@{self.cutoff}' if self.cutoff else ''}"
 
@@ -59,7 +75,9 @@ def parse_measure(name: str) -> Measure:
     found = _FORM.fullmatch(name)
     family = SPELLINGS.get(found[1].lower()) if found else None
     if not found or not family:
-        known = f"expected one of {', '.join(FAMILIES)}, with a cutoff as in nDCG@10"
+        if delegated := _parse_delegated(name):
+            return delegated
+        known = f"expected one of {', '.join(FAMILIES)}, with a cutoff as in nDCG@10, or a measure of ir_measures"
         raise UserError(f"measure {name!r}: unknown; {known}{_suggest_nearest(name)}")
     measure = Measure(family, int(found[3] or 0), int(found[2] or 1))
     if found[3] and not measure.cutoff:
@@ -71,13 +89,56 @@ def parse_measure(name: str) -> Measure:
     return measure
 
 
+def _parse_delegated(name: str) -> Measure | None:
+    """Parse the name of a measure that `ir_measures` computes; None for a name that it does not know.
+
+    A measure that only counts documents from some grade on, such as RBP, counts them from grade 1 on. `UserError` for
+    a wrong parameter, and for a measure that needs a missing package.
+    """
+    import ir_measures
+
+    try:
+        found = ir_measures.parse_measure(name)
+        found.validate_params()
+    except (ValueError, NameError, TypeError, RecursionError):
+        return None
+    except AssertionError as error:
+        reason = re.sub(r"invalid param (\w+)=<object.*", r"expected the parameter \1", str(error))
+        raise UserError(f"measure {name!r}: {reason}") from error
+    able = _list_providers(found)
+    if not able and "rel" in found.SUPPORTED_PARAMS:
+        found = found(rel=1)
+        able = _list_providers(found)
+    if not able:
+        raise UserError(f"measure {name!r}: ir_measures computes {found.NAME} only with other parameters")
+    if not any(provider.is_available() for provider in able):
+        ways = " or ".join(provider.install_instructions() or f"the program of {provider.NAME}" for provider in able)
+        raise UserError(f"measure {name!r}: not possible on this machine; it needs: {ways}")
+    return _describe_delegated(found)
+
+
+def _list_providers(measure: Any) -> list[Any]:
+    import ir_measures
+
+    return [provider for provider in ir_measures.DefaultPipeline.providers if provider.supports(measure)]
+
+
+def _describe_delegated(measure: Any) -> Measure:
+    grade = measure["rel"] if "rel" in measure.SUPPORTED_PARAMS else 1
+    cutoff = measure.params.get("cutoff", 0)
+    return Measure(measure.NAME, cutoff, grade if isinstance(grade, int) else 1, repr(measure))
+
+
 def _suggest_nearest(name: str) -> str:
     """Suggest the known name, with a cutoff, that is nearest to an unknown one; empty if no name is near."""
+    from ir_measures.measures import registry
+
     parts = re.findall(r"[a-z]+(?:_[a-z]+)*", name.lower())
-    near = get_close_matches(parts[0], SPELLINGS, n=1, cutoff=0.7) if parts else []
+    spellings = {family.lower(): family for family in registry} | SPELLINGS
+    near = get_close_matches(parts[0], spellings, n=1, cutoff=0.7) if parts else []
     if not near:
         return ""
-    family, cutoff = SPELLINGS[near[0]], re.search(r"[1-9][0-9]{0,8}", name)
+    family, cutoff = spellings[near[0]], re.search(r"[1-9][0-9]{0,8}", name)
     return f"; {Measure(family, int(cutoff[0]) if cutoff else 10 * (family in FAMILIES_WITH_CUTOFF))} is the nearest"
 
 
@@ -88,9 +149,14 @@ DEFAULT_MEASURES = tuple(
 
 def set_relevant_grade(measures: Sequence[Measure], grade: int) -> tuple[Measure, ...]:
     """Set the lowest relevant grade of binary measures that name none. The other measures stay as they are."""
-    return tuple(
-        replace(measure, relevant_from=grade)
-        if measure.family not in FAMILIES_OF_GRADES and measure.relevant_from == 1
-        else measure
-        for measure in measures
-    )
+    return tuple(_set_grade(measure, grade) if measure.relevant_from == 1 else measure for measure in measures)
+
+
+def _set_grade(measure: Measure, grade: int) -> Measure:
+    if not measure.delegated:
+        return measure if measure.family in FAMILIES_OF_GRADES else replace(measure, relevant_from=grade)
+    import ir_measures
+
+    found = ir_measures.parse_measure(measure.delegated)
+    binary = "rel" in found.SUPPORTED_PARAMS and isinstance(found["rel"], int)
+    return _describe_delegated(found(rel=grade)) if binary else measure

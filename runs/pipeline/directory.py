@@ -120,7 +120,7 @@ def perform_stages(
     if not (directory / MANIFEST).exists() and any(not _is_partial(path) for path in directory.iterdir()):
         raise UserError(f"{directory}: holds files but no {MANIFEST}: not a run directory: change out or run_id")
     keys = _compute_keys(stages, description["versions"])
-    listed = _read_listed(directory)
+    listed = read_entries(directory)
     kept = {name: entry for name, entry in listed.items() if _is_kept(directory / name, entry, keys, name)}
     for path in directory.iterdir():
         ours = path.name in keys or path.name in listed or _is_partial(path)
@@ -161,7 +161,8 @@ def _compute_keys(stages: Sequence[Stage], versions: Any) -> dict[str, str]:
     return keys
 
 
-def _read_listed(directory: Path) -> dict[str, dict[str, Any]]:
+def read_entries(directory: Path) -> dict[str, dict[str, Any]]:
+    """Read what the manifest of a run directory says about each artifact. Without a manifest, the result is empty."""
     try:
         artifacts = orjson.loads((directory / MANIFEST).read_bytes())["artifacts"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):

@@ -6,6 +6,7 @@ file.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,11 @@ from generation.types import Fallback
 from indexing.types import Document
 from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings, SearchSettings, System, Topic, offsets_of
+from retrieval.types import Query, Rankings, SearchSettings, System, Topic, offsets_of, ranked
 from runs.config.run_config import RunConfig
 from runs.pipeline.job import Job
 from runs.trec.render import decrease_strictly
+from runs.trec.types import Run
 
 
 def round_scores(rankings: Rankings) -> Rankings:
@@ -64,6 +66,31 @@ def fuse_each_narrative(
 ) -> Rankings:
     """Fuse the hybrid rankings of each topic's queries into one ranking of `fusion.depth` documents."""
     return round_scores(_fuse_topics(config, [topic.id for topic in topics], queries, hybrid, config.fusion.depth))
+
+
+def list_topics(queries: Sequence[Query]) -> list[Topic]:
+    """List the topics of queries, in the order of their first query, without narratives."""
+    return [Topic(topic_id, "") for topic_id in dict.fromkeys(query.topic_id for query in queries)]
+
+
+def number_documents(runs: Sequence[Run], queries: Sequence[Query]) -> tuple[list[str], list[Rankings]]:
+    """List the documents of all runs in the order of ids, and turn the runs of these queries into rankings of them."""
+    own = [run.select([query.id for query in queries]) for run in runs]
+    found = [run.docs.find_distinct() for run in own]
+    docs = sorted({doc_id for doc_ids, _ in found for doc_id in doc_ids}, key=str.encode)
+    place = {doc_id: number for number, doc_id in enumerate(docs)}
+    rankings = [
+        rank_rows(run, np.array([place[doc_id] for doc_id in doc_ids], dtype=np.int32)[number_of_row])
+        for run, (doc_ids, number_of_row) in zip(own, found, strict=True)
+    ]
+    return docs, rankings
+
+
+def rank_rows(run: Run, rows: Any) -> Rankings:
+    """Rank a run whose rows have these documents (int32[rows]), with scores as run files hold them."""
+    parts = [slice(a, b) for a, b in zip(run.offsets, run.offsets[1:], strict=False)]
+    scores = run.scores.astype(np.float32)
+    return ranked(run.query_ids, [rows[p] for p in parts], [scores[p] for p in parts], max(1, len(rows)))
 
 
 def choose_pool(

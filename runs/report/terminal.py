@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from runs.evaluation.tune import Tuning
 
 
+CIRCLE_TEXT = "* measured on the grades that selected the run's documents: no evidence of effect"
+
+
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Progress]:
     """Make a `Progress` that shows a bar for each step on standard error. If `quiet`, it shows nothing."""
@@ -72,7 +75,7 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     from rich.markup import escape
     from rich.table import Table
 
-    from runs.evaluation.evaluate import run_paired_test
+    from runs.evaluation.compare import run_paired_test
 
     measures = list(evaluations[0].values)
     table = Table(box=None, pad_edge=False)
@@ -80,13 +83,46 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     for measure in measures:
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
-        means = (_format_mean(evaluation.mean(measure)) for measure in measures)
+        means = (_format_mean(evaluation.mean(measure)) + mark_circle(evaluation) for measure in measures)
         table.add_row(escape(escape_controls(evaluation.name)), *means)
         if compare and evaluation is not evaluations[0]:
             p = run_paired_test(evaluations[0], evaluation)
             table.add_row("  p (paired t-test)", *(format_p_value(p[measure]) for measure in measures), style="dim")
     width = None if sys.stdout.isatty() else 200
     Console(width=width).print(table)
+    if any(map(mark_circle, evaluations)):
+        print(f"\n{CIRCLE_TEXT}")
+
+
+def print_differences(evaluations: "Sequence[Evaluation]") -> None:
+    """Print how each later run differs from the first: a row for each measure, with tests, effect and interval."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from runs.evaluation.compare import compare_runs
+
+    first, *others = evaluations
+    corrected = f", corrected by Holm for {len(others)} runs" if len(others) > 1 else ""
+    for other, found in zip(others, compare_runs(evaluations), strict=True):
+        table = Table(box=None, pad_edge=False, title_justify="left")
+        for name in (f"{other.name} against {first.name}", "difference", "95 % interval", "Cohen's d"):
+            table.add_column(escape(escape_controls(name)), justify="left" if table.columns == [] else "right")
+        table.add_column("p (t-test)", justify="right")
+        table.add_column("p (randomisation)", justify="right")
+        for measure, own in found.items():
+            interval = "-" if math.isnan(own.low) else f"{own.low:+.4f} to {own.high:+.4f}"
+            effect = "-" if math.isnan(own.effect) else f"{own.effect:.2f}"
+            ps = map(format_p_value, (own.p_t, own.p_randomisation))
+            table.add_row(escape(measure), "-" if math.isnan(own.mean) else f"{own.mean:+.4f}", interval, effect, *ps)
+        print()
+        Console(width=None if sys.stdout.isatty() else 200).print(table)
+    print(f"\nThe tests are paired and two-sided{corrected}.")
+
+
+def mark_circle(evaluation: "Evaluation") -> str:
+    """Return the mark beside the figures of a run whose own grades judge it."""
+    return "*" if evaluation.circular_rows else ""
 
 
 def format_p_value(p: float) -> str:
@@ -102,7 +138,7 @@ def _format_mean(mean: float) -> str:
 
 def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> None:
     """Print a warning for each caution on standard error; unless `quiet`, also how much of each run is judged."""
-    from runs.evaluation.evaluate import collect_cautions
+    from runs.evaluation.compare import collect_cautions
 
     for evaluation in evaluations if not quiet else []:
         print(f"{evaluation.name}: {evaluation.counts}", file=sys.stderr)
@@ -115,7 +151,7 @@ def print_tuning(tuning: "Tuning") -> None:
     from dataclasses import replace
     from shlex import quote
 
-    from runs.evaluation.evaluate import run_paired_test
+    from runs.evaluation.compare import run_paired_test
 
     first = tuning.measure
     configured = replace(tuning.configured, name="as configured")

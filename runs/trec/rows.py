@@ -18,7 +18,7 @@ from indexing.io.reading import read_bytes
 from retrieval.types import offsets_of
 from runs.trec.doc_ids import Ids
 from runs.trec.kernels import THREADS, map_in_threads
-from runs.trec.scan import LF, POWERS_OF_TEN, QRELS_COLUMNS, RUN_COLUMNS, scan_lines
+from runs.trec.scan import LF, POWERS_OF_TEN, QRELS_COLUMNS, RUN_COLUMNS, find_tokens_before, scan_lines
 
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
 """Control characters that no line may contain."""
@@ -43,6 +43,12 @@ class Rows:
     def find_line(self, row: int) -> int:
         """Find the number of a row's line, from 1."""
         return _count_line(self.docs.data, int(self.docs.starts[row]))
+
+    def find_second_column(self) -> Ids:
+        """Find the second column, which precedes the documents: in judgments, the subtopic or the judge."""
+        firsts, ends = np.empty_like(self.docs.starts), np.empty_like(self.docs.starts)
+        find_tokens_before(self.docs.data, self.docs.starts, firsts, ends)
+        return Ids(self.docs.data, firsts, ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ from runs.trec.render import decrease_strictly, render_rows
 from runs.trec.rows import Rows, read_rows
 from runs.trec.scan import QRELS_COLUMNS, RUN_COLUMNS
 from runs.trec.trec_eval_order import sort_best_first
-from runs.trec.types import Qrels, Run, pair_bounds, sort_qrels
+from runs.trec.types import Qrels, Run, SubtopicGrades, pair_bounds, sort_qrels
 
 PART_ROWS = 1 << 14
 """Rows rendered at once: few enough that their bytes stay in the processor's cache until they are written."""
@@ -68,9 +68,7 @@ def drop_own_documents(run: Run) -> Run:
     _, found = match_ids(
         encode_ids(run.query_ids), np.stack([queries, queries + 1], axis=1), run.docs, pair_bounds(run.offsets)
     )
-    kept = found < 0
-    offsets = offsets_of(kept)[run.offsets]
-    return Run(run.tag, run.query_ids, offsets, run.docs[kept], run.scores[kept])
+    return run.keep(found < 0)
 
 
 def sort_as_trec_eval(run: Run) -> Run:
@@ -81,23 +79,40 @@ def sort_as_trec_eval(run: Run) -> Run:
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read judgments in TREC form. The second column is ignored.
+    """Read judgments in TREC form. If the second column differs between rows, it names subtopics.
 
     A file may repeat a judgment with the same grade. `UserError` with file and line for a malformed row and for a
-    document with two grades for one topic. A file without a judgment is a `UserError`, too.
+    document with two grades for one topic and subtopic. A file without a judgment is a `UserError`, too.
     """
     rows = read_rows(path, QRELS_COLUMNS)
     if not len(rows.values):
         raise UserError(f"{path}: holds no judgment")
-    first = _find_first_rows(rows)
-    _refuse_row(path, rows, first, np.flatnonzero(rows.values != rows.values[first]), "has two grades")
+    first, second = _find_first_rows(rows), rows.find_second_column()
+    names, code = second.find_distinct()
+    same = first
+    if len(names) > 1:
+        _, firsts, pair = np.unique(first * len(names) + code, return_index=True, return_inverse=True)
+        same = firsts[pair]
+    _refuse_row(path, rows, same, np.flatnonzero(rows.values != rows.values[same]), "has two grades")
+    grades = rows.values.astype(np.int64)
+    subtopics = None
+    if len(names) > 1:
+        own = same == np.arange(len(same))
+        offsets = offsets_of(own)[rows.offsets]
+        subtopics = SubtopicGrades(rows.query_ids, offsets, second[own], rows.docs[own], grades[own])
+        np.maximum.at(grades, first, grades.copy())
     own = first == np.arange(len(first))
     offsets = offsets_of(own)[rows.offsets]
-    return sort_qrels(rows.query_ids, offsets, rows.docs[own], rows.values[own].astype(np.int64))
+    return replace(sort_qrels(rows.query_ids, offsets, rows.docs[own], grades[own]), subtopics=subtopics)
 
 
 def write_qrels(path: Path, qrels: Qrels) -> None:
-    """Write judgments in TREC form, with 0 in the second column; all of them or nothing."""
+    """Write judgments in TREC form, with subtopics or 0 in the second column; all of them or nothing."""
+    if qrels.subtopics is not None:
+        with write_whole(path) as out:
+            for row in qrels.subtopics.list_rows():
+                out.write(" ".join(map(str, row)).encode() + b"\n")
+        return
     ids = zip(qrels.docs.decode_ids(), qrels.grades.tolist(), strict=True)
     with write_whole(path) as out:
         for topic, rows in zip(qrels.query_ids, np.diff(qrels.offsets).tolist(), strict=True):

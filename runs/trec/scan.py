@@ -23,6 +23,21 @@ def _find_token_end(data: NDArray[np.uint8], at: int) -> int:
 
 
 @kernel
+def find_tokens_before(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], firsts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> None:
+    """Find the token before each token that begins at `starts`, in the same line: its first byte and its end."""
+    for row in range(len(starts)):
+        at = starts[row] - 1
+        while data[at] <= SPACE:
+            at -= 1
+        ends[row] = at + 1
+        while data[at] > SPACE:
+            at -= 1
+        firsts[row] = at + 1
+
+
+@kernel
 def _skip_gap(data: NDArray[np.uint8], at: int) -> int:
     while data[at] == SPACE or data[at] == TAB:
         at += 1

@@ -36,6 +36,10 @@ class Run:
         offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
         return Run(self.tag, tuple(query_ids), offsets, self.docs[rows], self.scores[rows])
 
+    def keep(self, kept: NDArray[np.bool_]) -> "Run":
+        """Keep the rows that `kept` (bool[rows]) marks."""
+        return Run(self.tag, self.query_ids, offsets_of(kept)[self.offsets], self.docs[kept], self.scores[kept])
+
     def list_hits(self) -> dict[str, list[tuple[str, float]]]:
         """List the (document id, score) pairs of each query. A million rows take a second."""
         pairs = list(zip(self.docs.decode_ids(), self.scores.tolist(), strict=True))
@@ -43,13 +47,43 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SubtopicGrades:
+    """Judgments by subtopic as columns: topic i owns the rows `offsets[i]:offsets[i + 1]`, in the order of the file.
+
+    A document may have a row for each subtopic.
+    """
+
+    query_ids: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    subtopics: Ids
+    docs: Ids
+    grades: NDArray[np.int64]
+
+    def select(self, query_ids: Sequence[str]) -> "SubtopicGrades":
+        """Select the judgments of these topics, in this order."""
+        offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
+        return SubtopicGrades(tuple(query_ids), offsets, self.subtopics[rows], self.docs[rows], self.grades[rows])
+
+    def list_rows(self) -> list[tuple[str, str, str, int]]:
+        """List topic, subtopic, document and grade of each judgment."""
+        topics = np.repeat(self.query_ids, np.diff(self.offsets)).tolist()
+        columns = topics, self.subtopics.decode_ids(), self.docs.decode_ids(), self.grades.tolist()
+        return list(zip(*columns, strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Qrels:
-    """Judgments as columns: topic i owns the rows `offsets[i]:offsets[i + 1]` of `docs` and `grades`, best first."""
+    """Judgments as columns: topic i owns the rows `offsets[i]:offsets[i + 1]` of `docs` and `grades`, best first.
+
+    A document has one row in its topic. If its grades for subtopics differ, the row has the highest.
+    """
 
     query_ids: tuple[str, ...]
     offsets: NDArray[np.int64]
     docs: Ids
     grades: NDArray[np.int64]
+    subtopics: SubtopicGrades | None = None
+    """The same judgments by subtopic, if the second column of the file names more than one."""
 
     def __repr__(self) -> str:
         """Say how many topics and judgments there are, and show the first judgments."""
@@ -60,7 +94,8 @@ class Qrels:
     def select(self, query_ids: Sequence[str]) -> "Qrels":
         """Select the judgments of these topics, in this order. A topic without judgments gets no rows."""
         offsets, rows = _select_rows(self.query_ids, self.offsets, query_ids)
-        return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows])
+        subtopics = None if self.subtopics is None else self.subtopics.select(query_ids)
+        return Qrels(tuple(query_ids), offsets, self.docs[rows], self.grades[rows], subtopics)
 
 
 def _list_queries(rows: Run | Qrels) -> list[str]:

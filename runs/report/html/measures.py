@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexing.types import document_id
-from runs.evaluation.evaluate import Evaluation, collect_cautions, evaluate_files, run_paired_test
+from runs.evaluation.compare import Difference, collect_cautions, compare_runs
+from runs.evaluation.evaluate import Evaluation, evaluate_files
+from runs.evaluation.resample import find_bootstrap_interval
 from runs.report.html.markup import Html, element, embed_numbers
 from runs.report.html.overview import render_run_name
 from runs.report.html.read_run import find_last_ranking
@@ -17,14 +18,11 @@ from runs.report.terminal import format_p_value
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_qrels
 
-RESAMPLES = 2_000
-LEVEL = 0.95
-"""The share of intervals that hold the mean over all topics of this kind."""
 ORDERS = (("topic", "in order"), ("value", "by value"), ("difference", "by difference, last run minus first"))
 """The orders of narratives that the script knows, and their names."""
 NOTE = (
     "Means over judged topics, with 95 % intervals by bootstrap over topics. "
-    "p: paired t-test against the first run, not corrected for several comparisons."
+    "p: paired randomisation test against the first run, corrected by Holm for the number of runs."
 )
 
 
@@ -67,13 +65,6 @@ def _choose_ranking(folder: Path, view: RunView, judges_segments: bool) -> Path:
     return submitted if submitted.is_file() else find_last_ranking(folder)
 
 
-def estimate_interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Estimate the interval of a mean over topics (float64[topics]) by bootstrap, from 2,000 samples of the topics."""
-    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(values[drawn].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
-
-
 def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequence[str]) -> Html:
     """Render the section: a table of means, and the places of the plots, which the script of the page fills."""
     evaluations = measures.evaluations
@@ -81,7 +72,8 @@ def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequen
         return Html("")
     names = list(evaluations[0].values)
     head = element("tr", element("th", "Run", scope="col"), *(element("th", name, scope="col") for name in names))
-    rows = [_render_row(evaluations[0], one, labels.index(one.name)) for one in evaluations]
+    compared: list[dict[str, Difference]] = [{}, *compare_runs(evaluations)]
+    rows = [_render_row(one, own, labels.index(one.name)) for one, own in zip(evaluations, compared, strict=True)]
     table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
     return element(
         "section",
@@ -97,16 +89,17 @@ def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequen
     )
 
 
-def _render_row(first: Evaluation, one: Evaluation, number: int) -> Html:
-    p = run_paired_test(first, one) if one is not first else {}
+def _render_row(one: Evaluation, compared: Mapping[str, Difference], number: int) -> Html:
     cells = []
     for measure, values in one.values.items():
         measured = values[~np.isnan(values)]
         if not len(measured):
             cells.append(element("td", "–"))
             continue
-        low, high = estimate_interval(measured)
-        test = element("small", f"p {format_p_value(p[measure])}") if measure in p else Html("")
+        low, high = find_bootstrap_interval(measured)
+        test = Html("")
+        if measure in compared:
+            test = element("small", f"p {format_p_value(compared[measure].p_randomisation)}")
         cells.append(element("td", f"{measured.mean():.4f}", element("small", f"{low:.3f} to {high:.3f}"), test))
     return element("tr", element("th", render_run_name(one.name, number), scope="row"), *cells)
 

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexing.errors import UserError
-from runs.evaluation.evaluate import Evaluation, build_report, evaluate, evaluate_files, run_paired_test
+from runs.evaluation.compare import build_report, run_paired_test
+from runs.evaluation.evaluate import Evaluation, evaluate, evaluate_files
 from runs.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measure, set_relevant_grade
 from runs.report.terminal import format_p_value
 from runs.trec.run_files import read_qrels

@@ -18,7 +18,8 @@ from indexing.types import Span
 from runs.evaluation.answers.evaluate_answers import evaluate_answer_files
 from runs.evaluation.answers.files import read_references, read_submission
 from runs.evaluation.answers.wins import Comparison
-from runs.evaluation.evaluate import Evaluation, collect_cautions
+from runs.evaluation.compare import collect_cautions
+from runs.evaluation.evaluate import Evaluation
 from runs.pipeline.artifacts import EVIDENCE
 from runs.pipeline.model_runner import RunWithModel
 from tests.support.answer_files import BROKEN, FILE, make_line, make_sentences

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runs.report.html.measures import estimate_interval, take_measures
+from runs.evaluation.resample import find_bootstrap_interval
+from runs.report.html.measures import take_measures
 from runs.report.html.read_run import read_view
 from tests.support.report_runs import DOC_IDS, SEGMENT_IDS, TOPIC_IDS, write_index, write_report_run
 
@@ -14,13 +15,13 @@ def test_intervals_hold_the_true_mean_about_as_often_as_they_say() -> None:
     rng = np.random.default_rng(1)
     held = 0
     for _ in range(400):
-        low, high = estimate_interval(rng.beta(2, 3, 50))
+        low, high = find_bootstrap_interval(rng.beta(2, 3, 50))
         held += low <= 0.4 <= high
     assert 0.91 <= held / 400 <= 0.98
 
 
 def test_an_interval_of_equal_values_is_their_value() -> None:
-    assert estimate_interval(np.full(7, 0.25)) == (0.25, 0.25)
+    assert find_bootstrap_interval(np.full(7, 0.25)) == (0.25, 0.25)
 
 
 @pytest.mark.parametrize("judges_segments", [False, True])

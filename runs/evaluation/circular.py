@@ -1,0 +1,57 @@
+"""The guard against circular evaluation: grades that selected a run's documents must not silently judge that run.
+
+The manifest of a run directory says which files were made with or after its grades. The grades are in its
+`grades.qrels`, whose second column names the model. So a line there is recognised in any file of judgments.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from indexing.io.reading import hash_file, read_bytes
+from runs.pipeline.artifacts import QRELS
+from runs.pipeline.directory import read_entries
+from runs.pipeline.grading.grade_files import Judgment
+from runs.trec.rows import split_columns
+from runs.trec.types import Run
+
+
+def find_shaping_grades(run: Path, qrels: Path) -> Path | None:
+    """Find the grades that selected the documents of a run file; None if no grades did.
+
+    The run file lies in its run directory, or the judgments lie in that directory and the run file is a copy.
+    """
+    for directory in (run.parent, qrels.parent):
+        shaped = _list_shaped_files(directory)
+        beside = run.parent == directory and run.name in shaped
+        if beside or (shaped and hash_file(run) in shaped.values()):
+            return directory / QRELS
+    return None
+
+
+def count_circular_rows(run: Run, qrels: Path, grades: Path) -> int:
+    """Count the rows of a run that are judged by a line that is also in `grades`."""
+    shared = _read_judgments(qrels) & _read_judgments(grades)
+    judged = {(judgment.query_id, judgment.doc_id) for judgment in shared}
+    queries = np.repeat(run.query_ids, np.diff(run.offsets)).tolist()
+    return sum(row in judged for row in zip(queries, run.docs.decode_ids(), strict=True))
+
+
+def _list_shaped_files(directory: Path) -> dict[str, str]:
+    """List the files of a run directory that its grades have shaped: those made with them, and all made from these.
+
+    Returns the SHA-256 of each.
+    """
+    entries = read_entries(directory)
+    if QRELS not in entries or not (directory / QRELS).is_file():
+        return {}
+    shaped = {name for name, entry in entries.items() if entry.get("key") == entries[QRELS].get("key")}
+    while more := {name for name, entry in entries.items() if shaped & set(entry.get("inputs", ()))} - shaped:
+        shaped |= more
+    return {name: entries[name].get("sha256", "") for name in shaped}
+
+
+def _read_judgments(path: Path) -> set[Judgment]:
+    """Read topic, judge, document and grade of each line. The file has been read as judgments before."""
+    rows = map(split_columns, read_bytes(path).tobytes().decode("utf-8-sig").splitlines())
+    return {Judgment(row[0], row[1], row[2], int(row[3])) for row in rows if row and not row[0].startswith("#")}

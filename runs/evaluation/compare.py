@@ -1,0 +1,166 @@
+"""Comparison of runs over the same topics: paired tests, effect sizes, intervals, and cautions about them."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runs.evaluation.evaluate import Evaluation
+from runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
+from runs.wording import plural
+
+CONSTANT_SHARE = 10 * np.finfo(np.float64).eps
+"""If the standard error of differences is a smaller share of them, they are constant, as in R's t.test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference of a later run from the first one by one measure.
+
+    Both p-values are two-sided, and corrected by Holm for the number of later runs.
+    """
+
+    mean: float
+    """The mean of the later run minus that of the first."""
+    low: float
+    high: float
+    """The 95 % bootstrap interval of that mean."""
+    effect: float
+    """Cohen's d: the mean divided by the standard deviation over topics. NaN if all topics differ by the same."""
+    p_t: float
+    """p of the paired t-test."""
+    p_randomisation: float
+
+
+def compare_runs(evaluations: Sequence[Evaluation]) -> list[dict[str, Difference]]:
+    """Compare each later run with the first one, by each measure.
+
+    Topics on which one of the two is NaN are left out.
+    """
+    first, *others = evaluations
+    found: list[dict[str, Difference]] = [{} for _ in others]
+    for measure, values in first.values.items():
+        rows = [other.values[measure] - values for other in others]
+        p_t = correct_by_holm([_compute_p_value(row) for row in rows])
+        p_randomisation = correct_by_holm([run_randomisation_test(row) for row in rows])
+        for own, row, t, randomisation in zip(found, rows, p_t, p_randomisation, strict=True):
+            low, high = find_bootstrap_interval(row)
+            row = row[~np.isnan(row)]
+            mean = float(row.mean()) if len(row) else float("nan")
+            own[measure] = Difference(mean, low, high, _compute_effect(row), t, randomisation)
+    return found
+
+
+def correct_by_holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values of several tests (Holm, Scandinavian Journal of Statistics 1979). NaN stands for no test."""
+    corrected = np.array(p_values, dtype=np.float64)
+    tested = np.flatnonzero(~np.isnan(corrected))
+    order = tested[np.argsort(corrected[tested], kind="stable")]
+    factors = np.arange(len(order), 0, -1)
+    corrected[order] = np.minimum(np.maximum.accumulate(corrected[order] * factors), 1)
+    return [float(p) for p in corrected]
+
+
+def _compute_effect(differences: NDArray[np.float64]) -> float:
+    if len(differences) and not differences.any():
+        return 0.0
+    if len(differences) < 2 or _are_constant(differences):
+        return float("nan")
+    return float(differences.mean() / differences.std(ddof=1))
+
+
+def _are_constant(differences: NDArray[np.float64]) -> bool:
+    error = differences.std(ddof=1) / np.sqrt(len(differences))
+    return bool(error < CONSTANT_SHARE * np.abs(differences).max())
+
+
+def run_paired_test(first: Evaluation, second: Evaluation) -> dict[str, float]:
+    """Run Student's two-sided paired t-test for each measure, and return the p-values. Both have the same topics.
+
+    If no topic differs, p is 1. Topics on which one of the two is NaN are left out. If at most one topic is left, or if
+    all topics differ by the same amount, p is NaN.
+    """
+    return {measure: _compute_p_value(values - second.values[measure]) for measure, values in first.values.items()}
+
+
+def _compute_p_value(differences: NDArray[np.float64]) -> float:
+    from scipy.stats import t
+
+    differences = differences[~np.isnan(differences)]
+    topics = len(differences)
+    if topics < 2:
+        return float("nan")
+    if not differences.any():
+        return 1.0
+    if _are_constant(differences):
+        return float("nan")
+    error = differences.std(ddof=1) / np.sqrt(topics)
+    return float(2 * t.sf(abs(differences.mean()) / error, topics - 1))
+
+
+def collect_cautions(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Collect the cautions of all runs, each once, and those about comparing later runs with the first."""
+    first, *others = evaluations
+    found = [caution for evaluation in evaluations for caution in evaluation.cautions]
+    found += _caution_about_depth(evaluations)
+    for other in others:
+        between = f"{first.name} and {other.name}"
+        p = run_paired_test(first, other)
+        if all(np.array_equal(first.values[m], other.values[m], equal_nan=True) for m in first.values):
+            found.append(f"{between}: the same numbers for every topic")
+        elif len(first.topics) < 2:
+            found.append(f"{between}: no paired test, because only one topic is judged")
+        elif untested := [m for m in p if np.isnan(p[m]) and np.isfinite(first.values[m] - other.values[m]).sum() > 1]:
+            found.append(
+                f"{between}: no paired test of {', '.join(untested)}, because all topics differ by the same amount"
+            )
+    return list(dict.fromkeys(found))
+
+
+def _caution_about_depth(evaluations: Sequence[Evaluation]) -> list[str]:
+    """Caution about measures deeper than the shallowest run, if the depths of runs differ by more than a tenth."""
+    shallow = min(evaluations, key=lambda evaluation: evaluation.counts.depth)
+    deep = max(evaluations, key=lambda evaluation: evaluation.counts.depth)
+    least, most = shallow.counts.depth, deep.counts.depth
+    measures = [name for name in shallow.values if not name.startswith("judged")]
+    cutoffs = {name: name.rpartition("@")[2] for name in measures}
+    unlike = [name for name in measures if not cutoffs[name].isdigit() or int(cutoffs[name]) > least]
+    if least >= 0.9 * most or not unlike:
+        return []
+    depths = f"{shallow.name} has {plural(least, 'row')} for each topic, {deep.name} {most:,}"
+    return [f"rankings of unequal depth: {depths}; not comparable by {', '.join(unlike)}"]
+
+
+def build_report(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    """Build the JSON report: means, counts and values by topic, comparisons with the first run, and cautions.
+
+    `paired_t_test` holds the p-values before the correction that those in `differences` have. NaN marks a missing
+    number; orjson writes it as null.
+    """
+    return {
+        "runs": [
+            {
+                "name": evaluation.name,
+                "mean": {measure: evaluation.mean(measure) for measure in evaluation.values},
+                "interval": {measure: find_bootstrap_interval(own) for measure, own in evaluation.values.items()},
+                "counts": asdict(evaluation.counts),
+                "circular_rows": evaluation.circular_rows,
+                "topics": {
+                    topic: {measure: float(values[i]) for measure, values in evaluation.values.items()}
+                    for i, topic in enumerate(evaluation.topics)
+                },
+            }
+            for evaluation in evaluations
+        ],
+        "paired_t_test": [
+            {"first": evaluations[0].name, "second": other.name, "p": run_paired_test(evaluations[0], other)}
+            for other in evaluations[1:]
+        ],
+        "differences": [
+            {"first": evaluations[0].name, "second": other.name, "measures": own}
+            for other, own in zip(evaluations[1:], compare_runs(evaluations), strict=True)
+        ],
+        "warnings": collect_cautions(evaluations),
+    }

@@ -1,0 +1,205 @@
+"""The place of one document in the ranking of one narrative, explained from the files of the run directory."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+import numpy as np
+
+from generation.queries.compose import weigh_queries
+from indexing.errors import UserError
+from indexing.io.reading import read_json_lines
+from retrieval.types import Query, Rankings
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.pipeline.artifacts import CONFIG, GRADES, KEYSTONE, NARRATIVE, QUERIES
+from runs.pipeline.rank import (
+    fuse_each_narrative,
+    fuse_each_query,
+    list_topics,
+    number_documents,
+    select_rankings,
+)
+from runs.trec.run_files import read_run
+from runs.trec.types import Run, make_run
+
+QUESTION_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPart:
+    """The part of one query in the place of a document. None stands for a place that the document has not."""
+
+    query: Query
+    ranks: Mapping[str, int | None]
+    """The rank in the list of each engine."""
+    hybrid: int | None
+    """The rank in the fused list of the query."""
+    share: float | None
+    """The share of the query in the score of the document. None without a score, and for methods other than RRF."""
+    grade: float | None
+    """The UMBRELA grade, if the run has one."""
+    without: int | None
+    """The place of the document if the run had not asked this query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The place of a document in the ranking of a narrative, and its places in rankings with a part left out."""
+
+    topic_id: str
+    doc_id: str
+    place: int | None
+    """The place in the fusion of all lists. The ranking of the run keeps the first `kept` places."""
+    kept: int
+    selected: int | None
+    """The place after the selection by grades, if the run has one."""
+    parts: tuple[QueryPart, ...]
+    without_engine: Mapping[str, int | None]
+    """The place without each engine. Empty for a run with one engine."""
+
+
+def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
+    """Explain a document's place by fusing the stored lists of the run again, each time without one query or engine.
+
+    The lists and the settings stay as they are, so each place is that of a run without this query or engine.
+    `UserError` for a folder that is no run directory, and for a topic or a document that the run lacks.
+    """
+    config = read_config(directory / CONFIG)
+    queries = _read_queries(directory / QUERIES, topic_id)
+    engines = config.list_systems()
+    runs = [_read_rows(directory / f"{engine}.trec", queries) for engine in engines]
+    docs, ranked = number_documents(runs, queries)
+    lists = dict(zip(engines, ranked, strict=True))
+    if doc_id not in docs:
+        raise UserError(f"document {doc_id}: no query of topic {topic_id} found it in {directory}")
+    number = docs.index(doc_id)
+    config = config.model_copy(update={"fusion": config.fusion.model_copy(update={"depth": len(docs)})})
+
+    def find_place(hybrid: Rankings, kept: Sequence[int]) -> int | None:
+        if not kept:
+            return None
+        own = [queries[i] for i in kept]
+        return _find_rank(fuse_each_narrative(config, list_topics(own), own, select_rankings(hybrid, kept)), 0, number)
+
+    def find_place_without(engine: str) -> int | None:
+        others = {name: ranked for name, ranked in lists.items() if name != engine}
+        return find_place(fuse_each_query(config, others), everything) if others else None
+
+    everything, hybrid = range(len(queries)), fuse_each_query(config, lists)
+    ranks = [_find_rank(hybrid, i, number) for i in everything]
+    shares, grades = _compute_shares(config, queries, ranks), _read_grades(directory / GRADES, topic_id, doc_id)
+    return Explanation(
+        topic_id,
+        doc_id,
+        find_place(hybrid, everything),
+        read_config(directory / CONFIG).fusion.depth,
+        _find_selected_place(directory / KEYSTONE, topic_id, doc_id),
+        tuple(
+            QueryPart(
+                query,
+                {engine: _find_rank(ranked, i, number) for engine, ranked in lists.items()},
+                ranks[i],
+                shares[i],
+                grades.get(query.id),
+                find_place(hybrid, [other for other in everything if other != i]),
+            )
+            for i, query in enumerate(queries)
+        ),
+        {engine: find_place_without(engine) for engine in (engines if len(engines) > 1 else ())},
+    )
+
+
+def format_explanation(found: Explanation) -> Iterator[str]:
+    """Format an explanation as lines: the place, a row for each query, and the place without each engine."""
+    kept = f" ({NARRATIVE} keeps {found.kept})" if found.place and found.place > found.kept else ""
+    yield f"document {found.doc_id}, topic {found.topic_id}: place {_show(found.place)} of its lists fused{kept}"
+    if found.selected:
+        yield f"after the selection by grades: place {found.selected} in {KEYSTONE}"
+    rows = [["query", *found.parts[0].ranks, "fused", "share", "grade", "without it", "question"]]
+    for part in found.parts:
+        share = "-" if part.share is None else f"{part.share:.0%}"
+        grade = "-" if part.grade is None else f"{part.grade:g}"
+        cells = [*map(_show, part.ranks.values()), _show(part.hybrid), share, grade, _show(part.without)]
+        rows.append([part.query.id, *cells, shorten(part.query.question, QUESTION_CHARACTERS, placeholder="...")])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    yield ""
+    for name, *cells, question in rows:
+        aligned = (cell.rjust(width) for cell, width in zip(cells, widths[1:-1], strict=True))
+        yield "  ".join([name.ljust(widths[0]), *aligned, question])
+    if found.without_engine:
+        yield ""
+    for engine, place in found.without_engine.items():
+        yield f"without {engine}: place {_show(place)}"
+
+
+def _compute_shares(
+    config: RunConfig, queries: Sequence[Query], hybrid: Sequence[int | None]
+) -> Sequence[float | None]:
+    """Compute the share of each query in the sum of RRF: weight / (k + rank)."""
+    if config.fusion.method != "rrf" or not any(hybrid):
+        return [None] * len(queries)
+    weights = weigh_queries(queries, config.queries.narrative_weight)
+    k = config.fusion.k_narrative
+    terms = [weight / (k + rank) if rank else 0.0 for weight, rank in zip(weights, hybrid, strict=True)]
+    return [term / sum(terms) for term in terms]
+
+
+def _find_rank(rankings: Rankings, query: int, number: int) -> int | None:
+    """Find the rank of a document in the ranking of a query."""
+    places = np.flatnonzero(rankings.of(query) == number)
+    return int(places[0]) + 1 if len(places) else None
+
+
+def _read_rows(path: Path, queries: Sequence[Query]) -> Run:
+    """Read the rows of a topic's queries, which follow each other in a file of a run directory."""
+    hits: dict[str, list[tuple[str, float]]] = {query.id: [] for query in queries}
+    if not path.is_file() or not path.stat().st_size:
+        return make_run("", hits)
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        if data[: data.find(b" ")].decode() not in hits:
+            starts = (data.find(f"\n{query_id} ".encode()) + 1 for query_id in hits)
+            file.seek(next(filter(None, starts), len(data)))
+        for line in file:
+            query_id, _, doc_id, _, score, *_ = line.decode().split(" ")
+            if query_id not in hits:
+                break
+            hits[query_id].append((doc_id, float(score)))
+    return make_run("", hits)
+
+
+def _read_queries(path: Path, topic_id: str) -> list[Query]:
+    record = _find_record(path, topic_id)
+    return [Query(**query) for query in record["queries"]]
+
+
+def _read_grades(path: Path, topic_id: str, doc_id: str) -> dict[str, float | None]:
+    """Read the grade of a document for each query; empty if the run did not grade it."""
+    if not path.exists():
+        return {}
+    record = _find_record(path, topic_id)
+    if doc_id not in record["documents"]:
+        return {}
+    column = record["documents"].index(doc_id)
+    return {query: row[column] for query, row in zip(record["queries"], record["grades"], strict=True)}
+
+
+def _find_record(path: Path, topic_id: str) -> dict[str, Any]:
+    for _, record in read_json_lines(path):
+        if record["topic_id"] == topic_id:
+            return record
+    raise UserError(f"{path}: topic {topic_id} is missing")
+
+
+def _find_selected_place(path: Path, topic_id: str, doc_id: str) -> int | None:
+    if not path.exists():
+        return None
+    docs = read_run(path).select([topic_id]).docs.decode_ids()
+    return docs.index(doc_id) + 1 if doc_id in docs else None
+
+
+def _show(place: int | None) -> str:
+    return "-" if place is None else str(place)

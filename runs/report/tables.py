@@ -1,0 +1,113 @@
+"""Tables of results as papers print them: Markdown, LaTeX, and CSV with every number."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, fields
+from typing import TYPE_CHECKING
+
+from runs.report.terminal import CIRCLE_TEXT, mark_circle
+from runs.wording import plural
+
+if TYPE_CHECKING:
+    from runs.evaluation.evaluate import Evaluation
+
+LEVEL = 0.05
+"""The p-value below which a difference is marked."""
+
+
+def format_markdown(evaluations: "Sequence[Evaluation]") -> str:
+    """Format means as a Markdown table. The best of each measure is bold; a dagger marks a significant difference."""
+    head, *rows = _list_cells(evaluations, "**{}**", "†", lambda text: re.sub(r"([\\|*_`<])", r"\\\1", text))
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    note = _explain_marks(evaluations, "†", r"\*")
+    return f"{table}\n\n{note}" if note else table
+
+
+def format_latex(evaluations: "Sequence[Evaluation]") -> str:
+    """Format means as a LaTeX table for the package booktabs, marked as in Markdown."""
+    head, *rows = _list_cells(evaluations, r"\textbf{{{}}}", r"$^{\dagger}$", _escape_latex)
+    lines = [f"{' & '.join(line)} \\\\" for line in (head, *rows)]
+    note = _explain_marks(evaluations, r"$^{\dagger}$")
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+            r"\toprule",
+            lines[0],
+            r"\midrule",
+            *lines[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            *([f"% {note}"] if note else []),
+        ]
+    )
+
+
+def format_csv(evaluations: "Sequence[Evaluation]") -> str:
+    """Format a row for each run and measure: the mean, its 95 % interval, and its difference from the first run."""
+    from runs.evaluation.compare import Difference, compare_runs
+    from runs.evaluation.resample import find_bootstrap_interval
+
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    columns = [f"difference_{field.name}" for field in fields(Difference)]
+    rows.writerow(["run", "measure", "topics", "circular_rows", "mean", "low", "high", *columns])
+    for evaluation, found in zip(evaluations, [{}, *compare_runs(evaluations)], strict=True):
+        for measure, values in evaluation.values.items():
+            topics = sum(not math.isnan(value) for value in values)
+            numbers = [evaluation.mean(measure), *find_bootstrap_interval(values)]
+            numbers += astuple(found[measure]) if measure in found else [math.nan] * len(columns)
+            head = [evaluation.name, measure, topics, evaluation.circular_rows]
+            rows.writerow([*head, *("" if math.isnan(n) else repr(n) for n in numbers)])
+    return out.getvalue().rstrip("\n")
+
+
+TABLES: "dict[str, Callable[[Sequence[Evaluation]], str]]" = {
+    "markdown": format_markdown,
+    "latex": format_latex,
+    "csv": format_csv,
+}
+"""The forms of tables besides plain text."""
+
+
+def _list_cells(
+    evaluations: "Sequence[Evaluation]", bold: str, mark: str, escape: Callable[[str], str]
+) -> list[list[str]]:
+    """List the cells of a table: the names of the measures, then the name and the means of each run."""
+    from runs.evaluation.compare import compare_runs
+
+    measures = list(evaluations[0].values)
+    best = {measure: max((one.mean(measure) for one in evaluations), key=_sort_key) for measure in measures}
+    rows = [["run", *map(escape, measures)]]
+    for evaluation, found in zip(evaluations, [{}, *compare_runs(evaluations)], strict=True):
+        cells = []
+        for measure in measures:
+            mean, difference = evaluation.mean(measure), found.get(measure)
+            text = "-" if math.isnan(mean) else f"{mean:.4f}"
+            marked = difference is not None and difference.p_randomisation < LEVEL
+            text = bold.format(text) if mean == best[measure] else text
+            cells.append(text + mark * marked + escape(mark_circle(evaluation)))
+        rows.append([escape(evaluation.name), *cells])
+    return rows
+
+
+def _sort_key(mean: float) -> float:
+    return -math.inf if math.isnan(mean) else mean
+
+
+def _explain_marks(evaluations: "Sequence[Evaluation]", mark: str, circle: str = "*") -> str:
+    others, notes = len(evaluations) - 1, []
+    if others:
+        corrected = f", corrected by Holm for {plural(others, 'run')}" if others > 1 else ""
+        notes.append(f"{mark} p < {LEVEL} against {evaluations[0].name} (paired randomisation test{corrected})")
+    if any(map(mark_circle, evaluations)):
+        notes.append(f"{circle}{CIRCLE_TEXT[1:]}")
+    return "; ".join(notes)
+
+
+def _escape_latex(text: str) -> str:
+    named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return re.sub(r"[\\~^&%$#_{}]", lambda found: named.get(found[0], f"\\{found[0]}"), text)

@@ -1,0 +1,101 @@
+"""The guard against circular evaluation: a run's own grades are recognised in any file of judgments."""
+
+import gzip
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from runs.evaluation.evaluate import evaluate_files
+from runs.evaluation.measures import parse_measure
+from tests.support.command_line import keystone
+
+GRADES = ["1#1 model a 3", "1 model a 3", "1 model b 1", "2 model a 0"]
+
+
+def make_run_directory(folder: Path) -> Path:
+    """Make the files of a run whose grades selected keystone.trec, and from it the file to submit."""
+    folder.mkdir()
+    entries: dict[str, dict[str, object]] = {}
+    rows = "1 Q0 a 1 2 t\n1 Q0 b 2 1 t\n2 Q0 x 1 1 t\n"
+    contents = {"narrative.trec": rows, "grades.qrels": "".join(f"{line}\n" for line in GRADES),
+                "keystone.trec": f"{rows}2 Q0 a 2 0.5 t\n", "submitted.tsv": f"{rows}2 Q0 a 2 0.25 t\n"}  # fmt: skip
+    inputs = {
+        "grades.qrels": ["narrative.trec"],
+        "keystone.trec": ["narrative.trec"],
+        "submitted.tsv": ["keystone.trec"],
+    }
+    keys = {"grades.qrels": "grades", "keystone.trec": "grades"}
+    for name, text in contents.items():
+        (folder / name).write_text(text)
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        entries[name] = {
+            "key": keys.get(name, name),
+            "sha256": sha256,
+            "inputs": dict.fromkeys(inputs.get(name, []), ""),
+        }
+    (folder / "manifest.json").write_text(json.dumps({"artifacts": entries}))
+    return folder
+
+
+def count(run: Path, qrels: Path) -> int:
+    (found,) = evaluate_files([run], qrels, [parse_measure("MRR"), parse_measure("judged@5")])
+    assert any("the very grades" in caution for caution in found.cautions) == bool(found.circular_rows)
+    return found.circular_rows
+
+
+def test_only_files_that_grades_have_shaped_are_marked(tmp_path: Path) -> None:
+    directory = make_run_directory(tmp_path / "run")
+    found = {name: count(directory / name, directory / "grades.qrels")
+             for name in ("narrative.trec", "keystone.trec", "submitted.tsv")}  # fmt: skip
+    assert found == {"narrative.trec": 0, "keystone.trec": 3, "submitted.tsv": 3}
+
+
+@pytest.mark.parametrize(
+    ("lines", "rows"),
+    [
+        pytest.param(GRADES, 3, id="a copy"),
+        pytest.param(["# by two models", *(line.replace(" ", "\t") for line in GRADES), "3 other a 1"], 3, id="merged"),
+        pytest.param(["1 model b 1"], 1, id="a part"),
+        pytest.param([line.replace("model", "other") for line in GRADES], 0, id="another judge"),
+        pytest.param([*(line.replace("model", "0") for line in GRADES)], 0, id="people"),
+        pytest.param(["1 model a 2", "1 model b 2"], 0, id="the same judge with other grades"),
+    ],
+)
+def test_the_grades_are_recognised_in_other_files(tmp_path: Path, lines: list[str], rows: int) -> None:
+    directory = make_run_directory(tmp_path / "run")
+    qrels = tmp_path / "qrels.gz"
+    qrels.write_bytes(gzip.compress("".join(f"{line}\r\n" for line in lines).encode()))
+    assert count(directory / "keystone.trec", qrels) == rows
+
+
+def test_a_copy_of_the_run_is_recognised_beside_its_grades(tmp_path: Path) -> None:
+    directory = make_run_directory(tmp_path / "run")
+    copy = shutil.copy(directory / "keystone.trec", tmp_path / "copy.trec")
+    assert count(Path(copy), directory / "grades.qrels") == 3
+
+
+@pytest.mark.parametrize("manifest", ["", "{}", '{"artifacts": {"keystone.trec": {}, "grades.qrels": {}}}'])
+def test_a_damaged_manifest_is_no_error(tmp_path: Path, manifest: str) -> None:
+    directory = make_run_directory(tmp_path / "run")
+    (directory / "manifest.json").write_text(manifest)
+    assert count(directory / "keystone.trec", directory / "grades.qrels") in (0, 3)
+
+
+@pytest.mark.slow
+def test_the_command_marks_figures_and_strict_refuses_them(tmp_path: Path) -> None:
+    directory = make_run_directory(tmp_path / "run")
+    files = [directory / "narrative.trec", directory / "keystone.trec"]
+    asked: list[str | Path] = ["evaluate", *files, "--qrels", directory / "grades.qrels", "-m", "P@1", "--quiet"]
+    done = keystone(*asked)
+    figures = [line.split()[-1] for line in done.stdout.splitlines()[1:3]]
+    assert figures == ["0.3333", "0.3333*"]
+    assert "\n* measured on the grades that selected the run's documents: no evidence of effect\n" in done.stdout
+    assert f"warning: {files[1]}: 3 rows judged by the very grades that selected its documents" in done.stderr
+    assert r"| **0.3333**\* |" in keystone(*asked, "--format", "markdown").stdout
+    refused = keystone(*asked, "--strict")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.endswith("expected judgments by others\n")
+    assert keystone("evaluate", files[0], *asked[3:], "--strict").returncode == 0

@@ -1,0 +1,172 @@
+"""Measures that `ir_measures` computes: names, subtopics, and the numbers of its own evaluation."""
+
+import math
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexing.errors import UserError
+from runs.evaluation.evaluate import Evaluation, evaluate
+from runs.evaluation.measures import parse_measure, set_relevant_grade
+from runs.trec.run_files import read_qrels, write_qrels
+from runs.trec.types import make_run
+from tests.support.qrels import grades_of
+
+ALWAYS = "Rprec Bpref SetF IPrec@0.1 Success@5 Compat NumRet NumRel infAP AP(judged_only=True)@10".split()
+OF_CWL = ["RBP(rel=1)", "RBP(p=0.5,rel=2)", "BPM(T=2.0,min_rel=0,max_rel=3)@10"]
+OF_NDEVAL = "alpha_nDCG@20 StRecall@10 ERR_IA@10 nERR_IA@10 P_IA@5 AP_IA NRBP alpha_nDCG(alpha=0.8)@2".split()
+PACKAGE_OF = dict.fromkeys(ALWAYS, "pytrec_eval") | dict.fromkeys(OF_CWL, "cwl") | dict.fromkeys(OF_NDEVAL, "pyndeval")
+Key = tuple[str, str, str]
+"""Topic, subtopic and document."""
+JUDGMENTS = st.dictionaries(
+    st.tuples(
+        st.sampled_from("123"), st.sampled_from(["0", "s1", "s2"]), st.sampled_from([f"d{n}" for n in range(12)])
+    ),
+    st.integers(-1, 3),
+    min_size=1,
+)
+HITS = st.dictionaries(st.sampled_from("1234"), st.lists(st.sampled_from("abcdefghijxyz"), unique=True))
+
+
+def write_judgments(path: Path, judged: dict[Key, int]) -> Path:
+    path.write_text("".join(f"{t} {s}  {d}\t{grade}\n" for (t, s, d), grade in judged.items()))
+    return path
+
+
+def evaluate_lists(hits: dict[str, list[str]], qrels: Path, *names: str) -> Evaluation:
+    run = make_run("run", {topic: [(doc, float(-i)) for i, doc in enumerate(docs)] for topic, docs in hits.items()})
+    return evaluate("run", run, read_qrels(qrels), [parse_measure(name) for name in names])
+
+
+@settings(max_examples=15, deadline=None)
+@given(JUDGMENTS, HITS)
+@pytest.mark.parametrize("name", PACKAGE_OF)
+def test_a_delegated_measure_has_the_values_of_ir_measures(
+    name: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    judged: dict[Key, int],
+    hits: dict[str, list[str]],
+) -> None:
+    pytest.importorskip(PACKAGE_OF[name])
+    if max(judged.values()) < 2:
+        return
+    path = write_judgments(tmp_path_factory.mktemp("judged") / "qrels", judged)
+    found = evaluate_lists(hits, path, name)
+    measure = ir_measures.parse_measure(name)
+    rows = [ir_measures.Qrel(t, d, grade, s) for (t, s, d), grade in judged.items()]
+    if name not in OF_NDEVAL:
+        best = grades_of(read_qrels(path))
+        lift = {t: max(own.values()) < 0 for t, own in best.items()}  # trec_eval would read memory beyond its arrays
+        rows = [ir_measures.Qrel(t, d, 0 if lift[t] else grade) for t, own in best.items() for d, grade in own.items()]
+    run = [ir_measures.ScoredDoc(t, d, float(len(docs) - i)) for t, docs in hits.items() for i, d in enumerate(docs)]
+    expected = dict.fromkeys(found.topics, math.nan)
+    expected |= {one.query_id: one.value for one in ir_measures.iter_calc([measure], rows, run)}
+    assert found.values[str(parse_measure(name))] == pytest.approx(
+        [expected[topic] for topic in found.topics], abs=1e-6, nan_ok=True
+    )
+
+
+def test_alpha_ndcg_and_subtopic_recall_of_a_small_example(tmp_path: Path) -> None:
+    """By hand: b repeats the subtopic of a, so its gain is halved (Clarke et al., SIGIR 2008)."""
+    pytest.importorskip("pyndeval")
+    qrels = write_judgments(tmp_path / "qrels", {("1", "s1", "a"): 1, ("1", "s1", "b"): 1, ("1", "s2", "c"): 1})
+    found = evaluate_lists({"1": ["a", "b", "c"]}, qrels, "alpha_nDCG@3", "StRecall@2")
+    gain = 1 + 0.5 / math.log2(3) + 1 / math.log2(4)
+    ideal = 1 + 1 / math.log2(3) + 0.5 / math.log2(4)
+    assert found.values["alpha_nDCG@3"] == pytest.approx([gain / ideal])
+    assert found.values["StRecall@2"] == pytest.approx([0.5])
+    assert found.cautions == ()
+
+
+def test_ties_have_the_order_of_trec_eval_in_every_measure(tmp_path: Path) -> None:
+    qrels = write_judgments(tmp_path / "qrels", {("1", "0", "b"): 1, ("1", "0", "a"): 0})
+    run = make_run("run", {"1": [("a", 1.0), ("b", 1.0)]})
+    found = evaluate("run", run, read_qrels(qrels), [parse_measure("Success@1"), parse_measure("MRR")])
+    assert found.values["Success@1"].tolist() == found.values["MRR"].tolist() == [1.0]
+
+
+def test_judgments_by_subtopic_are_kept(tmp_path: Path) -> None:
+    judged = {("2", "s1", "a"): 1, ("1", "s2", "a"): 0, ("2", "s2", "a"): 3, ("1", "s1", "b"): -1}
+    qrels = read_qrels(write_judgments(tmp_path / "qrels", judged))
+    assert grades_of(qrels) == {"2": {"a": 3}, "1": {"a": 0, "b": -1}}
+    write_qrels(tmp_path / "again", qrels.select(["1", "2"]))
+    assert sorted((tmp_path / "again").read_text().splitlines()) == sorted(
+        f"{t} {s} {d} {grade}" for (t, s, d), grade in judged.items()
+    )
+
+
+def test_two_grades_for_one_subtopic_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("1 s1 a 1\n1 s2 a 2\n1 s1 a 1\n1 s1  a 0\n")
+    with pytest.raises(UserError, match=r"qrels:4: document a has two grades for 1, see line 1"):
+        read_qrels(tmp_path / "qrels")
+
+
+def test_subtopics_and_their_absence_get_a_caution(tmp_path: Path) -> None:
+    qrels = write_judgments(tmp_path / "qrels", {("1", "s1", "a"): 1, ("1", "s2", "a"): 2})
+    found = evaluate_lists({"1": ["a"]}, qrels, "MRR").cautions
+    assert found == ("1 of 2 judgments are of a document's further subtopics; measures without subtopics take its "
+                     "highest grade",)  # fmt: skip
+    pytest.importorskip("pyndeval")
+    qrels = write_judgments(tmp_path / "plain", {("1", "0", "a"): 1})
+    found = evaluate_lists({"1": ["a"]}, qrels, "StRecall@5", "MRR").cautions
+    assert found == ("StRecall@5: the judgments name no subtopics in their second column",)
+
+
+def test_topics_whose_grades_are_all_negative_count_zero(tmp_path: Path) -> None:
+    qrels = write_judgments(tmp_path / "qrels", {("1", "0", "a"): -1, ("2", "0", "a"): 1})
+    found = evaluate_lists({"1": ["a"], "2": ["a"]}, qrels, "Rprec", "Bpref")
+    assert np.array_equal(found.values["Rprec"], [0, 1])
+
+
+def test_a_fault_of_ir_measures_is_an_error_that_names_the_measures(tmp_path: Path) -> None:
+    qrels = write_judgments(tmp_path / "qrels", {("1", "0", "a"): 1})
+    with pytest.raises(UserError, match="Accuracy: ir_measures cannot compute it on these judgments"):
+        evaluate_lists({"1": ["a"]}, qrels, "Accuracy")
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("Rprec", "Rprec"),
+        ("NumRelRet", "NumRet(rel=1)"),
+        ("Success(rel=2)@5", "Success(rel=2)@5"),
+        ("nDCG(gains={1: 5})@10", "nDCG(gains={1:5})@10"),
+    ],
+)
+def test_a_name_of_ir_measures_is_printed_as_it_prints_it(name: str, printed: str) -> None:
+    assert str(parse_measure(name)) == printed
+    assert parse_measure(printed) == parse_measure(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Success", "expected the parameter cutoff"),
+        ("Rprec(rel=a)", "unknown"),
+        ("Rprec(grade=2)", "unsupported params found: ['grade']"),
+        ("alpha_ndgc@20", "alpha_nDCG@20 is the nearest"),
+        ("ERR", "only with other parameters"),
+        ("__import__('os')", "unknown"),
+    ],
+)
+def test_an_impossible_name_is_refused_with_the_reason(name: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_measure(name)
+    assert message in str(caught.value)
+
+
+def test_a_measure_whose_package_is_missing_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ir_measures.pyndeval, "_is_available", False)
+    with pytest.raises(UserError, match=r"it needs: pip install ir-measures\[pyndeval\]"):
+        parse_measure("alpha_nDCG@20")
+
+
+def test_the_relevant_grade_reaches_delegated_measures() -> None:
+    names = ["Rprec", "Success(rel=3)@5", "NumRet", "Compat"]
+    assert " ".join(map(str, set_relevant_grade(list(map(parse_measure, names)), 2))) == (
+        "Rprec(rel=2) Success(rel=3)@5 NumRet Compat"
+    )

@@ -1,0 +1,117 @@
+"""The explained place of a document equals that of a run without a query or an engine."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import keystone as api
+from indexing.errors import UserError
+from indexing.index import Index
+from runs.report.explain import explain, format_explanation
+from tests.support.command_line import keystone
+from tests.support.small_corpus import CORPUS
+
+pytestmark = pytest.mark.slow
+
+PAIRS = 200
+TOPICS = 24
+SETTINGS: dict[str, Any] = {"retrieval": {"depth": 7}, "fusion": {"depth": 6}, "track": "none"}
+
+
+@pytest.fixture(scope="module")
+def run(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 24 narratives, each of three sentences from the corpus."""
+    folder, rng = tmp_path_factory.mktemp("explained"), random.Random(0)
+    sentences = [f"{part.strip(' .')}." for _, text in CORPUS.values() for part in text.split(". ")]
+    lines = (json.dumps({"id": str(i), "narrative": " ".join(rng.sample(sentences, 3))}) for i in range(TOPICS))
+    (folder / "topics.jsonl").write_text("\n".join(lines))
+    places: dict[str, Any] = {"index": str(index.folder), "topics": str(folder / "topics.jsonl"), "out": str(folder)}
+    return api.make_run(run_id="run", **places, **SETTINGS)
+
+
+def list_places(run: api.Run) -> dict[tuple[str, str], int]:
+    return {(topic, doc): rank for topic, hits in run.list_hits().items() for rank, (doc, _) in enumerate(hits, 1)}
+
+
+def test_a_place_equals_that_of_a_run_without_a_query_or_an_engine(run: Path, index: Index) -> None:
+    topics = api.read_topics(run.parent / "topics.jsonl")
+    config = api.configure(**SETTINGS)
+    queries = api.decompose(index, topics, config)
+    of_topic = {topic.id: [query for query in queries if query.topic_id == topic.id] for topic in topics}
+
+    def search_and_fuse(asked: list[api.Query], config: api.RunConfig) -> dict[tuple[str, str], int]:
+        return list_places(api.fuse(api.search(index, asked, config), asked, config))
+
+    whole = list_places(api.read_run(run / "narrative.trec"))
+    without_query = [
+        search_and_fuse([query for own in of_topic.values() for i, query in enumerate(own) if i != left_out], config)
+        for left_out in range(max(map(len, of_topic.values())))
+    ]
+    without_engine = {
+        engine: search_and_fuse(queries, api.configure(**{**SETTINGS, "retrieval": {"depth": 7, "systems": [other]}}))
+        for engine, other in (("bm25", "dense"), ("dense", "bm25"))
+    }
+
+    def keep(place: int | None) -> int | None:
+        return place if place is not None and place <= 6 else None
+
+    lists = [list_places(api.read_run(run / f"{engine}.trec")) for engine in without_engine]
+    found_pairs = sorted({(query.partition("#")[0], doc) for places in lists for query, doc in places})
+    pairs = random.Random(1).sample(found_pairs, PAIRS)
+    moved = 0
+    for pair in pairs:
+        found = explain(run, *pair)
+        assert keep(found.place) == whole.get(pair)
+        for i, part in enumerate(found.parts):
+            assert keep(part.without) == without_query[i].get(pair)
+            moved += part.without != found.place
+        for engine, place in found.without_engine.items():
+            assert keep(place) == without_engine[engine].get(pair)
+            moved += place != found.place
+        assert sum(part.share or 0 for part in found.parts) == pytest.approx(float(found.place is not None))
+    assert moved > PAIRS, "leaving a part out changes places"
+
+
+def test_ranks_are_those_of_the_stored_lists(run: Path) -> None:
+    ranks = {name: list_places(api.read_run(run / f"{name}.trec")) for name in ("bm25", "dense", "hybrid")}
+    found = explain(run, "0", "bees")
+    for part in found.parts:
+        pair = (part.query.id, "bees")
+        assert part.ranks == {name: ranks[name].get(pair) for name in ("bm25", "dense")}
+        assert part.hybrid == ranks["hybrid"].get(pair)
+        assert part.grade is None
+    text = "\n".join(format_explanation(found))
+    assert text.startswith(f"document bees, topic 0: place {found.place} of its lists fused")
+    assert f"without dense: place {found.without_engine['dense']}" in text
+
+
+def test_a_run_of_one_query_and_one_engine_has_nothing_to_leave_out(run: Path, index: Index) -> None:
+    settings: dict[str, Any] = {
+        "index": str(index.folder),
+        "topics": str(run.parent / "topics.jsonl"),
+        "out": str(run.parent / "one"),
+    }
+    one: dict[str, Any] = {
+        **SETTINGS,
+        "retrieval": {"systems": ["bm25"], "depth": 7},
+        "queries": {"method": "narrative"},
+    }
+    directory = api.make_run(run_id="one", **settings, **one)
+    best = next(doc for topic, doc in list_places(api.read_run(directory / "narrative.trec")) if topic == "3")
+    found = explain(directory, "3", best)
+    assert (found.place, found.parts[0].without, dict(found.without_engine)) == (1, None, {})
+
+
+@pytest.mark.parametrize(
+    ("topic", "doc", "message"),
+    [("99", "bees", "topic 99 is missing"), ("0", "none", "document none: no query of topic 0 found it")],
+)
+def test_an_unknown_topic_or_document_is_refused(run: Path, topic: str, doc: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        explain(run, topic, doc)
+    refused = keystone("explain", run, topic, doc)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert message in refused.stderr
