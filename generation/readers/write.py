@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from generation.answers.answer import AnswerTask, write_answers
-from generation.answers.segments import cite_segments
+from generation.answers.choose_segments import list_segments
+from generation.answers.segments import cite_segments, limit_references
 from generation.answers.sentences import Passage, WordRange
 from generation.answers.sub_answers import SubTask, write_sub_answers
+from generation.answers.support import check_by_model, check_by_rules, drop_fillers
 from generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
 from generation.context.fit_window import share_window
 from generation.context.passages import join_spans
@@ -22,6 +24,7 @@ from generation.readers.reader import AnswerMethod, Synthesis, Task, Tools
 from generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
 from generation.rules.sentences import ask_each_clause
 from generation.types import Answer, Evidence, EvidenceSet, Fallback, Note
+from indexing.types import Span
 from indexing.vectors.embed import embed_passages
 
 LEAST_WORDS_SHARE = 0.75
@@ -42,18 +45,44 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     if write is None:
         return await asyncio.to_thread(_choose_answer, tools, task, evidence.items)
     made, fallbacks = await write(tools, task, evidence)
+    made = drop_fillers(made) if made and tools.settings.support != "none" else made
     if made is None or not task.cut_to_limits(made.sentences):
-        items = await asyncio.to_thread(gather_all_sentences, tools, task)
-        chosen = await asyncio.to_thread(_choose_answer, tools, task, items)
-        by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
-        return replace(chosen, fallbacks=(*fallbacks, by_rules))
+        return await _choose_from_all(tools, task, fallbacks)
     spans = [item.span for item in evidence.items] if within else None
-    answer, far = await asyncio.to_thread(cite_segments, made, task.context, tools.sources, spans)
+    answer, missed = await _cite_and_check(tools, task, made, spans)
+    if not answer.sentences:
+        return replace(await _choose_from_all(tools, task, [*fallbacks, *missed]), checks=answer.checks)
     kept = task.cut_to_limits(answer.sentences)
     if len(kept) < len(answer.sentences):
         lost = f"{len(answer.sentences) - len(kept)} of {len(answer.sentences)} sentences exceed the track's length"
-        far.append(Fallback(task.topic.id, "limits", lost))
-    return replace(answer, fallbacks=(*fallbacks, *far))
+        missed.append(Fallback(task.topic.id, "limits", lost))
+    return replace(answer, fallbacks=(*fallbacks, *missed))
+
+
+async def _cite_and_check(
+    tools: Tools, task: Task, made: Answer, spans: Sequence[Span] | None
+) -> tuple[Answer, list[Fallback]]:
+    """Cite segments in place of documents, and check each sentence against them as the settings say."""
+    settings, texts = tools.settings, [sentence.text for sentence in made.sentences]
+    vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
+    segments = await asyncio.to_thread(list_segments, task.context, spans)
+    answer, missed = cite_segments(made, vectors, segments, settings.segments)
+    if settings.support == "model":
+        answer, failed = await check_by_model(_require_model(tools), answer, vectors, segments, settings.window)
+        missed += failed
+    elif settings.support == "rules":
+        answer = check_by_rules(answer, vectors, segments)
+    if settings.segments == "words":
+        answer = replace(answer, sentences=tuple(limit_references(answer.sentences, task.references)))
+    return answer, missed
+
+
+async def _choose_from_all(tools: Tools, task: Task, fallbacks: Sequence[Fallback]) -> Answer:
+    """Choose sentences of all documents by rules, in place of the model's answer."""
+    items = await asyncio.to_thread(gather_all_sentences, tools, task)
+    chosen = await asyncio.to_thread(_choose_answer, tools, task, items)
+    by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
+    return replace(chosen, fallbacks=(*fallbacks, by_rules))
 
 
 def gather_all_sentences(tools: Tools, task: Task) -> list[Evidence]:
@@ -92,6 +121,8 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
         for query in task.context.queries
     ]
     sub_answers, fallbacks = await write_sub_answers(_require_model(tools), sub_tasks, settings.prompt_with)
+    if settings.support != "none":
+        sub_answers = [one and drop_fillers(one) for one in sub_answers]
     queries = tuple(one.query for one in sub_tasks)
     synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), _get_word_range(task))
     made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])

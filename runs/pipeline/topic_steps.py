@@ -60,7 +60,8 @@ async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) 
     of_queries = [searched.hybrid.of(place).tolist() for place in searched.places]
     hits = choose_hits(job.answer_settings, selected, of_queries)
     context = await asyncio.to_thread(read_context, job.sources, list_rows(hits), searched.own)
-    return Task(topic, context, job.get_word_limit(topic), partial(_cut_to_track, topic.id, job.track)), hits
+    cut = partial(_cut_to_track, topic.id, job.track)
+    return Task(topic, context, job.get_word_limit(topic), cut, job.track.references), hits
 
 
 def _cut_to_track(topic_id: str, track: Track, sentences: Sequence[Sentence]) -> list[Sentence]:
