@@ -39,9 +39,9 @@ class TopicSegments:
         shares = np.array([self.weigh(terms & own) / whole for own in self.terms], np.float64)
         return shares + (self.vectors @ vector).astype(np.float64)
 
-    def join(self, places: Iterable[int]) -> str:
-        """Join the titles and texts of the segments at these places."""
-        return "\n".join(f"{self.titles[place]}\n{self.texts[place]}" for place in places)
+    def show(self, place: int) -> str:
+        """Show the segment at a place: the title of its document, if it has one, and its text."""
+        return f"{self.titles[place]}\n{self.texts[place]}" if self.titles[place] else self.texts[place]
 
     def find_of(self, doc_ids: Iterable[str]) -> list[int]:
         """Find the places of the segments of these documents."""
@@ -50,7 +50,7 @@ class TopicSegments:
 
 
 def list_segments(context: TopicContext, spans: Sequence[Span] | None = None) -> TopicSegments:
-    """List the segments of a topic's documents.
+    """List the segments of a topic's documents with their terms.
 
     If `spans` is not None, a document has only the segments that overlap one of these stretches, if there are any.
     """

@@ -123,10 +123,7 @@ def find_sources(claims: Sequence[Claim], segments: TopicSegments) -> list[int]:
 def request_check(claims: Sequence[Claim], sources: Sequence[int], segments: TopicSegments, window: int) -> Request:
     """Make a request to check claims. The sources and the sentences are numbered from 0; together they fit `window`."""
     limit = share_window(window, len(sources))
-    documents = "\n\n".join(
-        delimit(number, clip(segments.texts[place], limit), segments.titles[place])
-        for number, place in enumerate(sources)
-    )
+    documents = "\n\n".join(delimit(number, clip(segments.show(place), limit)) for number, place in enumerate(sources))
     lines = (
         {"id": n, "text": neutralise(one.sentence.text), "citations": [sources.index(place) for place in one.cited]}
         for n, one in enumerate(claims)
@@ -143,8 +140,8 @@ def read_verdicts(
     """Read the verdict on each claim. Numbers without a source are dropped.
 
     `Unusable` unless the reply has one item for each sentence, with its support and its text. A new text is refused if
-    it has a number that its sources lack, or a name that neither they nor the old text have. The old text then stays,
-    unless its support is none.
+    it has more words than the old one, a number that its sources lack, or a name that neither they nor the old text
+    have. The old text then stays, unless its support is none.
     """
     found = dict[int, Verdict]()
     for item in read_objects(reply, "sentences"):
@@ -157,7 +154,8 @@ def read_verdicts(
         cited = tuple(dict.fromkeys(sources[n] for n in numbers if is_place(n, len(sources))))[:MOST_CITATIONS]
         old = claims[place].sentence.text
         new = tidy(text)
-        if find_added(new, segments.join(cited)) - (find_word_forms(old) - find_numbers(old)):
+        added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
+        if added or len(new.split()) > len(old.split()):
             new, cited = old, () if support == "none" else cited
         found[place] = Verdict(support, cited, new or old)
     if len(found) < len(claims):
@@ -166,21 +164,28 @@ def read_verdicts(
 
 
 def judge_by_rules(claim: Claim, segments: TopicSegments) -> Verdict:
-    """Judge a claim by `rate_support`. If the support is not full, segments are added or exchanged where that helps."""
+    """Judge a claim by `rate_support`. If the support is not full, better segments are cited where there are any.
+
+    It is the one segment of the topic that rates best, or else further segments of the cited documents.
+    """
     text, terms = claim.sentence.text, find_terms(claim.sentence.text)
 
     def rate(places: Sequence[int]) -> Support:
-        return rate_support(text, segments.join(places), segments.weigh)
+        return rate_support(text, _join(places, segments), segments.weigh)
 
     support = rate(claim.cited)
     if support == "full":
         return Verdict(support, claim.cited, text)
-    best = np.argsort(-claim.ratings, kind="stable").tolist()
-    added = add_segments(segments, terms, claim.ratings, claim.cited, best)
-    exchanged = add_segments(segments, terms, claim.ratings, best[:1], best)
-    choices = [(rate(places), tuple(places)) for places in (claim.cited, added, exchanged)]
+    among = segments.find_of(segments.doc_ids[place] for place in claim.cited)
+    added = add_segments(segments, terms, claim.ratings, claim.cited, among)
+    best = [int(np.argmax(claim.ratings))] if len(claim.ratings) else []
+    choices = [(rate(places), tuple(places)) for places in (claim.cited, best, added)]
     level, cited = min(choices, key=lambda choice: list(LEVELS).index(choice[0]))
     return Verdict(support, () if level == "none" else cited, text)
+
+
+def _join(places: Sequence[int], segments: TopicSegments) -> str:
+    return "\n".join(map(segments.show, places))
 
 
 def apply_verdicts(

@@ -47,7 +47,8 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     made, fallbacks = await write(tools, task, evidence)
     made = drop_fillers(made) if made and tools.settings.support != "none" else made
     if made is None or not task.cut_to_limits(made.sentences):
-        return await _choose_from_all(tools, task, fallbacks)
+        chosen = await _choose_from_all(tools, task, fallbacks)
+        return replace(chosen, checks=made.checks if made else ())
     spans = [item.span for item in evidence.items] if within else None
     answer, missed = await _cite_and_check(tools, task, made, spans)
     if not answer.sentences:
@@ -121,12 +122,13 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
         for query in task.context.queries
     ]
     sub_answers, fallbacks = await write_sub_answers(_require_model(tools), sub_tasks, settings.prompt_with)
-    if settings.support != "none":
-        sub_answers = [one and drop_fillers(one) for one in sub_answers]
+    filled = [one and drop_fillers(one) if settings.support != "none" else one for one in sub_answers]
+    sub_answers = [one if one and one.sentences else None for one in filled]
     queries = tuple(one.query for one in sub_tasks)
     synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), _get_word_range(task))
     made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])
-    return made, [*fallbacks, *missed]
+    dropped = tuple(check for one in filled if one for check in one.checks)
+    return made and replace(made, checks=dropped), [*fallbacks, *missed]
 
 
 async def _edit(tools: Tools, _task: Task, synthesis: SynthesisTask, _shown: Sequence[tuple[Passage, ...]]) -> Draft:

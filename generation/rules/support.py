@@ -15,19 +15,19 @@ FULL_SHARE = 0.5
 PARTIAL_SHARE = 0.25
 """The least share of a sentence's weight that partial support covers."""
 
+_SOURCES = r"(?:references?|documents?|sources?|passages?|texts?|excerpts?|materials?|context)"
+_SAY = (
+    r"(?:say|state|mention|describe|discuss|explain|address|tell|answer|specify|cover|detail|name|give|provide|offer"
+    r"|contain|hold|include|ha(?:s|ve))(?:e?s)?"
+)
 _ABSENCE = re.compile(
-    r"""\b(?:(?:references|documents|sources|passages|texts|excerpts|materials?|context)\b
-      [^.;,]{0,40}?\b(?:
-        (?:do|does|did)\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?
-          (?:say|state|mention|describe|discuss|explain|address|tell|answer|specify|cover|detail|name|give|provide|offer
-            |contain|include)
-        |(?:say|says|state|mentions?|tells?|gives?|provides?|offers?|contains?|holds?|has|have|includes?)\s+(?:\w+\s+)?
-          (?:little|nothing|no|hardly|scarcely)\b
-        |(?:is|are|remains?)\s+silent)
-    |(?:none\s+of|no(?:thing\s+in)?)\s+(?:the\s+)?(?:\w+\s+)?
-      (?:references|documents|sources|passages|texts|excerpts|materials?|reference|document|source|passage)\b
-    |(?:not|nothing)\s+(?:\w+\s+){0,2}(?:in|by|from)\s+(?:the\s+|these\s+)(?:\w+\s+)?
-      (?:references|documents|sources|passages|texts|excerpts|materials?)\b)""",
+    rf"""\b(?:
+      {_SOURCES}\b[^.;,]{{0,40}}?\b(?:
+        do(?:es)?\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?{_SAY}\b
+        |{_SAY}\s+(?:\w+\s+)?(?:little|nothing|no|hardly|scarcely)\b
+        |(?:is|are|remains?)\s+silent\b)
+      |no(?:ne\s+of\s+the(?:se)?)?\s+(?:\w+\s+)?{_SOURCES}\s+(?:\w+\s+)?{_SAY}\b
+      |(?:not|nothing)\s+(?:\w+\s+){{0,2}}(?:in|by|from)\s+(?:the|these)\s+(?:\w+\s+)?{_SOURCES}\b)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _CONTRAST = re.compile(r"\b(?:but|however|yet|though|although|while|whereas|instead|only)\b", re.IGNORECASE)

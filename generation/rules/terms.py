@@ -10,8 +10,8 @@ from generation.rules.sentences import find_stems
 
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"\w+")
-_FORMAL = re.compile(r"\w.*[A-Z_]|.*\d")
-"""A word that is a name wherever it stands: with a capital inside, an underscore or a digit, such as `SharedMemory`."""
+_FORMAL = re.compile(r"\w.*[A-Z_]|(?=.*[^\W\d]).*\d")
+"""A word that is a name wherever it stands: with a capital, an underscore or a digit inside, such as `SharedMemory`."""
 
 
 def find_numbers(text: str) -> set[str]:
