@@ -163,13 +163,31 @@ class Sentence:
     citations: tuple[Citation, ...]
 
 
+Support = Literal["full", "partial", "none"]
+"""How far the cited segments state a sentence: every claim in it, some of its claims, or no claim."""
+
+
+SupportAction = Literal["kept", "cited anew", "rewritten", "dropped"]
+"""The consequence of a check for its sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupportCheck:
+    """The check of one sentence of a draft: its text then, how far its citations supported it, and the consequence."""
+
+    text: str
+    support: Support
+    action: SupportAction
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The cited answer to a topic, and each step in which the model gave no usable reply."""
+    """The cited answer to a topic, each step in which the model gave no usable reply, and the checks of support."""
 
     topic_id: str
     sentences: tuple[Sentence, ...]
     fallbacks: tuple[Fallback, ...] = ()
+    checks: tuple[SupportCheck, ...] = ()
 
     def __str__(self) -> str:
         """Show the sentences with the numbers of their citations, then the cited ids by number."""

@@ -1,55 +1,53 @@
-"""Citations of segments: the segment closest to the sentence replaces its document (paper, section 3.4)."""
+"""Citations of segments, in place of the documents that a model names: the closest, or those that say the most."""
 
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import replace
+from typing import Literal
 
 from fusion.closest import find_closest_segments
+from generation.answers.choose_segments import TopicSegments, choose_segments
 from generation.answers.cite import drop_far_citations
-from generation.context.topic import Sources, TopicContext
+from generation.rules.terms import find_terms
 from generation.types import Answer, Fallback, Sentence
-from indexing.types import Document, Span
-from indexing.vectors.embed import embed_passages
+from indexing.vectors.types import Vectors
+
+SegmentChoice = Literal["closest", "words"]
+"""`closest` cites each document's segment closest to the sentence (paper, section 3.4). `words` compares words too, and
+cites a further segment where one does not say it all: see `choose_segments`."""
 
 
 def cite_segments(
-    answer: Answer, context: TopicContext, sources: Sources, spans: Sequence[Span] | None = None
+    answer: Answer, vectors: Vectors, segments: TopicSegments, choice: SegmentChoice
 ) -> tuple[Answer, list[Fallback]]:
-    """Cite, in place of each document, its segment closest to the sentence.
-
-    If `spans` is not None, only segments that overlap one of these stretches are candidates, if there are any.
+    """Cite, in place of documents, their segments. `vectors` has those of the sentences, float32[sentences, d].
 
     If no segment of a document is close to the sentence, the citation is dropped, and a `Fallback` records that.
     """
-    vectors = embed_passages(sources.embedding, [sentence.text for sentence in answer.sentences], sources.threads)
-    own = context.by_id
+    cited = {doc_id for sentence in answer.sentences for doc_id in sentence.citations}
     sentences, dropped = drop_far_citations(
-        answer.sentences, vectors, {doc_id: segments for doc_id, (_, segments) in own.items()}
+        answer.sentences, vectors, {doc_id: segments.vectors[segments.find_of([doc_id])] for doc_id in cited}
     )
-
-    def segment(doc_id: str, vector: NDArray[np.float32]) -> str:
-        document, segments = own[doc_id]
-        among = _find_overlapping(document, spans)
-        return document.segments[among[int(find_closest_segments(vector[None], segments[among])[0][0])]].id
-
-    cited = tuple(
-        Sentence(sentence.text, tuple(segment(doc_id, vector) for doc_id in sentence.citations))
-        for sentence, vector in zip(sentences, vectors, strict=True)
-    )
+    now = list[Sentence]()
+    for sentence, vector in zip(sentences, vectors, strict=True):
+        if choice == "words":
+            terms = find_terms(sentence.text)
+            places = choose_segments(segments, terms, segments.rate(terms, vector), sentence.citations)
+        else:
+            of_each = [segments.find_of([doc_id]) for doc_id in sentence.citations]
+            places = [own[int(find_closest_segments(vector[None], segments.vectors[own])[0][0])] for own in of_each]
+        now.append(replace(sentence, citations=tuple(segments.ids[place] for place in places)))
     far = [
         Fallback(answer.topic_id, "check", f"sentence {place} does not cite {doc_id}: cosine {cosine:.2f}")
         for place, doc_id, cosine in dropped
     ]
-    return Answer(answer.topic_id, cited), far
+    return replace(answer, sentences=tuple(now)), far
 
 
-def _find_overlapping(document: Document, spans: Sequence[Span] | None) -> list[int]:
-    """Find the numbers of the segments that overlap one of the stretches; all numbers if none does."""
-    own = [span for span in spans or () if span.doc_id == document.id]
-    found = [
-        number
-        for number, segment in enumerate(document.segments)
-        if any(segment.span.start < span.end and span.start < segment.span.end for span in own)
-    ]
-    return found or list(range(len(document.segments)))
+def limit_references(sentences: Sequence[Sentence], most: int | None) -> list[Sentence]:
+    """Limit the distinct ids that sentences cite to `most`: first citations come first, then second ones, and so on."""
+    allowed = set[str]()
+    ranks = max((len(sentence.citations) for sentence in sentences), default=0)
+    for citation in (s.citations[rank] for rank in range(ranks) for s in sentences if rank < len(s.citations)):
+        if most is None or len(allowed) < most:
+            allowed.add(citation)
+    return [replace(s, citations=tuple(c for c in s.citations if c in allowed)) for s in sentences]

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
 from generation.context.delimit import delimit, neutralise
+from generation.rules.terms import find_numbers
 from generation.structured import read_objects
 from generation.types import Answer, Fallback, Message, Reply, Sentence
 from indexing.errors import Unusable
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_NUMBER = re.compile(r"\d+")
 
 MOST_SENTENCES = 256
 """The most sentences of one answer; 400 words have about 20. Each is embedded and compared with all others."""
@@ -131,13 +131,9 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
     if not kept or (missing and not may_drop):
         raise Unusable(f"{missing} of {len(sentences)} sentences are missing")
     for place, text in kept.items():
-        if added := _find_numbers(text) - _find_numbers(sentences[place].text):
+        if added := find_numbers(text) - find_numbers(sentences[place].text):
             raise Unusable(f"sentence {place} did not hold the number {min(added)[:20]}")
     return tuple(replace(sentences[place], text=text) for place, text in kept.items())
-
-
-def _find_numbers(text: str) -> set[str]:
-    return set(_NUMBER.findall(text.replace(",", "")))
 
 
 def cut_to_words(answer: Answer, high: int, step: str) -> tuple[Answer | None, list[Fallback]]:

@@ -35,12 +35,17 @@ from generation.llm.model import Model
 from generation.prompts import edit as edit_prompt
 from generation.prompts import resynthesise as resynthesise_prompt
 from generation.prompts import shorten as shorten_prompt
-from generation.rules.sentences import compute_utilities, group_same_sentences
+from generation.rules.sentences import SAME_COSINE, compute_utilities
+from generation.rules.terms import find_numbers, find_terms
 from generation.structured import read_list
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.errors import Unusable
 from indexing.vectors.types import Vectors
 
+REPEAT_COSINE = 0.8
+"""The least cosine of two sentences that say the same in words that they share."""
+REPEAT_SHARE = 0.5
+"""The least share of the shorter sentence's terms in common. In answers without repeats, hardly a pair reached it."""
 LEAST_OWN_UTILITY = 1.0
 """The least utility (0 to 3, as grades) of a sentence for the query of its own sub-answer."""
 
@@ -82,17 +87,17 @@ async def edit(model: Model, tasks: Sequence[SynthesisTask]) -> tuple[list[Answe
 
 
 def select_sentences(task: SynthesisTask, query_vectors: Vectors, sentence_vectors: Vectors) -> tuple[Sentence, ...]:
-    """Select the sentences that cover the queries best within the word limit, in the order of their queries.
+    """Select the sentences that cover the queries best within the word limit, in the order of their sub-answers.
 
     `query_vectors` is float32[queries, d], and `sentence_vectors` float32[joined sentences, d]. If several sentences
-    say the same, the first stands for all of them, with all their citations.
+    say the same (see `group_repeats`), the first stands for all of them, with all their citations.
 
     The utility of a sentence for a query is the one of `generation.rules.sentences.compute_utilities`. For the query of
     its own sub-answer it is at least `LEAST_OWN_UTILITY`.
     """
     sentences = join_sub_answers(task)
     asked_for = [q for q, answer in enumerate(task.sub_answers) if answer for _ in answer.sentences]
-    groups = group_same_sentences(sentence_vectors)
+    groups = group_repeats([sentence.text for sentence in sentences], sentence_vectors)
     utility = compute_utilities(query_vectors, sentence_vectors[[group[0] for group in groups]])
     for place, group in enumerate(groups):
         own = [asked_for[number] for number in group]
@@ -102,7 +107,32 @@ def select_sentences(task: SynthesisTask, query_vectors: Vectors, sentence_vecto
         for group in groups
     ]
     chosen = choose(utility, [count_words([sentence]) for sentence in merged], task.words[1])
-    return tuple(merged[place] for place in sorted(chosen, key=lambda place: (int(utility[:, place].argmax()), place)))
+    return tuple(merged[place] for place in sorted(chosen))
+
+
+def group_repeats(texts: Sequence[str], vectors: Vectors) -> list[list[int]]:
+    """Group sentences that say the same as the group's first; returns their places, in order.
+
+    `vectors` is float32[sentences, d]. Two sentences say the same if their cosine is at least `SAME_COSINE`. They also
+    do if it is at least `REPEAT_COSINE`, their numbers are equal, and they share `REPEAT_SHARE` of the shorter one's
+    terms.
+    """
+    terms, numbers = list(map(find_terms, texts)), list(map(find_numbers, texts))
+
+    def repeats(place: int, head: int) -> bool:
+        cosine = float(vectors[place] @ vectors[head])
+        common, least = len(terms[place] & terms[head]), min(len(terms[place]), len(terms[head]))
+        alike = numbers[place] == numbers[head] and common >= max(1.0, REPEAT_SHARE * least)
+        return cosine >= SAME_COSINE or (cosine >= REPEAT_COSINE and alike)
+
+    groups: list[list[int]] = []
+    for place in range(len(texts)):
+        same = next((group for group in groups if repeats(place, group[0])), None)
+        if same is None:
+            groups.append([place])
+        else:
+            same.append(place)
+    return groups
 
 
 async def select_edit(

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal, Protocol
 
+from generation.answers.segments import SegmentChoice
 from generation.answers.sub_answers import PromptWith
+from generation.answers.support import SupportMethod
 from generation.context.topic import Sources, TopicContext
 from generation.llm.model import Model
 from generation.readers.settings import PlainSettings, ReaderSettings
@@ -41,6 +43,8 @@ class AnswerSettings:
     window: int = 0
     prompt_with: PromptWith = "query"
     synthesis: Synthesis = "select_edit"
+    segments: SegmentChoice = "words"
+    support: SupportMethod = "none"
 
     @property
     def is_by_query(self) -> bool:
@@ -75,13 +79,15 @@ class Tools:
 class Task:
     """A topic to answer, its documents and queries, and the limits of its answer.
 
-    An answer has at most `words` words. `cut_to_limits` returns the first sentences, as many as the track accepts.
+    An answer has at most `words` words and cites at most `references` ids (None: any number). `cut_to_limits` returns
+    the first sentences, as many as the track accepts.
     """
 
     topic: Topic
     context: TopicContext
     words: int
     cut_to_limits: Callable[[Sequence[Sentence]], Sequence[Sentence]]
+    references: int | None = None
 
 
 class Reader(Protocol):

@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from generation.answers.answer import AnswerTask, write_answers
+from generation.answers.choose_segments import list_segments
 from generation.answers.claims.choose import choose_claims, merge_claims
 from generation.answers.claims.collect import ClaimTask, collect_claims
 from generation.answers.claims.write import ProseTask, write_prose
-from generation.answers.segments import cite_segments
+from generation.answers.segments import cite_segments, limit_references
 from generation.answers.sentences import Passage, WordRange
 from generation.answers.sub_answers import SubTask, write_sub_answers
+from generation.answers.support import check_by_model, check_by_rules, drop_fillers
 from generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
 from generation.context.fit_window import share_window
 from generation.context.passages import join_spans
@@ -47,25 +49,51 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     if write is None:
         return await asyncio.to_thread(_choose_answer, tools, task, evidence.items)
     made, fallbacks = await write(tools, task, evidence)
-    by_claims = tools.settings.method == "claims"
-    if made is None and by_claims:
+    if made is None and tools.settings.method == "claims":
         tools = replace(tools, settings=replace(tools.settings, method="retrieval"))
         answer = await write_answer(tools, task, _keep_best(evidence, tools.evidence_tokens), within)
         return replace(answer, fallbacks=(*fallbacks, *answer.fallbacks))
+    made = drop_fillers(made) if made and tools.settings.support != "none" else made
     if made is None or not task.cut_to_limits(made.sentences):
-        items = await asyncio.to_thread(gather_all_sentences, tools, task)
-        chosen = await asyncio.to_thread(_choose_answer, tools, task, items)
-        by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
-        return replace(chosen, fallbacks=(*fallbacks, by_rules))
+        chosen = await _choose_from_all(tools, task, fallbacks)
+        return replace(chosen, checks=made.checks if made else ())
     spans = [item.span for item in evidence.items] if within else None
-    answer, far = made, list[Fallback]()
-    if not by_claims:  # whose quotes have named the segments
-        answer, far = await asyncio.to_thread(cite_segments, made, task.context, tools.sources, spans)
+    answer, missed = await _cite_and_check(tools, task, made, spans)
+    if not answer.sentences:
+        return replace(await _choose_from_all(tools, task, [*fallbacks, *missed]), checks=answer.checks)
     kept = task.cut_to_limits(answer.sentences)
     if len(kept) < len(answer.sentences):
         lost = f"{len(answer.sentences) - len(kept)} of {len(answer.sentences)} sentences exceed the track's length"
-        far.append(Fallback(task.topic.id, "limits", lost))
-    return replace(answer, fallbacks=(*fallbacks, *far))
+        missed.append(Fallback(task.topic.id, "limits", lost))
+    return replace(answer, fallbacks=(*fallbacks, *missed))
+
+
+async def _cite_and_check(
+    tools: Tools, task: Task, made: Answer, spans: Sequence[Span] | None
+) -> tuple[Answer, list[Fallback]]:
+    """Cite segments in place of documents, and check each sentence against them as the settings say."""
+    settings, texts = tools.settings, [sentence.text for sentence in made.sentences]
+    vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
+    segments = await asyncio.to_thread(list_segments, task.context, spans)
+    answer, missed = made, list[Fallback]()
+    if settings.method != "claims":  # whose quotes have named the segments
+        answer, missed = cite_segments(made, vectors, segments, settings.segments)
+    if settings.support == "model":
+        answer, failed = await check_by_model(_require_model(tools), answer, vectors, segments, settings.window)
+        missed += failed
+    elif settings.support == "rules":
+        answer = check_by_rules(answer, vectors, segments)
+    if settings.segments == "words":
+        answer = replace(answer, sentences=tuple(limit_references(answer.sentences, task.references)))
+    return answer, missed
+
+
+async def _choose_from_all(tools: Tools, task: Task, fallbacks: Sequence[Fallback]) -> Answer:
+    """Choose sentences of all documents by rules, in place of the model's answer."""
+    items = await asyncio.to_thread(gather_all_sentences, tools, task)
+    chosen = await asyncio.to_thread(_choose_answer, tools, task, items)
+    by_rules = Fallback(task.topic.id, "answer", "its sentences are chosen by rules")
+    return replace(chosen, fallbacks=(*fallbacks, by_rules))
 
 
 def gather_all_sentences(tools: Tools, task: Task) -> list[Evidence]:
@@ -104,10 +132,13 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
         for query in task.context.queries
     ]
     sub_answers, fallbacks = await write_sub_answers(_require_model(tools), sub_tasks, settings.prompt_with)
+    filled = [one and drop_fillers(one) if settings.support != "none" else one for one in sub_answers]
+    sub_answers = [one if one and one.sentences else None for one in filled]
     queries = tuple(one.query for one in sub_tasks)
     synthesis = SynthesisTask(topic.id, topic.narrative, queries, tuple(sub_answers), _get_word_range(task))
     made, missed = await SYNTHESES[settings.synthesis](tools, task, synthesis, [one.passages for one in sub_tasks])
-    return made, [*fallbacks, *missed]
+    dropped = tuple(check for one in filled if one for check in one.checks)
+    return made and replace(made, checks=dropped), [*fallbacks, *missed]
 
 
 async def _write_from_claims(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:

@@ -170,6 +170,14 @@ class Answer(StrictSettings):
     synthesis: Literal["select_edit", "edit", "resynthesise"] = "select_edit"
     """How sub-answers become one answer. `select_edit` chooses sentences for coverage and edits them. `edit` edits all
     sentences (the paper's runs). `resynthesise` writes the answer anew (the paper's ideal)."""
+    segments: Literal["closest", "words"] = "words"
+    """Which segments of a document a sentence by the model cites. `closest` cites the one whose embedding is closest
+    (paper). `words` compares rare words too, and cites up to three segments where one does not say it all."""
+    support: Literal["none", "rules", "model"] = "rules"
+    """How each sentence by the model is checked against the segments that it cites. If they do not support it in full,
+    other segments are sought. `rules` compare numbers, names and rare words, and drop a sentence without support.
+    `model` asks the model, which also rewrites the sentence to what the segments say. `none` checks nothing (paper).
+    With `answer.method: rules`, sentences are copied from their segments and need no check."""
 
 
 class RunConfig(StrictSettings):

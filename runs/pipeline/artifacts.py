@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import yaml
 
-from generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence, Step, Understanding
+from generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence, Step, SupportCheck, Understanding
 from indexing.io.reading import read_json_lines
 from indexing.io.writing import write_whole
 from indexing.types import Span, Store
@@ -144,7 +144,7 @@ def list_artifacts(job: Job, values: Values) -> Artifacts:
             lambda path, found: write_json_lines(path, map(_encode_evidence, topic_ids, found)),
         ),
         trace=_make_records_artifact(TRACE, decode_step, lambda one: {"topic_id": one.topic_id, **asdict(one.step)}),
-        answers=_make_records_artifact(ANSWERS, _decode_answer, asdict),
+        answers=_make_records_artifact(ANSWERS, _decode_answer, _encode_answer),
         submission=_make_records_artifact(job.track.answer_file, dict, dict),
     )
 
@@ -247,6 +247,12 @@ def _decode_spans(records: Sequence[Mapping[str, Any]]) -> tuple[Span, ...]:
     return tuple(Span(**record) for record in records)
 
 
+def _encode_answer(answer: Answer) -> dict[str, Any]:
+    """Encode an answer. It has the key `checks` only if its support was checked."""
+    return {key: value for key, value in asdict(answer).items() if key != "checks" or value}
+
+
 def _decode_answer(record: Mapping[str, Any]) -> Answer:
     sentences = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
-    return Answer(record["topic_id"], sentences, _decode_fallbacks(record))
+    checks = tuple(SupportCheck(**check) for check in record.get("checks", ()))
+    return Answer(record["topic_id"], sentences, _decode_fallbacks(record), checks)

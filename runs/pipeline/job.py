@@ -69,8 +69,8 @@ class Job:
         """How topics are answered. The configuration must name a method."""
         settings, model = self.config.answer, self.config.model
         assert settings.method is not None
-        window = 0 if model is None else model.window
-        return AnswerSettings(settings.method, settings.documents, window, settings.prompt_with, settings.synthesis)
+        own = settings.model_dump(exclude={"method", "words"})
+        return AnswerSettings(settings.method, window=0 if model is None else model.window, **own)
 
     @property
     def grade_settings(self) -> GradeSettings:

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
+from generation.types import Support, SupportAction
 from indexing.corpora.segments import is_window
 from indexing.io.json_values import digest
 from indexing.io.reading import hash_file
@@ -52,7 +53,7 @@ def describe_inputs(job: Job) -> dict[str, Any]:
 
 
 def describe_outcome(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
-    """Describe the outcome of a run for its manifest: official segments, grades that were saved, and fallbacks."""
+    """Describe the outcome of a run for its manifest: official segments, saved grades, support, and fallbacks."""
     return {**_count_segments(job, values, files), **_collect_model_facts(job, values, files)}
 
 
@@ -67,20 +68,25 @@ def _count_segments(job: Job, values: Values, files: Artifacts) -> dict[str, Any
 
 
 def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
-    """Collect each step in which the model gave no usable reply, and the numbers of grades made and saved."""
+    """Collect each step in which the model gave no usable reply, and the numbers of grades and checks of support."""
     config = job.config
     if config.model is None:
         return {}
     grades = values.get(files.grades) if config.grading.method is not None else []
+    has_answers = config.track is not None and config.answer.method is not None
+    answers = values.get(files.answers) if has_answers else []
     recorded = [
         *values.get(files.queries),
         *(values.get(files.summaries) if config.retrieval.summarise else ()),
         *(values.get(files.reranks) if config.rerank.method is not None else ()),
         *grades,
         *(values.get(files.rounds) if config.grading.method is not None and config.grading.rounds else ()),
-        *(values.get(files.answers) if config.track is not None and config.answer.method is not None else ()),
+        *answers,
     ]
     summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}
+    if checks := [check for answer in answers for check in answer.checks]:
+        summary["support"] = {"checked": len(checks), **Counter(check.support for check in checks)}
+        summary["support"] |= Counter(check.action for check in checks)
     if config.grading.method is not None:
         pairs, graded = sum(one.pairs for one in grades), sum(one.asked for one in grades)
         summary["grading"] = {"pairs": pairs, "asked": graded, "saved": round(1 - graded / pairs, 4) if pairs else 0.0}
@@ -88,13 +94,19 @@ def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str
 
 
 def list_remarks(directory: Path) -> Iterator[str]:
-    """List remarks on a run for the user: segments unknown to the track, grades that were saved, fallbacks."""
+    """List remarks on a run for the user: segments unknown to the track, saved grades, support, fallbacks."""
     manifest = orjson.loads((directory / MANIFEST).read_bytes())
     if missed := manifest.get("ranked_segments", {}).get("unknown_to_track"):
         all_of_them = manifest["ranked_segments"]["official"] + manifest["ranked_segments"]["windows"]
         yield f"segments: {missed:,} of the {all_of_them:,} ranked ones are windows that the track does not know"
     if grading := manifest.get("grading"):
         yield f"grades: {grading['asked']} of {grading['pairs']} pairs asked, {grading['saved']:.0%} saved"
+    if support := manifest.get("support"):
+        levels, actions = (
+            ", ".join(f"{support.get(name, 0)} {name}" for name in get_args(names))
+            for names in (Support, SupportAction)
+        )
+        yield f"support: {support['checked']} sentences checked: {levels}; {actions}"
     if fallbacks := manifest.get("fallbacks"):
         counted = ", ".join(f"{step} {n}" for step, n in sorted(Counter(f["step"] for f in fallbacks).items()))
         yield f"fallbacks: {len(fallbacks)} ({counted}), listed in {directory / MANIFEST}"

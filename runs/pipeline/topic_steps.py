@@ -102,7 +102,8 @@ async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) 
         of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
     hits = choose_hits(job.answer_settings, selected, of_queries)
     context = await asyncio.to_thread(read_context, job.sources, list_rows(hits), searched.own)
-    return Task(topic, context, job.get_word_limit(topic), partial(_cut_to_track, topic.id, job.track)), hits
+    cut = partial(_cut_to_track, topic.id, job.track)
+    return Task(topic, context, job.get_word_limit(topic), cut, job.track.references), hits
 
 
 def rank_by_grade(grades: Mapping[int, float], rows: Sequence[int]) -> list[int]:

@@ -14,6 +14,7 @@ from generation.answers.sentences import Passage, count_words
 from generation.answers.synthesise import (
     SynthesisTask,
     edit,
+    group_repeats,
     join_sub_answers,
     resynthesise,
     select_edit,
@@ -91,6 +92,29 @@ def test_a_repeated_sentence_appears_once_with_all_citations() -> None:
     toward = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
     chosen = select_sentences(task, np.zeros((4, 2), dtype=np.float32), toward)
     assert chosen == (Sentence("Text 0.", ("a", "b", "d")), Sentence("Text 1.", ("c",)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cosine", "same"),
+    [
+        ("The copy2 function copies data and metadata.", "copy2 copies metadata and data.", 0.9, True),
+        ("The copy2 function copies data and metadata.", "copy2 copies metadata and data.", 0.7, False),
+        ("Bees dance in the hive.", "Ants walk to food.", 0.96, True),
+        ("Bees dance in the hive.", "Bees dance for 3 minutes in the hive.", 0.9, False),
+        ("Bees dance in the hive.", "Bees die in the cold.", 0.9, False),
+        ("So it is.", "It is so.", 0.9, False),
+    ],
+)
+def test_sentences_say_the_same_by_words_and_embedding(first: str, second: str, cosine: float, same: bool) -> None:
+    pair = np.array([[1, 0], [cosine, np.sqrt(1 - cosine**2)]], dtype=np.float32)
+    assert group_repeats([first, second], pair) == ([[0, 1]] if same else [[0], [1]])
+
+
+def test_sentences_stand_in_the_order_of_the_sub_answers() -> None:
+    """A sentence that is closer to another query stays with the query that it was written for."""
+    task = synthesis([sub_answer(0, 1, 5), sub_answer(1, 1, 5)])
+    queries, sentences = vectors(task)
+    assert select_sentences(task, queries, sentences[::-1]) == join_sub_answers(task)
 
 
 def test_a_sentence_near_no_query_still_serves_its_own_query() -> None:

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 from pydantic import TypeAdapter
 
+from generation.answers.support import SupportMethod
 from generation.context.topic import Sources, read_context
 from generation.readers.plain import GATHERERS
 from generation.readers.reader import (
@@ -29,10 +30,12 @@ from generation.types import Answer, EvidenceSet, Request
 from indexing.index import Index
 from retrieval.backends import open_store
 from retrieval.types import Query, Topic
-from tests.support.models.scripted import Said, Scripted
+from tests.support.models.scripted import Said, Scripted, by_purpose
+from tests.support.small_corpus import CORPUS
 
 pytestmark = pytest.mark.slow
 
+FILLER = "The references say little about the kitchen."
 SETTINGS: TypeAdapter[ReaderSettings] = TypeAdapter(ReaderSettings)
 
 
@@ -127,6 +130,40 @@ def test_without_any_claim_the_answer_is_written_from_all_documents(index: Index
     assert [fallback.reason for fallback in answer.fallbacks] == [
         "no claim is left: the answer is written from all documents"
     ]
+
+
+@pytest.mark.parametrize("method", ["retrieval", "answers"])
+@pytest.mark.parametrize("support", get_args(SupportMethod))
+def test_sentences_are_checked_against_their_segments(
+    method: AnswerMethod, support: SupportMethod, index: Index
+) -> None:
+    """The model cites a document that says one sentence, not the next one; the third says nothing."""
+    sources = Sources(index, open_store(index))
+    rows = sources.store.rows(["bees"]).tolist()
+    said = [" ".join(CORPUS["bees"]).split(". ")[0] + ".", "Zebras of Nairobi paint 77 murals.", FILLER]
+    sentences = [{"text": text, "citations": [0]} for text in said]
+    kept = {"none": said, "rules": said[:1], "model": [said[0], "Zebras dance."]}[support]
+    checked = [
+        {"id": 0, "support": "full", "citations": [0], "text": ""},
+        {"id": 1, "support": "partial", "citations": [0], "text": "Zebras dance."},
+    ]
+    edited = [{"id": place, "text": text} for place, text in enumerate(said if support == "none" else said[:2])]
+    model = Scripted(
+        by_purpose(
+            answer=[{"answer": sentences}],
+            sub_answer=[{"answer": sentences}],
+            edit=[{"sentences": edited}],
+            support=[{"sentences": checked}],
+        )
+    )
+    task = task_over(sources, rows)
+    reader = open_reader(Tools(sources, model, AnswerSettings(method, window=4096, support=support)))
+    answer = asyncio.run(reader.answer(task, asyncio.run(reader.gather(task, (tuple(rows),)))))
+    assert sorted(sentence.text for sentence in answer.sentences) == sorted(kept)
+    assert all(citation.startswith("bees#") for sentence in answer.sentences for citation in sentence.citations)
+    dropped = {check.text for check in answer.checks if check.action == "dropped"}
+    assert dropped == {"none": set(), "rules": set(said[1:]), "model": {FILLER}}[support]
+    assert len(answer.checks) == (0 if support == "none" else 3)
 
 
 def test_tables_name_every_method() -> None:

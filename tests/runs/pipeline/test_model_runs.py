@@ -205,7 +205,7 @@ def test_a_batch_run_ends_with_code_3_until_its_replies_exist(index: Index, tmp_
     assert shown.returncode == 0
     assert re.fullmatch(r"\S+\.replies\.jsonl: 2 replies are taken\n", shown.stderr)
     assert keystone(*waits).stderr == "", "they are told of once"
-    assert rounds == 4, "decomposition and topic, expansion, grades, answers"
+    assert rounds == 5, "decomposition and topic, expansion, grades, answers, support"
     plain = tmp_path / "plain"
     plain.mkdir()
     assert read_run_content(tmp_path / "out/keystone") == read_run_content(make("keystone", index, plain, server))

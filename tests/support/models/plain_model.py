@@ -7,6 +7,7 @@ from typing import Any
 
 from generation.prompts import (
     answer,
+    check_support,
     cite,
     claims,
     decompose,
@@ -98,6 +99,11 @@ def _cite(user: str) -> Any:
     return {"sentences": [{"id": item["id"], "citations": [0]} for item in _sentences(user)["sentences"]]}
 
 
+def _support(user: str) -> Any:
+    listed = json.loads(re.findall(r"(?s)(\[\{.*?\}\])\n", user)[0])
+    return {"sentences": [{**one, "support": "full" if one["citations"] else "none", "text": ""} for one in listed]}
+
+
 def _resynthesise(user: str) -> Any:
     return {"sentences": [_SENTENCE.findall(text)[0].strip() for _, text in _DOCUMENT.findall(user)]}
 
@@ -145,6 +151,7 @@ _STEPS = {
     sub_answer.SYSTEM: _answer,
     edit.SYSTEM: _sentences,
     shorten.SYSTEM: _sentences,
+    check_support.SYSTEM: _support,
     cite.SYSTEM: _cite,
     resynthesise.SYSTEM: _resynthesise,
     search_again.SYSTEM: _search_again,

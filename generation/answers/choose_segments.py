@@ -1,0 +1,117 @@
+"""The choice of the segments that a sentence cites: by words and embedding together."""
+
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from generation.context.topic import TopicContext
+from generation.rules.terms import find_terms, make_weigher
+from indexing.types import Document, Span
+from indexing.vectors.types import Vectors
+
+MOST_CITATIONS = 3
+"""The most segments that one sentence cites. Every track accepts them."""
+LEAST_GAIN_SHARE = 0.15
+"""The least share of a sentence's weight that a further segment must cover anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSegments:
+    """The segments of a topic's documents in order: ids, documents, titles, texts, terms, vectors (float32[s, d]).
+
+    `weigh` sums the weights of terms: the rarer a term is in these segments, the more it weighs.
+    """
+
+    ids: tuple[str, ...]
+    doc_ids: tuple[str, ...]
+    titles: tuple[str, ...]
+    texts: tuple[str, ...]
+    terms: tuple[frozenset[str], ...]
+    vectors: Vectors
+    weigh: Callable[[Iterable[str]], float]
+
+    def rate(self, terms: AbstractSet[str], vector: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Rate each segment as a source of a sentence: the cosine plus the covered share of the sentence's weight."""
+        whole = self.weigh(terms) or 1.0
+        shares = np.array([self.weigh(terms & own) / whole for own in self.terms], np.float64)
+        return shares + (self.vectors @ vector).astype(np.float64)
+
+    def show(self, place: int) -> str:
+        """Show the segment at a place: the title of its document, if it has one, and its text."""
+        return f"{self.titles[place]}\n{self.texts[place]}" if self.titles[place] else self.texts[place]
+
+    def find_of(self, doc_ids: Iterable[str]) -> list[int]:
+        """Find the places of the segments of these documents."""
+        wanted = set(doc_ids)
+        return [place for place, doc_id in enumerate(self.doc_ids) if doc_id in wanted]
+
+
+def list_segments(context: TopicContext, spans: Sequence[Span] | None = None) -> TopicSegments:
+    """List the segments of a topic's documents with their terms.
+
+    If `spans` is not None, a document has only the segments that overlap one of these stretches, if there are any.
+    """
+    own = list(context.by_id.values())
+    places = [(document, vectors, n) for document, vectors in own for n in find_overlapping(document, spans)]
+    texts = tuple(document.segment_text(document.segments[n]) for document, _, n in places)
+    terms = tuple(map(find_terms, texts))
+    return TopicSegments(
+        tuple(document.segments[n].id for document, _, n in places),
+        tuple(document.id for document, _, _ in places),
+        tuple(document.title for document, _, _ in places),
+        texts,
+        terms,
+        np.array([vectors[n] for _, vectors, n in places], np.float32).reshape(
+            len(places), context.query_vectors.shape[1]
+        ),
+        make_weigher(terms),
+    )
+
+
+def find_overlapping(document: Document, spans: Sequence[Span] | None) -> list[int]:
+    """Find the numbers of the segments that overlap one of the stretches; all numbers if none does."""
+    own = [span for span in spans or () if span.doc_id == document.id]
+    found = [
+        number
+        for number, segment in enumerate(document.segments)
+        if any(segment.span.start < span.end and span.start < segment.span.end for span in own)
+    ]
+    return found or list(range(len(document.segments)))
+
+
+def choose_segments(
+    segments: TopicSegments, terms: AbstractSet[str], ratings: NDArray[np.float64], doc_ids: Sequence[str]
+) -> list[int]:
+    """Choose the segments that a sentence with these terms cites: the places of the best one of each document.
+
+    `ratings` are those of `TopicSegments.rate`. While there are fewer than `MOST_CITATIONS`, the segment of these
+    documents that covers most of what is not covered is added, unless that is less than `LEAST_GAIN_SHARE`. The higher
+    rating wins a tie, then the earlier segment.
+    """
+    of_each = [segments.find_of([doc_id]) for doc_id in doc_ids]
+    best = [max(own, key=lambda place: ratings[place]) for own in of_each if own]
+    return add_segments(segments, terms, ratings, best, [place for own in of_each for place in own])
+
+
+def add_segments(
+    segments: TopicSegments,
+    terms: AbstractSet[str],
+    ratings: NDArray[np.float64],
+    chosen: Sequence[int],
+    among: Sequence[int],
+) -> list[int]:
+    """Add to the chosen places the segments among these that cover the rest of the terms; see `choose_segments`."""
+    found = list(chosen)
+    missing = terms - frozenset().union(*(segments.terms[place] for place in found))
+    least = LEAST_GAIN_SHARE * segments.weigh(terms)
+    while among and missing and len(found) < MOST_CITATIONS:
+        gains = [segments.weigh(missing & segments.terms[place]) for place in among]
+        gain, _, best = max(zip(gains, ratings[list(among)], (-place for place in among), strict=True))
+        if gain < least or gain == 0:
+            break
+        found.append(-best)
+        missing -= segments.terms[-best]
+    return found

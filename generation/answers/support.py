@@ -1,0 +1,209 @@
+"""The check of an answer's sentences against the segments that they cite, by a model or by rules.
+
+A sentence that its segments support in full stays. For any other, the topic's segments are searched for better ones. A
+model then words the sentence as its segments do. A sentence that no segment supports is dropped.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from generation.answers.choose_segments import MOST_CITATIONS, TopicSegments, add_segments
+from generation.answers.sentences import allow_tokens, count_words, is_place, make_messages, tidy
+from generation.ask import ask_all
+from generation.context.delimit import delimit, neutralise
+from generation.context.fit_window import share_window
+from generation.context.tokens import clip
+from generation.llm.model import Model
+from generation.prompts import check_support as prompt
+from generation.rules.support import find_added, rate_support, says_nothing
+from generation.rules.terms import find_numbers, find_terms, find_word_forms
+from generation.structured import read_objects
+from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence, Support, SupportAction, SupportCheck
+from indexing.errors import Unusable
+from indexing.vectors.types import Vectors
+
+SupportMethod = Literal["none", "rules", "model"]
+"""Who checks each sentence against its segments: nobody, rules, or the model."""
+
+LEVELS: Mapping[str, Support] = {level: level for level in get_args(Support)}
+"""The levels of support by name, the best one first."""
+GROUP_SENTENCES = 12
+"""The most sentences of one request."""
+MOST_SOURCES = 3
+"""The most segments that are shown for one sentence, those that it cites included. Sentences share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence of a draft with the places of the segments that it cites, and the rating of each segment for it."""
+
+    sentence: Sentence
+    cited: tuple[int, ...]
+    ratings: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How far the cited segments support a sentence, the places of those to cite, and its new text, or the old one."""
+
+    support: Support
+    cited: tuple[int, ...]
+    text: str
+
+
+async def check_by_model(
+    model: Model, answer: Answer, vectors: Vectors, segments: TopicSegments, window: int
+) -> tuple[Answer, list[Fallback]]:
+    """Check an answer that cites segments. `vectors` has those of its sentences, float32[sentences, d].
+
+    The model sees each sentence with the segments that it cites, and with others of the topic that may say it. If it
+    gives no usable reply, rules check the sentences of the request, and a `Fallback` records that.
+    """
+    claims = make_claims(answer, vectors, segments)
+    groups = [claims[start : start + GROUP_SENTENCES] for start in range(0, len(claims), GROUP_SENTENCES)]
+    shown = [find_sources(group, segments) for group in groups]
+    requests = [
+        (
+            request_check(group, sources, segments, window),
+            partial(read_verdicts, claims=group, sources=sources, segments=segments),
+        )
+        for group, sources in zip(groups, shown, strict=True)
+    ]
+    verdicts, fallbacks = list[Verdict](), list[Fallback]()
+    for group, found in zip(groups, await ask_all(model, requests), strict=True):
+        if isinstance(found, Failure):
+            fallbacks.append(Fallback(answer.topic_id, "support", f"{found.reason}: rules checked the sentences"))
+            found = [judge_by_rules(claim, segments) for claim in group]
+        verdicts += found
+    return apply_verdicts(answer, claims, verdicts, segments), fallbacks
+
+
+def check_by_rules(answer: Answer, vectors: Vectors, segments: TopicSegments) -> Answer:
+    """Check an answer that cites segments, without a model. `vectors` are as in `check_by_model`."""
+    claims = make_claims(answer, vectors, segments)
+    return apply_verdicts(answer, claims, [judge_by_rules(claim, segments) for claim in claims], segments)
+
+
+def drop_fillers(answer: Answer) -> Answer:
+    """Drop the sentences that say no more than that the sources lack something, and record each."""
+    fillers = [sentence for sentence in answer.sentences if says_nothing(sentence.text)]
+    return replace(
+        answer,
+        sentences=tuple(sentence for sentence in answer.sentences if sentence not in fillers),
+        checks=(*answer.checks, *(SupportCheck(sentence.text, "none", "dropped") for sentence in fillers)),
+    )
+
+
+def make_claims(answer: Answer, vectors: Vectors, segments: TopicSegments) -> list[Claim]:
+    """Make a claim of each sentence of an answer that cites segments."""
+    place_of = {segment_id: place for place, segment_id in enumerate(segments.ids)}
+    return [
+        Claim(sentence, tuple(map(place_of.__getitem__, sentence.citations)), segments.rate(terms, vector))
+        for sentence, vector in zip(answer.sentences, vectors, strict=True)
+        for terms in [find_terms(sentence.text)]
+    ]
+
+
+def find_sources(claims: Sequence[Claim], segments: TopicSegments) -> list[int]:
+    """Find the places of the segments that are shown for these claims: those cited, then those that rate best."""
+    found = dict[int, None]()
+    for claim in claims:
+        best = np.argsort(-claim.ratings, kind="stable").tolist()
+        anew = add_segments(segments, find_terms(claim.sentence.text), claim.ratings, claim.cited, best)
+        found |= dict.fromkeys(list(dict.fromkeys([*anew, *best]))[: max(MOST_SOURCES, len(claim.cited))])
+    return sorted(found)
+
+
+def request_check(claims: Sequence[Claim], sources: Sequence[int], segments: TopicSegments, window: int) -> Request:
+    """Make a request to check claims. The sources and the sentences are numbered from 0; together they fit `window`."""
+    limit = share_window(window, len(sources))
+    documents = "\n\n".join(delimit(number, clip(segments.show(place), limit)) for number, place in enumerate(sources))
+    lines = (
+        {"id": n, "text": neutralise(one.sentence.text), "citations": [sources.index(place) for place in one.cited]}
+        for n, one in enumerate(claims)
+    )
+    listed = "[" + ",\n ".join(json.dumps(line, ensure_ascii=False) for line in lines) + "]"
+    user = prompt.USER.format(documents=documents, sentences=listed, most=MOST_CITATIONS)
+    words = count_words([claim.sentence for claim in claims])
+    return Request("support", make_messages(prompt.SYSTEM, user), allow_tokens(words) + 64 * len(claims), prompt.SCHEMA)
+
+
+def read_verdicts(
+    reply: Reply, claims: Sequence[Claim], sources: Sequence[int], segments: TopicSegments
+) -> list[Verdict]:
+    """Read the verdict on each claim. Numbers without a source are dropped.
+
+    `Unusable` unless the reply has one item for each sentence, with its support and its text. A new text is refused if
+    it has more words than the old one, a number that its sources lack, or a name that neither they nor the old text
+    have. The old text then stays, unless its support is none.
+    """
+    found = dict[int, Verdict]()
+    for item in read_objects(reply, "sentences"):
+        place, level, numbers, text = (item.get(key) for key in ("id", "support", "citations", "text"))
+        if not is_place(place, len(claims)) or place in found:
+            raise Unusable("each item needs the id of one of the sentences, none of them twice")
+        support = LEVELS.get(str(level))
+        if support is None or not isinstance(numbers, list) or not isinstance(text, str):
+            raise Unusable(f"sentence {place} needs support (full, partial or none), citations and a text")
+        cited = tuple(dict.fromkeys(sources[n] for n in numbers if is_place(n, len(sources))))[:MOST_CITATIONS]
+        old = claims[place].sentence.text
+        new = tidy(text)
+        added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
+        if added or len(new.split()) > len(old.split()):
+            new, cited = old, () if support == "none" else cited
+        found[place] = Verdict(support, cited, new or old)
+    if len(found) < len(claims):
+        raise Unusable(f"{len(claims) - len(found)} of {len(claims)} sentences are missing")
+    return [found[place] for place in range(len(claims))]
+
+
+def judge_by_rules(claim: Claim, segments: TopicSegments) -> Verdict:
+    """Judge a claim by `rate_support`. If the support is not full, better segments are cited where there are any.
+
+    It is the one segment of the topic that rates best, or else further segments of the cited documents.
+    """
+    text, terms = claim.sentence.text, find_terms(claim.sentence.text)
+
+    def rate(places: Sequence[int]) -> Support:
+        return rate_support(text, _join(places, segments), segments.weigh)
+
+    support = rate(claim.cited)
+    if support == "full":
+        return Verdict(support, claim.cited, text)
+    among = segments.find_of(segments.doc_ids[place] for place in claim.cited)
+    added = add_segments(segments, terms, claim.ratings, claim.cited, among)
+    best = [int(np.argmax(claim.ratings))] if len(claim.ratings) else []
+    choices = [(rate(places), tuple(places)) for places in (claim.cited, best, added)]
+    level, cited = min(choices, key=lambda choice: list(LEVELS).index(choice[0]))
+    return Verdict(support, () if level == "none" else cited, text)
+
+
+def _join(places: Sequence[int], segments: TopicSegments) -> str:
+    return "\n".join(map(segments.show, places))
+
+
+def apply_verdicts(
+    answer: Answer, claims: Sequence[Claim], verdicts: Sequence[Verdict], segments: TopicSegments
+) -> Answer:
+    """Apply the verdicts on an answer's sentences, and record each. A sentence without a segment to cite is dropped."""
+    now, checks = list[Sentence](), list[SupportCheck]()
+    for claim, verdict in zip(claims, verdicts, strict=True):
+        old = claim.sentence.text
+        if verdict.cited:
+            now.append(Sentence(verdict.text, tuple(segments.ids[place] for place in verdict.cited)))
+        checks.append(SupportCheck(old, verdict.support, _name_action(claim, verdict)))
+    return replace(answer, sentences=tuple(now), checks=(*answer.checks, *checks))
+
+
+def _name_action(claim: Claim, verdict: Verdict) -> SupportAction:
+    if not verdict.cited:
+        return "dropped"
+    if verdict.text != claim.sentence.text:
+        return "rewritten"
+    return "kept" if verdict.cited == claim.cited else "cited anew"

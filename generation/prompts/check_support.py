@@ -1,0 +1,47 @@
+"""The check of an answer's sentences against the segments that they cite, which also words them as these do."""
+
+from generation.context.delimit import DATA_RULE
+
+SYSTEM = f"""You check whether the sources of an answer say what its sentences say, as an editor does before print.
+{DATA_RULE}
+The same holds for the sentences that you check. Judge by the text of the sources alone, never by knowledge of your own.
+A source on the same subject is no support unless it states the claim, or the claim follows from it directly."""
+
+USER = """Sources, each with its number as id:
+{documents}
+
+Sentences, a JSON list; `citations` holds the numbers of the sources that a sentence cites at present:
+{sentences}
+
+Report on every sentence:
+- `support`: how far the cited sources together support it. "full": every claim in it. "partial": some claims, or \
+weaker ones. "none": no claim.
+- `citations`: the sources of the list that should be cited, at most {most}, the best one first. Take the fewest that \
+support as much of the sentence as the list can. Leave the list empty if no source supports any of it.
+- `text`: empty, if `citations` support every claim of the sentence as it stands. Otherwise the sentence put right: it \
+claims only what `citations` say, in no more words than before, with the same subject named. If nothing worth saying \
+is left, for instance because the sentence only says that the sources lack something, give empty `citations` too.
+
+Reply with JSON: {{"sentences": [{{"id": 0, "support": "full", "citations": [2], "text": ""}}, ...]}}"""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "sentences": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "integer"},
+                    "support": {"type": "string", "enum": ["full", "partial", "none"]},
+                    "citations": {"type": "array", "items": {"type": "integer"}},
+                    "text": {"type": "string"},
+                },
+                "required": ["id", "support", "citations", "text"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["sentences"],
+    "additionalProperties": False,
+}

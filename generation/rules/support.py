@@ -1,0 +1,59 @@
+"""The support of a sentence by the texts that it cites, judged by words alone, without a model.
+
+Words cannot tell a claim from its denial, and do not know synonyms. So `full` promises no more than that all numbers,
+all names and most of the rare words of the sentence stand in its sources.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+from generation.rules.terms import find_names, find_numbers, find_terms, find_word_forms
+from generation.types import Support
+
+FULL_SHARE = 0.5
+"""The least share of a sentence's weight that full support covers."""
+PARTIAL_SHARE = 0.25
+"""The least share of a sentence's weight that partial support covers."""
+
+_SOURCES = r"(?:references?|documents?|sources?|passages?|texts?|excerpts?|materials?|context)"
+_SAY = (
+    r"(?:say|state|mention|describe|discuss|explain|address|tell|answer|specify|cover|detail|name|give|provide|offer"
+    r"|contain|hold|include|ha(?:s|ve))(?:e?s)?"
+)
+_ABSENCE = re.compile(
+    rf"""\b(?:
+      {_SOURCES}\b[^.;,]{{0,40}}?\b(?:
+        do(?:es)?\s*(?:not|n't|n\u2019t)\s+(?:\w+\s+)?{_SAY}\b
+        |{_SAY}\s+(?:\w+\s+)?(?:little|nothing|no|hardly|scarcely)\b
+        |(?:is|are|remains?)\s+silent\b)
+      |no(?:ne\s+of\s+the(?:se)?)?\s+(?:\w+\s+)?{_SOURCES}\s+(?:\w+\s+)?{_SAY}\b
+      |(?:not|nothing)\s+(?:\w+\s+){{0,2}}(?:in|by|from)\s+(?:the|these)\s+(?:\w+\s+)?{_SOURCES}\b)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CONTRAST = re.compile(r"\b(?:but|however|yet|though|although|while|whereas|instead|only)\b", re.IGNORECASE)
+
+
+def says_nothing(sentence: str) -> bool:
+    """Return whether a sentence says no more than that the sources lack something.
+
+    A sentence that goes on with "but" or a like word says more.
+    """
+    return bool(_ABSENCE.search(sentence)) and not _CONTRAST.search(sentence)
+
+
+def rate_support(sentence: str, source: str, weigh: Callable[[Iterable[str]], float]) -> Support:
+    """Rate how far a source supports a sentence. `weigh` sums the weights of terms.
+
+    The support is full if the source holds all numbers and names of the sentence and `FULL_SHARE` of the weight of its
+    terms. It is none below `PARTIAL_SHARE`.
+    """
+    terms = find_terms(sentence)
+    share = weigh(terms & find_terms(source)) / (weigh(terms) or 1.0)
+    if share < PARTIAL_SHARE:
+        return "none"
+    return "full" if share >= FULL_SHARE and not find_added(sentence, source) else "partial"
+
+
+def find_added(sentence: str, source: str) -> set[str]:
+    """Find the numbers and names of a sentence that its source does not hold."""
+    return find_numbers(sentence) - find_numbers(source) | find_names(sentence) - find_word_forms(source)

@@ -1,0 +1,208 @@
+"""The check of sentences against their segments: no verdict adds a number, an unknown source or a citation too many."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generation.answers.choose_segments import MOST_CITATIONS
+from generation.answers.support import (
+    GROUP_SENTENCES,
+    check_by_model,
+    check_by_rules,
+    drop_fillers,
+    find_sources,
+    make_claims,
+    read_verdicts,
+)
+from generation.rules.support import rate_support, says_nothing
+from generation.rules.terms import find_names, find_numbers, make_weigher
+from generation.types import Answer, Failure, Reply, Request, Sentence, SupportCheck
+from indexing.errors import Unusable
+from tests.support.models.answer_replies import JSON
+from tests.support.models.scripted import Said, Scripted
+from tests.support.topic_segments import SEGMENTS, toward
+
+DANCE = Sentence("Bees dance for food.", ("bees#0",))
+EGGS = Sentence("A queen lays 2,000 eggs.", ("bees#1",))
+WINTER = Sentence("Hornets winter in Florida.", ("bees#1",))
+DRAFT = Answer("1", (DANCE, EGGS, WINTER))
+VECTORS = toward(0, 2, 1)
+CLAIMS = make_claims(DRAFT, VECTORS, SEGMENTS)
+SOURCES = find_sources(CLAIMS, SEGMENTS)
+
+
+def report(*items: tuple[Any, Any, Any, Any]) -> str:
+    keys = ("id", "support", "citations", "text")
+    return json.dumps({"sentences": [dict(zip(keys, item, strict=True)) for item in items]})
+
+
+def place(segment_id: str) -> int:
+    return SOURCES.index(SEGMENTS.ids.index(segment_id))
+
+
+def check(reply: Said) -> tuple[Answer, list[str]]:
+    found, fallbacks = asyncio.run(check_by_model(Scripted(lambda _: reply), DRAFT, VECTORS, SEGMENTS, 8000))
+    return found, [fallback.reason for fallback in fallbacks]
+
+
+def test_a_model_cites_anew_rewrites_and_drops() -> None:
+    reply = report(
+        (0, "full", [place("bees#0")], ""),
+        (1, "none", [place("bees#2")], ""),
+        (2, "partial", [place("bees#1")], "Drones leave in autumn."),
+    )
+    found, fallbacks = check(reply)
+    assert found.sentences == (
+        DANCE,
+        Sentence(EGGS.text, ("bees#2",)),
+        Sentence("Drones leave in autumn.", ("bees#1",)),
+    )
+    assert [(one.support, one.action) for one in found.checks] == [
+        ("full", "kept"),
+        ("none", "cited anew"),
+        ("partial", "rewritten"),
+    ]
+    assert [one.text for one in found.checks] == [sentence.text for sentence in DRAFT.sentences]
+    assert fallbacks == []
+
+
+@pytest.mark.parametrize(
+    ("item", "kept"),
+    [
+        pytest.param(("none", [], "Hornets winter somewhere."), None, id="no source: dropped, whatever the text"),
+        pytest.param(("none", [99, "0", True], ""), None, id="unknown sources are none"),
+        pytest.param(("none", [0], "They winter with 7 queens."), None, id="a number that no source has: dropped"),
+        pytest.param(("partial", [0], "They dance in Paris."), WINTER.text, id="a name that no source has: refused"),
+        pytest.param(("partial", [0], "Bees avoid Florida."), "Bees avoid Florida.",
+                     id="a name of the old text may stay"),
+        pytest.param(("partial", [0], "Drones leave in autumn, all of them."), WINTER.text, id="more words: refused"),
+        pytest.param(("partial", [0], " \n"), WINTER.text, id="a blank text changes nothing"),
+    ],
+)  # fmt: skip
+def test_a_new_text_holds_nothing_that_its_sources_lack(item: tuple[Any, Any, Any], kept: str | None) -> None:
+    reply = Reply(report((0, "full", [0], ""), (1, "full", [0], ""), (2, *item)))
+    verdict = read_verdicts(reply, CLAIMS, SOURCES, SEGMENTS)[2]
+    assert (verdict.text if verdict.cited else None) == kept
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(report((0, "full", [0], "")), id="sentences are missing"),
+        pytest.param(report(*((n, "full", [0], "") for n in (0, 1, 1))), id="an id comes twice"),
+        pytest.param(report(*((n, "full", [0], "") for n in (0, 1, 3))), id="an id is unknown"),
+        pytest.param(report(*((n, "yes", [0], "") for n in range(3))), id="a level is unknown"),
+        pytest.param(report(*((n, ["full"], [0], "") for n in range(3))), id="a level is a list"),
+        pytest.param(report(*((n, "full", 0, "") for n in range(3))), id="citations are no list"),
+        pytest.param(report(*((n, "full", [0], None) for n in range(3))), id="a text is null"),
+        pytest.param("{}", id="no list"),
+    ],
+)
+def test_an_incomplete_reply_is_refused_and_rules_check(reply: str) -> None:
+    with pytest.raises(Unusable):
+        read_verdicts(Reply(reply), CLAIMS, SOURCES, SEGMENTS)
+    found, reasons = check(reply)
+    assert found == check_by_rules(DRAFT, VECTORS, SEGMENTS)
+    assert [reason.endswith(": rules checked the sentences") for reason in reasons] == [True]
+
+
+def test_rules_exchange_segments_and_drop_what_nothing_supports() -> None:
+    found = check_by_rules(DRAFT, VECTORS, SEGMENTS)
+    assert found.sentences == (DANCE, Sentence(EGGS.text, ("bees#2",)))
+    assert [(one.support, one.action) for one in found.checks] == [
+        ("full", "kept"),
+        ("none", "cited anew"),
+        ("none", "dropped"),
+    ]
+
+
+def test_a_long_answer_is_checked_in_groups_with_all_cited_segments() -> None:
+    def reply(request: Request) -> str:
+        listed = json.loads(request.messages[1][1].partition("at present:\n")[2].partition("\n\nReport")[0])
+        return report(*((one["id"], "full", one["citations"], "") for one in listed))
+
+    model, many = Scripted(reply), Answer("1", (DANCE,) * (2 * GROUP_SENTENCES + 1))
+    found, _ = asyncio.run(check_by_model(model, many, toward(*[0] * len(many.sentences)), SEGMENTS, 8000))
+    assert (len(model.requests), found.sentences) == (3, many.sentences)
+    assert {check.action for check in found.checks} == {"kept"}
+
+
+def test_fillers_are_dropped_and_recorded() -> None:
+    filler = Sentence("The references say little about wasps.", ("bees",))
+    found = drop_fillers(Answer("1", (DANCE, filler)))
+    assert (found.sentences, found.checks) == ((DANCE,), (SupportCheck(filler.text, "none", "dropped"),))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "nothing"),
+    [
+        ("The references say little about when threads fit.", True),
+        ("The documents do not explain why this is so.", True),
+        ("The provided sources don't mention a price.", True),
+        ("None of the documents discusses costs.", True),
+        ("There is nothing in the passages about rain.", True),
+        ("No source gives a date.", True),
+        ("This is not described in the documents.", True),
+        ("The sources are silent on taxes.", True),
+        ("The documents do not name a price, but the market sets one.", False),
+        ("Although the sources say little, bees dance.", False),
+        ("The XML documents do not support nested comments.", False),
+        ("Weak references do not keep an object alive.", False),
+        ("No document is loaded until it is needed.", False),
+        ("Bees dance.", False),
+    ],
+)
+def test_a_sentence_says_nothing_if_it_only_says_that_sources_lack_something(sentence: str, nothing: bool) -> None:
+    assert says_nothing(sentence) == nothing
+
+
+def test_numbers_and_names_are_found() -> None:
+    assert find_numbers("In 1,000 of 20 cases, utf8 fails.") == {"1000", "20", "8"}
+    assert find_names("Most Bees of Rome use SharedMemory, run_all and utf8.") == {
+        "bee",
+        "rome",
+        "sharedmemory",
+        "run_all",
+        "utf8",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source", "support"),
+    [
+        pytest.param("A queen lays 2000 eggs.", "Each queen lays 2,000 eggs a day.", "full", id="all of it"),
+        pytest.param("A queen lays 3,000 eggs.", "Each queen lays 2,000 eggs a day.", "partial", id="another number"),
+        pytest.param("The queen of Rome lays eggs.", "The queen lays eggs.", "partial", id="a name is missing"),
+        pytest.param("Volcanoes erupt in winter.", "The queen lays eggs.", "none", id="nothing of it"),
+        pytest.param("Volcanoes erupt in winter.", "", "none", id="no source"),
+    ],
+)
+def test_support_is_rated(sentence: str, source: str, support: str) -> None:
+    assert rate_support(sentence, source, make_weigher([])) == support
+
+
+ITEM = st.fixed_dictionaries(
+    {
+        "id": st.integers(-1, 3) | JSON,
+        "support": st.sampled_from(["full", "partial", "none"]) | JSON,
+        "citations": st.lists(st.integers(-1, 9), max_size=6) | JSON,
+        "text": st.sampled_from(["", "Bees dance.", "In 1999 bees dance.", "\ud800\x00"]) | JSON,
+    }
+)
+WHOLE = st.lists(ITEM, min_size=3, max_size=3).map(lambda items: [{**one, "id": n} for n, one in enumerate(items)])
+SAID = (WHOLE | st.lists(ITEM, max_size=5)).map(lambda items: json.dumps({"sentences": items})) | JSON.map(json.dumps)
+
+
+@given(SAID | st.just(Failure("no endpoint answers")) | st.builds(Reply, SAID, st.sampled_from(["stop", "length"])))
+def test_no_reply_breaks_a_check(reply: Said) -> None:
+    found, _ = check(reply)
+    assert len(found.checks) == len(DRAFT.sentences)
+    assert len(found.sentences) == sum(one.action != "dropped" for one in found.checks)
+    for sentence in found.sentences:
+        assert 0 < len(sentence.citations) <= MOST_CITATIONS
+        assert set(sentence.citations) <= set(SEGMENTS.ids)
+        assert "1999" not in sentence.text

@@ -1,0 +1,35 @@
+"""Two documents about animals whose segments are single sentences, each with a direction of its own as its vector."""
+
+import numpy as np
+
+from generation.answers.choose_segments import list_segments
+from generation.context.topic import TopicContext
+from indexing.types import Document, Segment, Span
+from indexing.vectors.types import Vectors
+from retrieval.types import Query
+
+BEES = ["Bees dance for food.", "Drones leave in autumn.", "A queen lays 2,000 eggs.", "Wax is made of honey."]
+ANTS = ["Ants walk to food.", "Soldiers guard the nest."]
+DIMENSION = 8
+
+
+def make_document(name: str, sentences: list[str]) -> Document:
+    starts = np.cumsum([0, *(len(text) + 1 for text in sentences)]).tolist()
+    segments = tuple(
+        Segment(f"{name}#{n}", Span(name, starts[n], starts[n] + len(text))) for n, text in enumerate(sentences)
+    )
+    return Document(id=name, title=name, text=" ".join(sentences), segments=segments)
+
+
+def make_context() -> TopicContext:
+    documents = {0: make_document("bees", BEES), 1: make_document("ants", ANTS)}
+    every = np.eye(DIMENSION, dtype=np.float32)
+    return TopicContext(documents, {0: every[:4], 1: every[4:6]}, [Query("1", "1-1", "Q?", "Q", "Q")], every[:1])
+
+
+def toward(*places: int) -> Vectors:
+    """Vectors in the directions of these segments, numbered from 0 over both documents."""
+    return np.eye(DIMENSION, dtype=np.float32)[list(places)]
+
+
+SEGMENTS = list_segments(make_context())
