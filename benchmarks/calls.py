@@ -9,34 +9,44 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import ClassVar
 
+import numpy as np
 import orjson
 
 from benchmarks.peak import read_peak_memory
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import read_passages
+from fusion.blocks import make_blocks
 from generation.ask import ask_all, run_together
+from generation.context.topic import TopicContext
 from generation.llm.open import open_model
 from generation.llm.settings import ModelSettings
+from generation.rerank.candidates import Candidates, Means
+from generation.rerank.open import open_reranker
+from generation.rerank.settings import RerankSettings
 from generation.types import Reply, Request
 from indexing.errors import UserError
+from indexing.types import Document, Segment, Span
+from retrieval.types import Query
 
 CALLS, LATENCY_S, CAPACITY_CALLS = 20_000, 0.05, 128
 PEER_CALLS, REPEATS = 3_000, 3
 PENDING_CALLS, TOPICS = 100_000, 100
+RERANKED_NARRATIVES, RERANKED_DOCUMENTS, RERANK_LATENCY_S = 100, 100, 1.0
 PROMPT = "Grade from 0 to 3 how well the passage answers the query.\n\nPassage: {}\n\nQuery: what is number {}?"
 
+_CONTENT = orjson.dumps({"grade": 2, "ranking": [*range(1, 21)]}).decode()
 _REPLY = orjson.dumps(
     {
         "id": "chatcmpl-0",
         "object": "chat.completion",
         "created": 0,
         "model": "m",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": '{"grade":2}'}, "finish_reason": "stop"}],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": _CONTENT}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 300, "completion_tokens": 5, "total_tokens": 305},
     }
 )
@@ -50,6 +60,9 @@ def rows() -> list[Row]:
     ours, peer = ({key: median(turn[i][key] for turn in turns) for key in turns[0][i]} for i in (0, 1))
     with _start_server(3600.0, CAPACITY_CALLS) as url:
         pending = _run("pending", url, PENDING_CALLS)
+    with _start_server(RERANK_LATENCY_S, CAPACITY_CALLS) as url:
+        reranked = _run("rerank", url, RERANKED_NARRATIVES)
+    blocks = RERANKED_NARRATIVES * len(make_blocks(RERANKED_DOCUMENTS, RerankSettings().block))
     least = CALLS * LATENCY_S / CAPACITY_CALLS
     name = f"calls, {LATENCY_S * 1e3:g} ms and {CAPACITY_CALLS} at once"
     return [
@@ -69,6 +82,14 @@ def rows() -> list[Row]:
             None,
             "the plain client's processor time",
             "ms",
+        ),
+        compare_costs(
+            f"{RERANKED_NARRATIVES} narratives of {RERANKED_DOCUMENTS} documents reranked in {blocks:,} blocks, "
+            f"{RERANK_LATENCY_S:g} s and {CAPACITY_CALLS} at once: the server's own time",
+            reranked["wall"],
+            blocks * RERANK_LATENCY_S / CAPACITY_CALLS,
+            1 / 1.05,
+            "the first and the last calls, while fewer than the server can take are under way",
         ),
         compare_costs(f"{PENDING_CALLS:,} pending pairs: peak memory against 500 MB", pending["peak"] / 1e6, 500.0, 1.0,
                f"prompts of {pending['characters']:.0f} characters that the steps have written", "MB"),
@@ -196,12 +217,36 @@ async def _hold_pending(url: str, calls: int) -> None:
             await run_together([topic] * TOPICS, at_once=TOPICS)
 
 
+async def _rerank(url: str, narratives: int) -> None:
+    """Rank the same documents again for each narrative, block by block."""
+    documents = {row: _make_document(row, text) for row, text in enumerate(_load_texts()[:RERANKED_DOCUMENTS])}
+    ones = np.ones((1, 1), dtype=np.float32)
+    settings = RerankSettings(method="listwise")
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            open_model(ModelSettings(name="m", urls=[url]), Path(folder)) as model,
+            open_reranker(settings, Means(Path(folder), model, 32_768)) as rerank,
+        ):
+
+            async def rerank_one(number: int) -> None:
+                query = Query(str(number), str(number), "", "", "")
+                context = TopicContext(documents, dict.fromkeys(documents, ones), [query], ones)
+                found = await rerank(Candidates(query.id, f"What is number {number}?", context))
+                assert not found.fallbacks
+
+            await run_together([partial(rerank_one, number) for number in range(narratives)])
+
+
+def _make_document(row: int, text: str) -> Document:
+    return Document(f"d{row}", text, segments=(Segment(f"d{row}#0", Span(f"d{row}", 0, len(text))),))
+
+
 def main(what: str, first: str, second: str) -> None:
     """Be the server, or one of the clients."""
     if what == "serve":
         asyncio.run(_serve(float(first), int(second)))
         return
-    client = {"ours": _call_keystone, "openai": _call_openai, "pending": _hold_pending}[what]
+    client = {"ours": _call_keystone, "openai": _call_openai, "pending": _hold_pending, "rerank": _rerank}[what]
     if what != "pending":
         asyncio.run(client(first, 1))  # imports
     characters = sum(len(request.messages[1][1]) for request in _make_requests(1_000)) / 1_000

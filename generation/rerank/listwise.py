@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fusion.blocks import list_windows, make_blocks, merge_blocks
-from generation.ask import ask_all
+from generation.ask import ask
 from generation.context.delimit import delimit, neutralise
 from generation.context.fit_window import share_window
 from generation.prompts import rank as prompt
@@ -33,9 +33,9 @@ async def open_listwise(settings: RerankSettings, means: Means) -> AsyncIterator
     """Open the reranker `listwise`."""
 
     async def rerank(candidates: Candidates) -> Reranked:
-        ask = await _open_asking(settings, means, candidates)
+        ask_blocks = await _open_asking(settings, means, candidates)
         number = len(candidates.context.documents)
-        orders, fallbacks = await ask(make_blocks(number, settings.block))
+        orders, fallbacks = await ask_blocks(make_blocks(number, settings.block))
         return Reranked(merge_blocks(number, orders), fallbacks)
 
     yield rerank
@@ -46,11 +46,11 @@ async def open_sliding(settings: RerankSettings, means: Means) -> AsyncIterator[
     """Open the reranker `sliding`."""
 
     async def rerank(candidates: Candidates) -> Reranked:
-        ask = await _open_asking(settings, means, candidates)
+        ask_blocks = await _open_asking(settings, means, candidates)
         number = len(candidates.context.documents)
         ranking, missed = list(range(number)), list[Fallback]()
         for window in list_windows(number, settings.block, settings.stride):
-            (order,), fallbacks = await ask([[ranking[place] for place in window]])
+            (order,), fallbacks = await ask_blocks([[ranking[place] for place in window]])
             ranking[window.start : window.stop] = order
             missed += fallbacks
         return Reranked(ranking, tuple(missed))
@@ -65,24 +65,24 @@ async def _open_asking(settings: RerankSettings, means: Means, candidates: Candi
     tokens = min(settings.tokens, share_window(means.window, settings.block))
     texts = await asyncio.to_thread(show_closest, candidates, settings.segments, tokens)
 
-    async def ask(blocks: Sequence[Sequence[int]]) -> tuple[list[list[int]], tuple[Fallback, ...]]:
-        requests = [
+    async def ask_blocks(blocks: Sequence[Sequence[int]]) -> tuple[list[list[int]], tuple[Fallback, ...]]:
+        requests = (
             (request_ranking(narrative, [texts[place] for place in block]), partial(read_ranking, passages=len(block)))
             for block in blocks
-        ]
-        found = await ask_all(model, requests)
+        )
+        found = {number: ranking async for number, ranking in ask(model, requests)}
         orders = [
-            list(block) if isinstance(ranking, Failure) else [block[number] for number in ranking]
-            for block, ranking in zip(blocks, found, strict=True)
+            list(block) if isinstance(ranking := found[number], Failure) else [block[place] for place in ranking]
+            for number, block in enumerate(blocks)
         ]
         fallbacks = tuple(
-            Fallback(candidates.topic_id, "rerank", f"no order for block {number} of {len(blocks)}: {one.reason}")
-            for number, one in enumerate(found, 1)
-            if isinstance(one, Failure)
+            Fallback(candidates.topic_id, "rerank", f"no order for block {number + 1} of {len(blocks)}: {one.reason}")
+            for number in range(len(blocks))
+            if isinstance(one := found[number], Failure)
         )
         return orders, fallbacks
 
-    return ask
+    return ask_blocks
 
 
 def request_ranking(narrative: str, passages: Sequence[str]) -> Request:

@@ -30,7 +30,7 @@ class RerankSettings(StrictSettings):
     """`endpoint` orders documents by the scores of a reranking model. `listwise` asks the language model to order
     overlapping blocks of documents, all at once. `sliding` asks it to order one window after the other, from the last
     documents to the first ([guide](rerank.md))."""
-    depth: int = Field(default=100, ge=1, le=10_000)
+    depth: int = Field(default=100, ge=1, le=1000)
     """How many documents of the narrative's ranking are ranked again. The others follow in their order."""
     segments: int = Field(default=1, ge=1, le=1000)
     """How many segments stand for a document: those closest to the narrative. `endpoint` takes the highest of their

@@ -128,7 +128,7 @@ def describe_settings(config: RunConfig) -> str:
     parts = []
     rerank = () if config.rerank.method is None else ("rerank",)
     for part in ("queries", "retrieval", "fusion", *rerank, "grading", "answer"):
-        settings = getattr(config, part).model_dump(mode="json").items()
+        settings = getattr(config, part).model_dump(mode="json", exclude={"endpoint"}).items()
         values = ", ".join(f"{key} {'+'.join(v) if isinstance(v, list) else v}" for key, v in settings if v is not None)
         parts.append(f"{part}: {values}")
     return f"Keystone, from whole narratives to cited answers; {'; '.join(parts)}"

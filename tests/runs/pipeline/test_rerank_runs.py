@@ -17,6 +17,7 @@ from runs.config.read import read_config
 from runs.pipeline.answering.bulk import answer_to_file
 from runs.pipeline.artifacts import KEYSTONE, NARRATIVE, RERANKED, RERANKS
 from runs.pipeline.directory import MANIFEST
+from runs.pipeline.job import describe_settings
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_run
@@ -55,12 +56,15 @@ def read_ranking(path: Path) -> dict[str, list[str]]:
 def test_the_first_documents_are_ordered_by_the_reranker_and_the_others_follow(
     index: Index, tmp_path: Path, server: Server
 ) -> None:
-    directory = run(read_config(None, list_settings(index, tmp_path, server.root)), threads=2)
+    config = read_config(None, list_settings(index, tmp_path, server.root))
+    directory = run(config, threads=2)
     before, after = read_ranking(directory / NARRATIVE), read_ranking(directory / RERANKED)
     for topic, documents in before.items():
         shares = {name: count_shared_letters(NARRATIVES[topic], "\n".join(CORPUS[name])) for name in documents[:DEPTH]}
         assert after[topic] == sorted(documents[:DEPTH], key=lambda name: -shares[name]) + documents[DEPTH:]
     assert after != before
+    assert "method endpoint" in describe_settings(config)
+    assert server.root not in describe_settings(config)
     submitted = read_ranking(directory / TRACKS["rag25"].retrieval_file)
     assert {topic: [name.partition("#")[0] for name in own] for topic, own in submitted.items()} == after
     records = [orjson.loads(line) for line in (directory / RERANKS).read_bytes().splitlines()]
