@@ -14,7 +14,7 @@ const readLetters = (letters) =>
 /** The documents of a run for a narrative: each with its row, its ranks, and its places, one for each query. */
 function readDocuments(run) {
   const table = run.querySelector(".heat");
-  const systems = table.dataset.systems.split(" ");
+  const systems = table.dataset.systems.split(" ").filter(Boolean);
   const stride = systems.length + 2;
   const documents = [...table.tBodies[0].rows].map((row) => {
     const [last, fused, chosen, judged, ...flat] = readLetters(row.dataset.n);
@@ -97,6 +97,7 @@ function addColumns(found) {
     one.row.prepend(last);
     one.row.append(...others);
     one.row.classList.toggle("chosen", one.chosen > 0);
+    one.row.querySelector("th").scope = "row";
   }
   walkByArrows(table, () => found.queries.length);
 }
@@ -173,6 +174,7 @@ function showDocuments(run) {
   if (!found.documents.length) return;
   addColumns(found);
   foldRows(found);
+  if (!found.queries.length) return;
   found.table.parentElement.before(makeLegend(found));
   new ResizeObserver(() => drawMoves(found)).observe(run.querySelector(".moves"));
 }
