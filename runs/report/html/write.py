@@ -16,8 +16,8 @@ from runs.report.html.read_answers import read_answer_view
 from runs.report.html.read_run import read_view
 from runs.report.html.types import RunView
 
-STYLES = ("page.css",)
-SCRIPTS = ("elements.js", "plots.js", "documents.js", "page.js")
+STYLE = "page.css"
+SCRIPTS = ("elements.js", "plots.js", "moves.js", "documents.js", "page.js")
 """The files of the page. All scripts become one, in this order."""
 
 
@@ -42,7 +42,7 @@ def write_report(runs: Sequence[Path], out: Path, qrels: Path | None = None, not
 
 def render_page(views: Sequence[RunView], measures: Measures, notes: Sequence[str] = ()) -> Html:
     """Render the page of these runs. Its policy lets a browser use its own style and script, and load nothing."""
-    style, script = _read_parts(STYLES), _read_parts(SCRIPTS)
+    style, script = _read_parts(STYLE), _read_parts(*SCRIPTS)
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -80,7 +80,7 @@ def render_page(views: Sequence[RunView], measures: Measures, notes: Sequence[st
     return join(Html("<!doctype html>"), element("html", head, body, lang="en"))
 
 
-def _read_parts(names: Sequence[str]) -> Html:
+def _read_parts(*names: str) -> Html:
     folder = files("runs.report.html") / "page"
     return Html("\n".join((folder / name).read_text(encoding="utf-8") for name in names))
 
