@@ -14,7 +14,8 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RUN_DIR...",
-            help="Run directories, finished or not. The report compares the others with the first one.",
+            help="Run directories, finished or not, or answer files of any track. The report compares the others with "
+            "the first one.",
         ),
     ],
     qrels: Annotated[Path | None, typer.Option(help="Judgments in TREC form, of documents or segments.")] = None,

@@ -30,7 +30,7 @@ NOTE = (
 class Measures:
     """The measures of each run that has a ranking, reasons for caution, and the judged grades of documents by topic.
 
-    A document with judged segments has the highest grade of these.
+    A document with judged segments has the highest grade of these, and the segments have their own.
     """
 
     evaluations: Sequence[Evaluation]
@@ -38,8 +38,10 @@ class Measures:
     grades: Mapping[str, Mapping[str, int]]
 
 
-def take_measures(folders: Sequence[Path], views: Sequence[RunView], qrels_path: Path) -> Measures:
+def take_measures(runs: Sequence[Path], views: Sequence[RunView], qrels_path: Path) -> Measures:
     """Measure the last ranking of each run. If segments are judged, the ranking that the run submits is measured.
+
+    A run without a ranking, such as an answer file, is not measured.
 
     `UserError` if the judgments cannot be read, or if they judge none of a run's topics.
     """
@@ -49,20 +51,20 @@ def take_measures(folders: Sequence[Path], views: Sequence[RunView], qrels_path:
     for i, topic_id in enumerate(qrels.query_ids):
         own = grades.setdefault(topic_id, {})
         for row in range(int(qrels.offsets[i]), int(qrels.offsets[i + 1])):
-            name = document_id(ids[row])
-            own[name] = max(own.get(name, -1), int(qrels.grades[row]))
+            for name in {ids[row], document_id(ids[row])}:
+                own[name] = max(own.get(name, 0), int(qrels.grades[row]))
     judges_segments = any("#" in name for name in ids)
-    paths = [_choose_ranking(folder, view, judges_segments) for folder, view in zip(folders, views, strict=True)]
+    paths = [_choose_ranking(run, view, judges_segments) for run, view in zip(runs, views, strict=True)]
     made = [(path, view.label) for path, view in zip(paths, views, strict=True) if path.exists()]
     found = evaluate_files([path for path, _ in made], qrels_path)
     evaluations = [replace(one, name=label) for one, (_, label) in zip(found, made, strict=True)]
     return Measures(evaluations, collect_cautions(evaluations) if evaluations else (), grades)
 
 
-def _choose_ranking(folder: Path, view: RunView, judges_segments: bool) -> Path:
-    track = view.config.track
-    submitted = folder / TRACKS[track].retrieval_file if track is not None and judges_segments else folder
-    return submitted if submitted.is_file() else find_last_ranking(folder)
+def _choose_ranking(run: Path, view: RunView, judges_segments: bool) -> Path:
+    track = view.config.track if view.config and judges_segments else None
+    submitted = track and run / TRACKS[track].retrieval_file
+    return submitted if submitted and submitted.is_file() else find_last_ranking(run)
 
 
 def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequence[str]) -> Html:

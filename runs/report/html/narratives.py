@@ -20,14 +20,18 @@ def list_topic_ids(views: Sequence[RunView]) -> list[str]:
     return list(dict.fromkeys(topic_id for view in views for topic_id in view.topics))
 
 
-def render_narratives(views: Sequence[RunView], grades: Mapping[str, Judged]) -> Html:
-    """Render the section. The last run of each narrative is open, the others are closed."""
+def render_narratives(views: Sequence[RunView], grades: Mapping[str, Judged], have_values: bool) -> Html:
+    """Render the section. The last run of each narrative is open, the others are closed.
+
+    `grades` are the judged grades of the documents of each narrative. If narratives have values of measures, a reader
+    can sort by them.
+    """
     topics = [
         _render_topic(number, topic_id, views, grades.get(topic_id, {}))
         for number, topic_id in enumerate(list_topic_ids(views))
     ]
     orders = [element("option", "in order", value="topic")]
-    orders += [element("option", "lowest value first", value="value")] if grades else []
+    orders += [element("option", "lowest value first", value="value")] if have_values else []
     return element(
         "section",
         element("h2", "Narratives"),
@@ -59,14 +63,15 @@ def _render_topic(number: int, topic_id: str, views: Sequence[RunView], judged: 
 
 def _render_run(number: int, view: RunView, topic: TopicView, judged: Judged, is_open: bool) -> Html:
     chosen = sum(document.chosen > 0 for document in topic.documents)
-    counts = [plural(len(topic.queries), "query", "queries"), plural(len(topic.documents), "document")]
+    counts = [plural(len(topic.queries), "query", "queries")] if topic.queries else []
+    counts += [plural(len(topic.documents), "document")]
     counts += [f"{chosen} chosen"] if chosen else []
     counts += [plural(len(topic.answer.sentences), "sentence")] if topic.answer else []
     return element(
         "details",
         element("summary", render_run_name(view.label, number), element("small", ", ".join(counts))),
-        _render_queries(topic),
-        _render_documents(topic, view.config.retrieval.systems, judged),
+        _render_queries(topic) if topic.queries else Html(""),
+        _render_documents(topic, view.config.retrieval.systems if view.config else (), judged),
         _render_answer(topic.answer) if topic.answer else Html(""),
         _render_steps(topic.steps) if topic.steps else Html(""),
         class_="run",
@@ -99,7 +104,7 @@ def _render_documents(topic: TopicView, systems: Sequence[str], judged: Judged) 
     rows = [
         element(
             "tr",
-            element("th", isolate(one.title or one.id), element("small", one.id)),
+            element("th", *_render_title(one.title, one.id)),
             data_n="".join(map(_spell, _list_numbers(one, judged.get(one.id)))),
         )
         for one in topic.documents
@@ -113,6 +118,10 @@ def _render_documents(topic: TopicView, systems: Sequence[str], judged: Judged) 
             class_="scroll",
         ),
     )
+
+
+def _render_title(title: str, id: str) -> tuple[Html, ...]:
+    return (isolate(title), element("small", id)) if title else (isolate(id),)
 
 
 def _list_numbers(document: PlacedDocument, judged: int | None) -> Iterator[int]:
@@ -147,8 +156,8 @@ def _render_answer(answer: AnswerView) -> Html:
     texts = [
         element(
             "li",
-            element("b", isolate(one.title or one.id), element("small", one.id)),
-            isolate(one.text or "The index has no text of this id.", "p"),
+            element("b", *_render_title(one.title, one.id)),
+            isolate(one.text or "No text of this id is at hand.", "p"),
             value=number,
         )
         for number, one in enumerate(answer.cited, 1)

@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from runs.config.run_config import RunConfig
 from runs.report.html.markup import Html, element, isolate, join
 from runs.report.html.types import RunView
 
@@ -15,10 +16,11 @@ MOST_FALLBACKS = 100
 def render_overview(views: Sequence[RunView]) -> Html:
     """Render the section: what the runs did, what it cost, and the remarks on them."""
     heads = [element("th", render_run_name(view.label, n), scope="col") for n, view in enumerate(views)]
-    facts = [(name, [describe(view) for view in views]) for name, describe in FACTS]
+    settings = [(name, [describe(view.config) if view.config else "" for view in views]) for name, describe in SETTINGS]
+    costs = [(name, [describe(view) for view in views]) for name, describe in FACTS]
     rows = [
         element("tr", element("th", name, scope="row"), *(element("td", value) for value in values))
-        for name, values in facts
+        for name, values in [*settings, *costs]
         if any(values)
     ]
     remarks = [
@@ -34,7 +36,7 @@ def render_overview(views: Sequence[RunView]) -> Html:
         element("h2", "Overview"),
         *remarks,
         element("div", table, class_="scroll"),
-        *(_render_details(view) for view in views),
+        *(_render_details(view, view.config) for view in views if view.config),
         id="overview",
     )
 
@@ -44,8 +46,8 @@ def render_run_name(label: str, number: int) -> Html:
     return join(element("i", class_=f"mark run{number % 7}"), element("bdi", label))
 
 
-def _render_details(view: RunView) -> Html:
-    settings = yaml.safe_dump(view.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+def _render_details(view: RunView, config: RunConfig) -> Html:
+    settings = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     fallbacks = view.manifest.get("fallbacks", [])
     return element(
         "details",
@@ -90,20 +92,20 @@ COST_COLUMNS = {
 """The columns of `usage.json` and their headings."""
 
 
-def _format(number: float) -> str:
-    return f"{number:,.2f}" if isinstance(number, float) else f"{number:,}"
+def _format(number: float | str) -> str:
+    return f"{number:,.2f}" if isinstance(number, float) else f"{number:,}" if isinstance(number, int) else number
 
 
 def _sum_usage(key: str) -> Callable[[RunView], str]:
-    return lambda view: _format(view.usage["total"].get(key, 0)) if "total" in view.usage else ""
+    return lambda view: _format(view.usage.get("total", {}).get(key, ""))
 
 
 def _count(fallbacks: Sequence[object] | None) -> str:
     return "" if fallbacks is None else f"{len(fallbacks):,}"
 
 
-def _describe_grading(view: RunView) -> str:
-    grading = view.config.grading
+def _describe_grading(config: RunConfig) -> str:
+    grading = config.grading
     if grading.method is None:
         return ""
     return f"{grading.method}, {grading.select}, {grading.documents} documents"
@@ -119,31 +121,36 @@ def _describe_segments(view: RunView) -> str:
     return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count)
 
 
-def _describe_search(view: RunView) -> str:
-    retrieval = view.config.retrieval
+def _describe_search(config: RunConfig) -> str:
+    retrieval = config.retrieval
     feedback = f", {retrieval.feedback}" if retrieval.feedback else ""
     return f"{' and '.join(retrieval.systems)}{feedback}, {retrieval.depth:,} documents"
 
 
+SETTINGS: Sequence[tuple[str, Callable[[RunConfig], str]]] = (
+    ("Queries by", lambda config: config.queries.method),
+    ("Search", _describe_search),
+    ("Fusion over queries", lambda config: config.fusion.method),
+    ("Grades", _describe_grading),
+    ("Answers by", lambda config: str(config.answer.method or "") if config.track else ""),
+    ("Reader", lambda config: config.reader.name if config.track else ""),
+    ("Track", lambda config: config.track or ""),
+)
+"""The rows of settings: a heading, and the description of a run, which is empty if the row does not concern it."""
+
 FACTS: Sequence[tuple[str, Callable[[RunView], str]]] = (
     ("Narratives", lambda view: f"{len(view.topics):,}"),
-    ("Documents in the index", lambda view: _format(view.manifest["index"]["documents"] or 0)),
-    ("Queries", lambda view: f"{sum(len(t.queries) for t in view.topics.values()):,} by {view.config.queries.method}"),
-    ("Search", _describe_search),
-    ("Fusion over queries", lambda view: view.config.fusion.method),
-    ("Grades", _describe_grading),
-    ("Answers", lambda view: str(view.config.answer.method or "") if view.config.track else ""),
-    ("Reader", lambda view: view.config.reader.name if view.config.track else ""),
-    ("Track", lambda view: view.config.track or ""),
+    ("Queries", lambda view: _format(sum(len(topic.queries) for topic in view.topics.values()) or "")),
+    ("Documents in the index", lambda view: _format(view.manifest.get("index", {}).get("documents") or "")),
     ("Model", lambda view: view.manifest.get("model") or ""),
     ("Calls", _sum_usage("calls")),
     ("Kept replies used", _sum_usage("cache_hits")),
     ("Tokens asked", _sum_usage("prompt_tokens")),
     ("Tokens answered", _sum_usage("completion_tokens")),
     ("Seconds waited for the model", _sum_usage("seconds")),
-    ("US dollars", lambda view: _sum_usage("cost")(view) if "cost" in view.usage.get("total", {}) else ""),
+    ("US dollars", _sum_usage("cost")),
     ("Pairs graded", _describe_saved),
     ("Segments ranked", _describe_segments),
     ("Steps without a usable reply", lambda view: _count(view.manifest.get("fallbacks"))),
 )
-"""The rows of the table: a heading, and the description of a run, which is empty if the row does not concern it."""
+"""The rows of the outcome, in the same form."""

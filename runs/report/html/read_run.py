@@ -110,7 +110,8 @@ def _read_topic_views(
     }
     shown = {topic_id: found.list_documents(first.get(topic_id, ())) for topic_id, found in topics.items()}
     queries = {query["id"]: shown[name] for name, found in topics.items() for query in found.understood["queries"]}
-    by_query = [find_ranks(folder / f"{name}.trec", queries) for name in (*config.retrieval.systems, "hybrid")]
+    lists = [*(f"{system}.trec" for system in config.retrieval.systems), HYBRID]
+    by_query = [find_ranks(folder / name, queries) for name in lists]
     by_topic = [find_ranks(path, shown) for path in (folder / NARRATIVE, find_last_ranking(folder))]
     return {
         topic_id: make_topic_view(found, _get_documents(store, shown[topic_id]), by_query, by_topic)

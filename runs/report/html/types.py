@@ -89,11 +89,12 @@ class TopicView:
 class RunView:
     """A run: its settings, its manifest, its usage by purpose, remarks on it, and its narratives by id.
 
-    `made_from` holds the versions of packages, and digests of the index and the topics.
+    An answer file has no settings, an empty manifest and no usage. `made_from` holds the versions of packages, and
+    digests of the index and the topics.
     """
 
     label: str
-    config: RunConfig
+    config: RunConfig | None
     manifest: Mapping[str, Any]
     made_from: Mapping[str, str]
     usage: Mapping[str, Mapping[str, float]]

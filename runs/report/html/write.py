@@ -12,33 +12,37 @@ from runs.report.html.markup import Html, element, join
 from runs.report.html.measures import Measures, render_measures, take_measures
 from runs.report.html.narratives import list_topic_ids, render_narratives
 from runs.report.html.overview import render_overview
+from runs.report.html.read_answers import read_answer_view
 from runs.report.html.read_run import read_view
 from runs.report.html.types import RunView
 
-STYLES = ("page.css",)
-SCRIPTS = ("elements.js", "plots.js", "documents.js", "page.js")
+STYLE = "page.css"
+SCRIPTS = ("elements.js", "plots.js", "moves.js", "documents.js", "page.js")
 """The files of the page. All scripts become one, in this order."""
 
 
-def write_report(folders: Sequence[Path], out: Path, qrels: Path | None = None, notes: Sequence[str] = ()) -> None:
-    """Write the report of run directories to one HTML file, with measures if there are judgments.
+def write_report(runs: Sequence[Path], out: Path, qrels: Path | None = None, notes: Sequence[str] = ()) -> None:
+    """Write the report of run directories and answer files to one HTML file, with measures if there are judgments.
 
     `notes` are remarks that stand at the top. `UserError` for a folder without a run, and as from `take_measures`.
     """
-    labels = [folder.resolve().name for folder in folders]
+    labels = [run.resolve().name for run in runs]
     if len(set(labels)) < len(labels):
-        labels = [str(folder) for folder in folders]
+        labels = [str(run) for run in runs]
     if len(set(labels)) < len(labels):
         raise UserError(f"expected different runs, found {', '.join(labels)}")
-    views = [read_view(folder, label) for folder, label in zip(folders, labels, strict=True)]
-    measures = take_measures(folders, views, qrels) if qrels else Measures((), (), {})
+    views = [
+        read_answer_view(run, label) if run.is_file() else read_view(run, label)
+        for run, label in zip(runs, labels, strict=True)
+    ]
+    measures = take_measures(runs, views, qrels) if qrels else Measures((), (), {})
     with write_whole(out) as file:
         file.write(render_page(views, measures, notes).encode())
 
 
 def render_page(views: Sequence[RunView], measures: Measures, notes: Sequence[str] = ()) -> Html:
     """Render the page of these runs. Its policy lets a browser use its own style and script, and load nothing."""
-    style, script = _read_parts(STYLES), _read_parts(SCRIPTS)
+    style, script = _read_parts(STYLE), _read_parts(*SCRIPTS)
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -48,8 +52,10 @@ def render_page(views: Sequence[RunView], measures: Measures, notes: Sequence[st
     sections = [
         render_overview(views),
         render_measures(measures, labels, list_topic_ids(views)),
-        render_narratives(views, measures.grades),
+        render_narratives(views, measures.grades, bool(measures.evaluations)),
     ]
+    names = ("overview", *(["measures"] if measures.evaluations else []), "narratives")
+    links = [element("a", name.capitalize(), href=f"#{name}") for name in names]
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -60,7 +66,12 @@ def render_page(views: Sequence[RunView], measures: Measures, notes: Sequence[st
     )
     body = element(
         "body",
-        element("header", element("h1", "Keystone report"), *(element("p", note, class_="warning") for note in notes)),
+        element(
+            "header",
+            element("h1", "Keystone report"),
+            element("nav", *links),
+            *(element("p", note, class_="warning") for note in notes),
+        ),
         element("main", *sections),
         element("div", id="tip", role="status", hidden=True),
         element("noscript", element("p", "Plots, the table of documents and the search need JavaScript.")),
@@ -69,7 +80,7 @@ def render_page(views: Sequence[RunView], measures: Measures, notes: Sequence[st
     return join(Html("<!doctype html>"), element("html", head, body, lang="en"))
 
 
-def _read_parts(names: Sequence[str]) -> Html:
+def _read_parts(*names: str) -> Html:
     folder = files("runs.report.html") / "page"
     return Html("\n".join((folder / name).read_text(encoding="utf-8") for name in names))
 

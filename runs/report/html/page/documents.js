@@ -5,7 +5,6 @@ const SHADED_RANKS = [10, 30, 100];
 const plural = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 /** Ranks in ascending order, 0 (not found) last. */
 const compareRanks = (one, other) => (one || Infinity) - (other || Infinity) || 0;
-const bestRank = (ranks) => Math.min(...ranks.filter(Boolean), Infinity);
 
 /** Reads numbers in letters: digits to base 26, of which the last one of each number is in lower case. */
 const readLetters = (letters) =>
@@ -14,7 +13,7 @@ const readLetters = (letters) =>
 /** The documents of a run for a narrative: each with its row, its ranks, and its places, one for each query. */
 function readDocuments(run) {
   const table = run.querySelector(".heat");
-  const systems = table.dataset.systems.split(" ");
+  const systems = table.dataset.systems.split(" ").filter(Boolean);
   const stride = systems.length + 2;
   const documents = [...table.tBodies[0].rows].map((row) => {
     const [last, fused, chosen, judged, ...flat] = readLetters(row.dataset.n);
@@ -97,6 +96,7 @@ function addColumns(found) {
     one.row.prepend(last);
     one.row.append(...others);
     one.row.classList.toggle("chosen", one.chosen > 0);
+    one.row.querySelector("th").scope = "row";
   }
   walkByArrows(table, () => found.queries.length);
 }
@@ -126,46 +126,6 @@ function makeLegend({ graded, documents }) {
   return make("div", {}, make("p", { class: "note" }, text), make("p", { class: "legend" }, ...entries));
 }
 
-/** Draws how each document moved: its best rank by each system and by all together, then over queries, then last. */
-function drawMoves(found) {
-  const { systems, documents } = found;
-  const chosen = documents.some((one) => one.chosen);
-  const stages = [...systems, "together", "over queries", ...(chosen ? ["chosen"] : [])];
-  const trace = (one) => [
-    ...systems.map((_, n) => bestRank(one.places.map((place) => place.ranks[n]))),
-    bestRank(one.places.map((place) => place.hybrid)), one.fused || Infinity, ...(chosen ? [one.last || Infinity] : []),
-  ];
-  const box = found.table.closest(".run").querySelector(".moves");
-  const [width, height, margin] = [box.clientWidth, 240, 28];
-  const most = Math.max(...documents.flatMap(trace).filter(Number.isFinite), 10);
-  const across = (stage) => margin + ((width - 2 * margin) * stage) / (stages.length - 1);
-  const down = (rank) => 22 + ((height - 30) * Math.log(rank)) / Math.log(most);
-  const svg = make("svg", { width, height, role: "group", "aria-label": "Ranks from stage to stage" });
-  stages.forEach((name, stage) => {
-    const anchor = stage === 0 ? "start" : stage === stages.length - 1 ? "end" : "middle";
-    const x = stage === 0 ? 0 : stage === stages.length - 1 ? width : across(stage);
-    svg.append(make("line", { class: "axis", x1: across(stage), x2: across(stage), y1: down(1), y2: height }));
-    svg.append(make("text", { x, y: 9, "text-anchor": anchor }, name));
-  });
-  for (const rank of [1, 3, 10, 30, 100, 300, 1000].filter((one) => one <= most))
-    svg.append(make("text", { x: margin - 6, y: down(rank) + 4, "text-anchor": "end" }, String(rank)));
-  const ordered = [...documents].sort((one, other) => (one.chosen > 0) - (other.chosen > 0) || compareRanks(other.last, one.last));
-  for (const one of ordered) {
-    const points = trace(one).flatMap((rank, stage) => (Number.isFinite(rank) ? [`${across(stage)},${down(rank)}`] : []));
-    if (points.length < 2) continue;
-    const marked = one.chosen || (!chosen && one.last && one.last <= 10);
-    const path = `M${points.join("L")}`;
-    const line = make("g", {}, make("path", { class: "wide", d: path }), make("path", { class: marked ? "move chosen" : "move", d: path }));
-    const ranks = () => trace(one).map((rank, stage) => `${stages[stage]}: ${Number.isFinite(rank) ? rank : "not found"}`);
-    svg.append(addStop(line, () => [one.title, ...ranks()].join("\n")));
-    for (const [source, target] of [[line, one.row], [one.row, line]])
-      for (const [name, hot] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]])
-        source.addEventListener(name, () => target.classList.toggle("hot", hot));
-  }
-  box.replaceChildren(svg);
-  walkByArrows(svg);
-}
-
 /** Shows the documents of a run when its narrative is opened for the first time. */
 function showDocuments(run) {
   if (run.querySelector(".heat thead")) return;
@@ -173,6 +133,8 @@ function showDocuments(run) {
   if (!found.documents.length) return;
   addColumns(found);
   foldRows(found);
+  if (!found.queries.length) return;
   found.table.parentElement.before(makeLegend(found));
-  new ResizeObserver(() => drawMoves(found)).observe(run.querySelector(".moves"));
+  linkRows(found.documents);
+  onWidth(run.querySelector(".moves"), () => drawMoves(found, run.querySelector(".moves")));
 }

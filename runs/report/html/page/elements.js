@@ -76,3 +76,13 @@ function onAttention(act) {
 
 onAttention((target) => showTip(target.closest(".stop")));
 document.addEventListener("keydown", (event) => event.key === "Escape" && showTip(null));
+
+/** Calls `draw` when an element is first shown, and whenever it is shown with another width. */
+function onWidth(shown, draw) {
+  let width = 0;
+  new ResizeObserver(() => {
+    if (shown.clientWidth === 0 || shown.clientWidth === width) return;
+    width = shown.clientWidth;
+    draw();
+  }).observe(shown);
+}

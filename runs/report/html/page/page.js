@@ -65,8 +65,8 @@ function search() {
 }
 
 function sortTopics() {
-  const order = byId("sort").value === "value" ? orderTopics("value").reverse() : topics.keys();
-  byId("topics").append(...[...order].map((topic) => topics[topic]));
+  const first = byId("sort").value === "value" ? orderTopics("value").reverse() : [];
+  byId("topics").append(...[...new Set([...first, ...topics.keys()])].map((topic) => topics[topic]));
 }
 
 byId("search").addEventListener("input", search);

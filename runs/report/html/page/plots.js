@@ -108,5 +108,5 @@ function drawPlots() {
 
 if (values) {
   for (const id of ["measure", "order", "across", "up"]) byId(id)?.addEventListener("change", drawPlots);
-  new ResizeObserver(drawPlots).observe(byId("measures"));
+  onWidth(byId("measures"), drawPlots);
 }

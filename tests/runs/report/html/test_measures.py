@@ -37,4 +37,5 @@ def test_the_ranking_of_segments_is_measured_if_segments_are_judged(tmp_path: Pa
     (evaluation,) = measures.evaluations
     assert evaluation.name == "name"
     assert evaluation.mean("MRR") == (1 if judges_segments else 0.2)
-    assert measures.grades == {TOPIC_IDS[0]: {DOC_IDS[5]: 2, DOC_IDS[6]: 1}}
+    judged = {DOC_IDS[5]: 2, DOC_IDS[6]: 1}
+    assert measures.grades == {TOPIC_IDS[0]: judged | {names[5]: 2, names[6]: 1}}

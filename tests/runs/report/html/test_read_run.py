@@ -1,16 +1,19 @@
-"""Reading of runs for the report: ranks and grades of documents, runs that lack something, and errors."""
+"""Reading of runs and answer files for the report: ranks and grades, runs that lack something, and errors."""
 
 from pathlib import Path
 
+import orjson
 import pytest
 import yaml
 
 from indexing.errors import UserError
 from runs.report.html.ranks import find_ranks, list_first
+from runs.report.html.read_answers import read_answer_view
 from runs.report.html.read_run import read_view
 from runs.report.html.topic import STEP_CHARACTERS
 from runs.report.html.types import Place, QueryView
 from runs.report.html.write import write_report
+from tests.support.command_line import keystone
 from tests.support.report_runs import (
     DOC_IDS,
     HOSTILE,
@@ -58,6 +61,26 @@ def test_ranks_count_from_one_and_are_zero_for_what_a_list_lacks(tmp_path: Path)
     assert list_first(path, 1) == {"1": ["a"], "2": ["b"]}
     assert find_ranks(tmp_path / "missing", {"1": ["a"]}) == {"1": [0]}
     assert list_first(tmp_path / "missing", 1) == {}
+
+
+def test_an_answer_file_of_another_team_has_its_references_as_documents(tmp_path: Path) -> None:
+    ids = [f"msmarco_v2.1_doc_00_{n}#0_{n}" for n in range(3)]
+    answer = [{"text": "One.", "citations": [2, 0]}, {"text": "Two.", "citations": []}]
+    record = {"run_id": "theirs", "topic_id": "2024-1", "topic": HOSTILE, "references": ids, "answer": answer}
+    (tmp_path / "theirs.jsonl").write_bytes(orjson.dumps(record))
+    view = read_answer_view(tmp_path / "theirs.jsonl", "name")
+    assert view.remarks == ("an answer file of rag24, run theirs: it has no queries, rankings, grades and cited texts",)
+    topic = view.topics["2024-1"]
+    assert (topic.narrative, topic.queries) == (HOSTILE, ())
+    assert [(one.id, one.last) for one in topic.documents] == [(ids[0], 1), (ids[1], 2), (ids[2], 3)]
+    assert topic.answer is not None
+    assert topic.answer.sentences == (("One.", (0, 1)), ("Two.", ()))
+    assert [one.id for one in topic.answer.cited] == [ids[2], ids[0]]
+    (tmp_path / "qrels.txt").write_text(f"2024-1 0 {ids[2]} 2\n")
+    write_report([tmp_path / "theirs.jsonl"], tmp_path / "report.html", tmp_path / "qrels.txt")
+    page = (tmp_path / "report.html").read_text()
+    assert f'<tr data-n="ccaa"><th><bdi>{ids[1]}</bdi></th></tr>' in page
+    assert f'<tr data-n="ddad"><th><bdi>{ids[2]}</bdi></th></tr>' in page
 
 
 def test_an_unfinished_run_says_which_files_it_lacks(run: Path) -> None:
@@ -108,3 +131,13 @@ def test_a_folder_without_a_run_or_with_a_damaged_one_is_an_error(tmp_path: Path
     with pytest.raises(UserError, match="one of its files is not of a run"):
         write_report([run], out)
     assert not out.exists()
+
+
+@pytest.mark.slow
+def test_the_command_names_the_file_that_it_writes_and_folders_without_a_run(tmp_path: Path, run: Path) -> None:
+    shown = keystone("report", run, "--out", tmp_path / "page.html", "--quiet")
+    assert (shown.returncode, shown.stdout) == (0, f"{tmp_path / 'page.html'}\n"), shown.stderr
+    assert "<title>second – Keystone</title>" in (tmp_path / "page.html").read_text()
+    shown = keystone("report", tmp_path, "--out", tmp_path.parent / "page.html", "--quiet")
+    assert shown.returncode == 1
+    assert shown.stderr.startswith(f"error: {tmp_path}: holds no manifest.json")
