@@ -84,7 +84,8 @@ async def grade_topic(
 ) -> GradedTopic:
     """Grade a topic's candidates for its queries, then those `beyond` them as long as it pays; select among all.
 
-    If the model gives no grade for a pair, the pair adds nothing to any score, and a `Fallback` records it.
+    If the model gives no grade for a pair, the pair adds nothing to any score, and a `Fallback` records it. If a set by
+    coverage would be empty, documents without grades are selected.
     """
     topic_id, context = candidates.topic_id, candidates.context
     rows, ids, texts = list[int](), list[str](), list[str]()
@@ -161,7 +162,10 @@ def _select_by_parasol(top: Top, _texts: Sequence[str], _settings: GradeSettings
 def _select_by_coverage(top: Top, texts: Sequence[str], settings: GradeSettings) -> tuple[list[int], list[float]]:
     costs = [1 if settings.budget is None else count_tokens(text) for text in texts]
     budget = settings.documents if settings.budget is None else settings.budget
-    selected = choose(top.grades, costs, budget, settings.cap)[: settings.documents]
+    chosen = choose(top.grades, costs, budget, settings.cap)
+    if not chosen:  # the documents without a grade, in the order of their fusion
+        chosen = choose(np.isnan(top.grades).astype(np.float64), costs, budget, settings.cap)
+    selected = chosen[: settings.documents]
     return selected, [float(len(selected) - place) for place in range(len(selected))]
 
 

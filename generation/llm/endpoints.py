@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from generation.llm.chat import (
 from generation.llm.client import open_client
 from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
+from generation.llm.usage import Purse
 from generation.types import Failure, Request, Usage
 from indexing.errors import TooLarge, UserError, WrongReply
 from indexing.io.body import Body
@@ -90,9 +92,11 @@ class _Endpoint:
         return 0.0 if self.failing_since is None else at - self.failing_since
 
 
-def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextManager[OpenModel]:
-    """Open the model of the endpoints."""
-    return open_client(settings, folder, lambda: Endpoints(settings))
+def open_backend(
+    settings: ModelSettings, folder: Path, purse: Purse | None = None
+) -> AbstractAsyncContextManager[OpenModel]:
+    """Open the model of the endpoints. `purse` pays for its calls."""
+    return open_client(settings, folder, lambda: Endpoints(settings, purse))
 
 
 class Endpoints:
@@ -102,7 +106,8 @@ class Endpoints:
     replies.
     """
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, purse: Purse | None = None) -> None:
+        self._purse = purse
         if not settings.urls:
             raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
         self._model, self._extra, self._patience = settings.name, settings.extra, settings.patience_seconds
@@ -141,7 +146,8 @@ class Endpoints:
             endpoint = await self._take_room(first=not faults and not turned_away)
             sent, answered = self._loop.time(), None
             try:
-                answered = await self._ask(endpoint, request)
+                ask = partial(self._ask, endpoint, request)
+                answered = await (self._purse.pay(request, ask) if self._purse else ask())
             except _Busy as error:
                 turned_away, busy_since = turned_away + 1, busy_since or self._loop.time()
                 self._note_busy(endpoint, error, sent)

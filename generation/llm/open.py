@@ -1,23 +1,30 @@
 """The language model of the settings."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
+from generation.llm.usage import Purse
 
-OpenBackend = Callable[[ModelSettings, Path], AbstractAsyncContextManager[OpenModel]]
-"""Opens a model. Its files are in the folder, unless the settings name others."""
+OpenBackend = Callable[..., AbstractAsyncContextManager[OpenModel]]
+"""Opens a model: `open_backend(settings, folder)`. Its files are in the folder, unless the settings name others."""
 
 
 @asynccontextmanager
-async def open_model(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
+async def open_model(settings: ModelSettings, folder: Path, costs: Path | None = None) -> AsyncIterator[OpenModel]:
     """Open the model of the settings, within a running event loop. `UserError` for wrong settings, keys and files.
 
-    Each backend is the module of its name in this package, with a function `open_backend` of the type `OpenBackend`.
+    If the settings have a budget, the file `costs` keeps the cost of each call. Each backend is the module of its name
+    in this package, with a function `open_backend` of the type `OpenBackend`.
     """
     open_backend: OpenBackend = import_module(f"generation.llm.{settings.backend}").open_backend
-    async with open_backend(settings, folder) as model:
-        yield model
+    with ExitStack() as stack:
+        if settings.budget is not None:
+            purse = stack.enter_context(closing(Purse(settings.budget, settings.prices, costs)))
+            open_backend = partial(open_backend, purse=purse)
+        async with open_backend(settings, folder) as model:
+            yield model

@@ -1,13 +1,13 @@
 """The settings of a language model: the section `model` of a configuration."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import orjson
-from pydantic import Field, Strict, field_validator
+from pydantic import Field, Strict, field_validator, model_validator
 
 from generation.llm.chat import MOST_TOKENS
-from generation.llm.usage import Prices
+from generation.llm.usage import Budget, Prices
 from indexing.io.keys import OPENAI_KEY
 from indexing.io.strict_settings import StrictSettings
 
@@ -60,6 +60,8 @@ class ModelSettings(StrictSettings):
     """A file of recorded replies, for `replay`."""
     prices: Prices | None = None
     """The model's prices. If it is null, no cost is computed."""
+    budget: Budget | None = None
+    """The most that the calls of a run may cost together, for `endpoints`. If it is null, there is no limit."""
 
     @field_validator("extra", "engine")
     @classmethod
@@ -72,6 +74,16 @@ class ModelSettings(StrictSettings):
         if not same:
             raise ValueError("expected values of JSON, whose numbers are finite and have 64 bits")
         return values
+
+    @model_validator(mode="after")
+    def _can_pay(self) -> Self:
+        if self.budget and self.backend != "endpoints":
+            raise ValueError(f"budget: found with backend {self.backend!r}, expected 'endpoints'")
+        if self.budget and self.budget.dollars is not None and self.prices is None:
+            raise ValueError("budget.dollars: found without prices, expected the prices of the model")
+        if self.budget and self.prices and (self.prices.cached or 0) > self.prices.prompt:
+            raise ValueError("prices.cached: found above prices.prompt, expected at most that with a budget")
+        return self
 
     @property
     def named_key(self) -> str | None:

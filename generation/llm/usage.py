@@ -1,11 +1,16 @@
-"""The cost of a run's calls, by purpose, in tokens, seconds and dollars."""
+"""The cost of a run's calls, by purpose, in tokens, seconds and dollars; and a budget that limits it."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 
+import orjson
 from pydantic import Field
 
-from generation.types import Usage
+from generation.llm.chat import PaidReply
+from generation.types import Failure, Request, Usage
+from indexing.errors import UserError, WrongReply
 from indexing.io.strict_settings import StrictSettings
 
 MOST_DOLLARS = 1_000_000
@@ -21,6 +26,17 @@ class Prices(StrictSettings):
     """The price of prompt tokens that the server had cached. If it is null, they cost as much as others."""
     completion: float = Field(ge=0, le=MOST_DOLLARS)
     """The price of reply tokens."""
+
+
+class Budget(StrictSettings):
+    """The most that all calls of a run may cost together. If several limits are set, all of them hold."""
+
+    calls: int | None = Field(default=None, ge=0)
+    """The most calls. A call that the server refused is not counted."""
+    tokens: int | None = Field(default=None, ge=0)
+    """The most tokens of prompts and replies together."""
+    dollars: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """The most US dollars, by `prices`."""
 
 
 def add_usage(one: Usage, other: Usage) -> Usage:
@@ -57,3 +73,97 @@ def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> d
         purpose: asdict(usage) | ({} if prices is None else {"cost": compute_cost(usage, prices)})
         for purpose, usage in rows.items()
     }
+
+
+MESSAGE_TOKENS = 64
+"""More tokens than a server's chat template adds to a message."""
+NO_PRICES = Prices(prompt=0, completion=0)
+
+
+def find_most_usage(request: Request) -> Usage:
+    """Find the most that one call can cost: a token for each byte of the prompt, and a reply of `max_tokens`."""
+    texts = [text for message in request.messages for text in message]
+    schema = orjson.dumps(request.schema) if request.schema else b""
+    prompt = sum(len(text.encode()) for text in texts) + len(schema) + MESSAGE_TOKENS * (len(request.messages) + 1)
+    return Usage(calls=1, prompt_tokens=prompt, completion_tokens=request.max_tokens)
+
+
+class Purse:
+    """The budget of a run, and the cost of its calls so far.
+
+    Before a call is sent, the most that it can cost is set aside. So the budget holds for any number of calls at one
+    time. The file keeps each cost before the call and after it. So a run that was killed continues with what is left.
+    A call that was cut off keeps what was set aside for it.
+    """
+
+    def __init__(self, budget: Budget, prices: Prices | None, path: Path | None = None) -> None:
+        """Open the purse. `UserError` if the file cannot be written, or is damaged."""
+        self._budget, self._prices, self._open = budget, prices or NO_PRICES, 0
+        self._costs: dict[int, Usage] = {}
+        self.spent = Usage()
+        """The cost of all calls, with what is set aside."""
+        self._settled = asyncio.Event()
+        self._file = None
+        if path is not None:
+            try:
+                for line in path.read_bytes().splitlines() if path.exists() else []:
+                    if line.endswith(b"]"):  # else it was cut, and its call was not sent
+                        number, calls, prompt, cached, completion = map(int, orjson.loads(line))
+                        self._note(number, Usage(calls, prompt, cached, completion))
+                self._file = path.open("ab", buffering=0)
+            except (OSError, ValueError, TypeError) as error:
+                raise UserError(f"{path}: not a usable record of costs: {error}") from error
+
+    async def pay(self, request: Request, send: Callable[[], Awaitable[PaidReply]]) -> PaidReply:
+        """Send a request if the budget allows its highest cost, else return a `Failure`.
+
+        If open calls may leave enough, it waits for them first.
+        """
+        most = find_most_usage(request)
+        while not self._allows(most):
+            if not self._open:
+                return PaidReply(Failure("the budget is spent"))
+            await self._settled.wait()
+        number = len(self._costs)
+        self._record(number, most)
+        self._open += 1
+        cost = most
+        try:
+            answered = await send()
+            found = answered.usage
+            if isinstance(answered.outcome, Failure) or found.prompt_tokens:  # else the server counts no tokens
+                cost = Usage(1, found.prompt_tokens, found.cached_tokens, found.completion_tokens)
+            return answered
+        except WrongReply:  # the server may have counted it
+            raise
+        except Exception:
+            cost = Usage()
+            raise
+        finally:
+            self._open -= 1
+            self._record(number, cost)
+            self._settled.set()
+            self._settled = asyncio.Event()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+
+    def _allows(self, usage: Usage) -> bool:
+        after, limit = add_usage(self.spent, usage), self._budget
+        costs = after.calls, after.prompt_tokens + after.completion_tokens, compute_cost(after, self._prices)
+        limits = limit.calls, limit.tokens, limit.dollars
+        return all(most is None or cost <= most for most, cost in zip(limits, costs, strict=True))
+
+    def _record(self, number: int, usage: Usage) -> None:
+        self._note(number, usage)
+        if self._file:
+            counts = usage.calls, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
+            self._file.write(b"\n" + orjson.dumps([number, *counts]))
+
+    def _note(self, number: int, usage: Usage) -> None:
+        before = self._costs.get(number, Usage())
+        less = Usage(-before.calls, -before.prompt_tokens, -before.cached_tokens, -before.completion_tokens)
+        self.spent = add_usage(add_usage(self.spent, less), usage)
+        self._costs[number] = usage

@@ -25,6 +25,12 @@ def run(
     set: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE, which overrides the file. Repeat for several keys.")
     ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The most that all calls of the model may cost: tokens=N, calls=N or dollars=N. Repeat for several."
+        ),
+    ] = None,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
@@ -38,7 +44,8 @@ def run(
 
     if config is None and preset is None and not set:
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
-    settings = read_config(config, set, preset)
+    limits = [f"model.budget.{limit}" for limit in budget or ()]
+    settings = read_config(config, [*(set or ()), *limits], preset)
 
     from runs.cli.outputs import check_run_outputs
     from runs.pipeline import stages

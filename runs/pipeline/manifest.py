@@ -30,7 +30,8 @@ def describe_model(config: RunConfig, asks: bool = True) -> Any:
         return None
     prompts = [path.read_text(encoding="utf-8") for path in sorted(files("generation.prompts").iterdir(), key=str)
                if path.name.endswith(".py")]  # fmt: skip
-    return [digest(prompts), config.model.model_dump(mode="json", include={"name", "window", "thinking", "extra"})]
+    kept = {"name", "window", "thinking", "extra", *({"budget"} if config.model.budget else ())}
+    return [digest(prompts), config.model.model_dump(mode="json", include=kept)]
 
 
 def describe_inputs(job: Job) -> dict[str, Any]:

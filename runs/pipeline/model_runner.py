@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 USAGE_FILE = "usage.json"
 """The file of the run directory that holds the cost of the calls."""
+COSTS_FILE = "costs.jsonl"
+"""The file of the run directory that holds the costs of single calls, if the model has a budget."""
 CLOSE_TIMEOUT_S = 1.0
 """How long closing a model may take after an error or an interrupt."""
 
@@ -41,13 +43,14 @@ def open_model_runner(config: RunConfig, folder: Path | None) -> Iterator[RunWit
     before a step uses it. If the run is interrupted, the replies that have arrived are kept.
     """
     model: OpenModel | None = None
+    costs = None if folder is None else folder / COSTS_FILE
     stack = AsyncExitStack()
 
     def run_with_model(work: Callable[[Model | None], Awaitable[T]]) -> T:
         async def work_with_model() -> T:
             nonlocal model
             if model is None and config.model is not None:
-                model = await stack.enter_async_context(open_model(config.model, config.out))
+                model = await stack.enter_async_context(open_model(config.model, config.out, costs))
             thinking = config.model.thinking if config.model else 0
             return await work(ThinkingModel(model.name, model, thinking) if model and thinking else model)
 

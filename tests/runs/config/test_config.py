@@ -280,6 +280,19 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
             id="the file alone",
         ),
         pytest.param(
+            "model: {name: m}",
+            ["model.budget.dollars=1"],
+            "--set model.budget.dollars=1: model.budget.dollars: found without prices, expected the prices of the "
+            "model",
+            id="dollars without prices",
+        ),
+        pytest.param(
+            "model: {name: m}",
+            ["model={backend: batch, name: m, budget: {calls: 1}}"],
+            "--set model.budget: found with backend 'batch', expected 'endpoints'",
+            id="a budget for a batch",
+        ),
+        pytest.param(
             "",
             ["queries.passages=hyde"],
             "--set queries.passages=hyde: queries.passages: hyde needs a language model; "

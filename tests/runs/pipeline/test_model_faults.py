@@ -86,9 +86,29 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(index: Inde
         assert read_run_content(made) == whole
         shutil.rmtree(tmp_path / "out")
 
+    changes = ["model.concurrency=2", "queries.passages=both", "grading.pool=1", "grading.rounds=2"]
     with serving(model=say, latency=0.02) as server:
-        arguments = [*answer_command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
+        arguments = answer_command(index, tmp_path, server, "run")
+        for change in changes:
+            arguments += ["--set", change]
         run_with_kills(*arguments, times=36, kills=25, done=done)
+
+
+def test_a_run_that_is_killed_at_any_moment_stays_within_its_budget(index: Index, tmp_path: Path) -> None:
+    topics = read_topics(write_topics(tmp_path / "topics.jsonl"))
+    calls, before = 12, 0
+
+    def done() -> None:
+        nonlocal before
+        assert len(server.requests) - before <= calls
+        for path in list_submissions(tmp_path / "out/keystone"):
+            assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
+        before = len(server.requests)
+        shutil.rmtree(tmp_path / "out")
+
+    with serving(model=say, latency=0.05) as server:
+        arguments = [*answer_command(index, tmp_path, server, "run"), "--budget", f"calls={calls}"]
+        run_with_kills(*arguments, times=12, kills=8, done=done)
 
 
 def test_an_interrupt_waits_for_no_reply_and_loses_none(index: Index, tmp_path: Path) -> None:

@@ -103,6 +103,25 @@ def test_the_manifest_records_a_model_that_gives_nothing_and_the_run_is_valid(in
         assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
 
 
+@pytest.mark.parametrize("stop", range(16))
+def test_a_run_that_spends_its_budget_is_valid_wherever_it_stops(
+    index: Index, tmp_path: Path, server: Server, stop: int
+) -> None:
+    """Without a budget the run makes more calls than the largest one here."""
+    asked = len(server.requests)
+    changes = ("queries.passages=hyde", "grading.rounds=1", "grading.pool=1")
+    directory = make("keystone", index, tmp_path, server, *changes, f"model.budget={{calls: {stop}}}")
+    assert len(server.requests) - asked == stop
+    topics = read_topics(tmp_path / "topics.jsonl")
+    for path in list_submissions(directory):
+        assert {violation.kind for violation in validate(path, detect_track(path), topics)} <= TRIAL_WARNINGS
+    reasons = [one["reason"] for one in orjson.loads((directory / "manifest.json").read_bytes())["fallbacks"]]
+    assert any("the budget is spent" in reason for reason in reasons)
+    shutil.rmtree(directory)
+    make("keystone", index, tmp_path, server, *changes, f"model.budget={{calls: {stop}}}")
+    assert len(server.requests) - asked <= 2 * stop, "a new directory has a new budget"
+
+
 @pytest.mark.parametrize("method", ["rules", "model", "narrative"])
 def test_passages_add_rankings_for_every_query_and_weigh_as_told(
     method: str, index: Index, tmp_path: Path, server: Server

@@ -1,0 +1,166 @@
+"""Budgets: no order and no cost of calls exceeds one, a killed run included, and a run that spends it is whole."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generation.llm.chat import PaidReply
+from generation.llm.usage import Budget, Prices, Purse, add_usage, compute_cost, find_most_usage
+from generation.types import Failure, Reply, Request, Usage
+from indexing.errors import UserError, WrongReply
+
+PRICES = Prices(prompt=500_000, cached=100_000, completion=1_000_000)
+ONE = Request("step", (("user", "Why?"),), 20)
+MOST = find_most_usage(ONE)
+MOST_TOKENS = MOST.prompt_tokens + MOST.completion_tokens
+
+
+@dataclass(frozen=True)
+class Call:
+    """A scripted call: the length of its prompt, the shares of its bounds that it uses, its turns, and its end."""
+
+    words: int
+    prompt: float
+    cached: float
+    completion: float
+    turns: int
+    end: str
+
+
+SHARES = st.floats(0, 1)
+CALLS = st.lists(
+    st.builds(
+        Call,
+        st.integers(0, 40),
+        SHARES,
+        SHARES,
+        SHARES,
+        st.integers(0, 4),
+        st.sampled_from(["reply", "reply", "reply", "reply", "uncounted", "failure", "wrong", "refused"]),
+    ),
+    max_size=25,
+)
+BUDGETS = st.builds(
+    Budget,
+    calls=st.none() | st.integers(0, 20),
+    tokens=st.none() | st.integers(0, 8_000),
+    dollars=st.none() | st.floats(0, 5_000),
+)
+
+
+async def spend(purse: Purse, calls: list[Call], at_once: int) -> tuple[Usage, list[PaidReply | Exception]]:
+    """Make the calls, some at one time; returns what a server would bill, and the outcomes."""
+    billed, room = Usage(), asyncio.Semaphore(at_once)
+
+    async def make(call: Call) -> PaidReply:
+        request = Request("step", (("user", "word " * call.words),), 20)
+
+        async def send() -> PaidReply:
+            nonlocal billed
+            for _ in range(call.turns):
+                await asyncio.sleep(0)
+            if call.end == "refused":
+                raise UserError("refused")
+            most = find_most_usage(request)
+            prompt = int(most.prompt_tokens * call.prompt)
+            used = Usage(1, prompt, int(prompt * call.cached), int(most.completion_tokens * call.completion))
+            billed = add_usage(billed, Usage(1) if call.end == "failure" else used)
+            if call.end == "wrong":
+                raise WrongReply("cut")
+            if call.end == "failure":
+                return PaidReply(Failure("no"), Usage(1))
+            return PaidReply(Reply("yes"), Usage(1) if call.end == "uncounted" else used)
+
+        async with room:
+            return await purse.pay(request, send)
+
+    found = await asyncio.gather(*map(make, calls), return_exceptions=True)
+    return billed, [one for one in found if isinstance(one, PaidReply | Exception)]
+
+
+def holds(budget: Budget, cost: Usage) -> bool:
+    costs = cost.calls, cost.prompt_tokens + cost.completion_tokens, compute_cost(cost, PRICES)
+    limits = budget.calls, budget.tokens, budget.dollars
+    return all(limit is None or spent <= limit for limit, spent in zip(limits, costs, strict=True))
+
+
+@settings(max_examples=1_000)
+@given(BUDGETS, CALLS, st.integers(1, 8))
+def test_no_profile_of_costs_exceeds_a_budget(budget: Budget, calls: list[Call], at_once: int) -> None:
+    purse = Purse(budget, PRICES)
+    billed, found = asyncio.run(spend(purse, calls, at_once))
+    assert len(found) == len(calls), "every call has an outcome"
+    assert holds(budget, billed)
+    assert holds(budget, purse.spent)
+    if budget == Budget():
+        assert all(isinstance(one, Exception) or one.outcome != Failure("the budget is spent") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("budget", "sent"),
+    [
+        pytest.param(Budget(calls=3), 3, id="calls"),
+        pytest.param(Budget(calls=0), 0, id="none"),
+        pytest.param(Budget(tokens=MOST_TOKENS + 12), 7, id="tokens: the bound of the last call must fit"),
+        pytest.param(Budget(tokens=MOST_TOKENS - 1), 0, id="tokens: less than the bound of one call"),
+        pytest.param(Budget(dollars=compute_cost(MOST, PRICES) + 4), 3, id="dollars"),
+        pytest.param(Budget(calls=2, tokens=10**9), 2, id="the smaller limit"),
+    ],
+)
+def test_a_budget_is_used_up_to_the_bound_of_one_call(budget: Budget, sent: int) -> None:
+    """A call costs 1 prompt token and 1 reply token here: 2 tokens, and 1.50 dollars."""
+    times = 0
+
+    async def send() -> PaidReply:
+        nonlocal times
+        times += 1
+        await asyncio.sleep(0)
+        return PaidReply(Reply("yes"), Usage(1, 1, 0, 1))
+
+    async def run() -> None:
+        purse = Purse(budget, PRICES)
+        await asyncio.gather(*(purse.pay(ONE, send) for _ in range(10)))
+
+    asyncio.run(run())
+    assert times == sent
+
+
+def test_a_killed_run_continues_with_what_is_left(tmp_path: Path) -> None:
+    """The first process has a reply, and is killed while it waits for another and writes about a third."""
+    path = tmp_path / "costs.jsonl"
+
+    async def reply() -> PaidReply:
+        return PaidReply(Reply("yes"), Usage(1, 5, 2, 3))
+
+    async def hang() -> PaidReply:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    async def run_first() -> None:
+        purse = Purse(Budget(), None, path)
+        await purse.pay(ONE, reply)
+        waiting = asyncio.create_task(purse.pay(ONE, hang))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+
+    asyncio.run(run_first())
+    with path.open("ab") as file:
+        file.write(b"\n[2,1,99")
+    purse = Purse(Budget(calls=3), None, path)
+    assert purse.spent == add_usage(Usage(1, 5, 2, 3), MOST)
+    assert asyncio.run(purse.pay(ONE, reply)).outcome == Reply("yes")
+    assert asyncio.run(purse.pay(ONE, reply)).outcome == Failure("the budget is spent")
+    purse.close()
+    assert [orjson.loads(line)[0] for line in path.read_bytes().splitlines() if line.endswith(b"]")][-1] == 2
+
+
+def test_a_damaged_record_of_costs_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "costs.jsonl"
+    path.write_text('["a"]\n')
+    with pytest.raises(UserError, match=r"costs\.jsonl: not a usable record of costs"):
+        Purse(Budget(), None, path)
