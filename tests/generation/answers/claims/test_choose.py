@@ -4,7 +4,6 @@ import math
 from itertools import combinations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
