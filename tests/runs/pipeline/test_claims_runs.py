@@ -68,8 +68,9 @@ def test_the_command_answer_gives_the_answers_of_a_run(index: Index, tmp_path: P
     with serving(model=say) as server:
         assert keystone(*answer_command(index, tmp_path, server, "run"), *CLAIMS).returncode == 0
         (submission,) = [path for path in list_submissions(tmp_path / "out/keystone") if path.name.startswith("rag")]
-        command = [*answer_command(index, tmp_path, server), "--index", index.folder, "--topics", topics]
-        made = keystone(*command, *CLAIMS, "--out", tmp_path / "answers.jsonl")
+        inputs = ["--index", index.folder, "--topics", topics]
+        command = [*map(str, answer_command(index, tmp_path, server)), *map(str, inputs), *CLAIMS]
+        made = keystone(*command, "--out", tmp_path / "answers.jsonl")
     assert made.returncode == 0, made.stderr
     assert (tmp_path / "answers.jsonl").read_bytes() == submission.read_bytes()
 
