@@ -8,12 +8,12 @@ no answer within the track's limits, sentences are chosen by rules, and a `Fallb
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from generation.answers.answer import AnswerTask, write_answers
 from generation.answers.choose_segments import list_segments
-from generation.answers.claims.choose import choose_claims, merge_claims
-from generation.answers.claims.collect import ClaimTask, collect_claims
-from generation.answers.claims.write import ProseTask, write_prose
+from generation.answers.claims.answer import answer_from_claims
+from generation.answers.claims.collect import ClaimTask
 from generation.answers.segments import cite_segments, limit_references
 from generation.answers.sentences import Passage, WordRange
 from generation.answers.sub_answers import SubTask, write_sub_answers
@@ -52,7 +52,8 @@ async def write_answer(tools: Tools, task: Task, evidence: EvidenceSet, within: 
     if made is None and tools.settings.method == "claims":
         tools = replace(tools, settings=replace(tools.settings, method="retrieval"))
         answer = await write_answer(tools, task, _keep_best(evidence, tools.evidence_tokens), within)
-        return replace(answer, fallbacks=(*fallbacks, *answer.fallbacks))
+        without = Fallback(task.topic.id, "claims", "there is no claim: the answer is written from all documents")
+        return replace(answer, fallbacks=(*fallbacks, without, *answer.fallbacks))
     made = drop_fillers(made) if made and tools.settings.support != "none" else made
     if made is None or not task.cut_to_limits(made.sentences):
         chosen = await _choose_from_all(tools, task, fallbacks)
@@ -122,13 +123,7 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
     """Write an answer to each query from its own documents, and one answer from these (paper, section 3.3)."""
     topic, settings = task.topic, tools.settings
     sub_tasks = [
-        SubTask(
-            topic.id,
-            topic.narrative,
-            query.question,
-            _make_passages(task.context, [item for item in evidence.items if item.query_id == query.id]),
-            _join_notes([note for note in evidence.notes if note.query_id == query.id]),
-        )
+        SubTask(topic.id, topic.narrative, query.question, *_show_own(task, evidence, query.id))
         for query in task.context.queries
     ]
     sub_answers, fallbacks = await write_sub_answers(_require_model(tools), sub_tasks, settings.prompt_with)
@@ -142,33 +137,21 @@ async def _write_from_each(tools: Tools, task: Task, evidence: EvidenceSet) -> D
 
 
 async def _write_from_claims(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
-    """Collect claims for each query from its own documents, and write those that are chosen as prose.
-
-    The answer cites segments. None if there is no claim.
-    """
-    topic, model = task.topic, _require_model(tools)
-    tasks = [
+    """Write an answer from claims that quote each query's own documents. It cites segments."""
+    topic, sources = task.topic, tools.sources
+    claim_tasks = [
         ClaimTask(
             topic.id,
             topic.narrative,
             query.question,
-            _make_passages(task.context, own := [item for item in evidence.items if item.query_id == query.id]),
-            tuple(item.span for item in own),
-            _join_notes([note for note in evidence.notes if note.query_id == query.id]),
+            *_show_own(task, evidence, query.id),
+            tuple(item.span for item in evidence.items if item.query_id == query.id),
         )
         for query in task.context.queries
     ]
     documents = {document.id: document for document in task.context.documents.values()}
-    claims, fallbacks = await collect_claims(model, tasks, documents)
-    texts = [claim.text for claim in claims]
-    vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
-    chosen = choose_claims(merge_claims(claims, vectors), len(tasks), task.words)
-    if not chosen:
-        reason = "no claim is left: the answer is written from all documents"
-        return None, [*fallbacks, Fallback(topic.id, "claims", reason)]
-    queries = tuple(one.query for one in tasks)
-    made, missed = await write_prose(model, ProseTask(topic.id, topic.narrative, queries, tuple(chosen), task.words))
-    return made, [*fallbacks, *missed]
+    embed = partial(embed_passages, sources.embedding, threads=sources.threads)
+    return await answer_from_claims(_require_model(tools), claim_tasks, documents, embed, task.words)
 
 
 def _keep_best(evidence: EvidenceSet, tokens: int) -> EvidenceSet:
@@ -207,6 +190,13 @@ async def _select_edit(
     vectors = await asyncio.to_thread(embed_passages, tools.sources.embedding, texts, tools.sources.threads)
     (made,), missed = await select_edit(_require_model(tools), [synthesis], [task.context.query_vectors], [vectors])
     return made, missed
+
+
+def _show_own(task: Task, evidence: EvidenceSet, query_id: str) -> tuple[tuple[Passage, ...], str]:
+    """Show a query its own evidence: the passages, and the reader's notes."""
+    items = [item for item in evidence.items if item.query_id == query_id]
+    notes = [note for note in evidence.notes if note.query_id == query_id]
+    return _make_passages(task.context, items), _join_notes(notes)
 
 
 def _make_passages(context: TopicContext, evidence: Sequence[Evidence]) -> tuple[Passage, ...]:

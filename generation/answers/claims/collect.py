@@ -44,15 +44,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimTask:
-    """One query of a topic, the passages that it is asked about, and the stretches of documents that they show."""
+    """One query of a topic, the passages of its documents, best first, and the stretches that the passages show."""
 
     topic_id: str
     narrative: str
     query: str
     passages: tuple[Passage, ...]
-    spans: tuple[Span, ...]
-    notes: str = ""
+    notes: str
     """The notes that the reader of the documents took. They guide the choice, and cannot be quoted."""
+    spans: tuple[Span, ...]
 
 
 def request_claims(task: ClaimTask) -> Request:

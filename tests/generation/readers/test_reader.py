@@ -128,7 +128,7 @@ def test_without_any_claim_the_answer_is_written_from_all_documents(index: Index
     assert [sentence.text for sentence in answer.sentences] == ["Bees live in colonies."]
     assert answer.sentences[0].citations[0].startswith("bees#")
     assert [fallback.reason for fallback in answer.fallbacks] == [
-        "no claim is left: the answer is written from all documents"
+        "there is no claim: the answer is written from all documents"
     ]
 
 

@@ -34,7 +34,7 @@ PASSAGES = tuple(Passage(id, "", one.text) for id, one in DOCUMENTS.items())
 
 
 def task(query: str = "How do insects live?", passages: tuple[Passage, ...] = PASSAGES) -> ClaimTask:
-    return ClaimTask("1", "Tell me of insects.", query, passages, SPANS)
+    return ClaimTask("1", "Tell me of insects.", query, passages, "", SPANS)
 
 
 def item(text: Any = "Bees dance.", document: Any = 0, quote: Any = "where flowers are by dancing") -> dict[str, Any]:
