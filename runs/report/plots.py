@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ MARKERS = "os^Dv"
 RECALL_DEPTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 MOST_TOPIC_NAMES = 40
 """The most topics whose ids are written below their differences."""
-STYLE = {"svg.hashsalt": "keystone", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9}
+STYLE: dict[Any, Any] = {"svg.hashsalt": "keystone", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9}
 PANEL_WIDTH_INCHES, HEIGHT_INCHES = 5.2, 4.2
 
 

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 
 from runs.evaluation.evaluate import Counts, Evaluation
 from runs.evaluation.resample import find_bootstrap_interval
@@ -27,12 +27,13 @@ def evaluation(name: str, *values: float, depth: int = 100) -> Evaluation:
 ONE, TWO = evaluation("a", 0.2, 0.4, 0.6, 0.8), evaluation("b $5 <script>", 0.3, 0.4, 0.9, 0.5, depth=20)
 
 
-def list_heights(axes: Axes) -> list[float]:
+def list_heights(axes: Any) -> list[float]:
     return [bar.get_height() for bar in axes.patches]
 
 
 def test_bars_are_means_with_intervals_and_differences_of_topics() -> None:
-    bars, differences, recall = draw_runs([ONE, TWO], ["nDCG@10", "MAP"]).axes
+    panels: list[Any] = draw_runs([ONE, TWO], ["nDCG@10", "MAP"]).axes
+    bars, differences, recall = panels
     assert list_heights(bars) == pytest.approx([0.5, 0.25, 0.525, 0.2625])
     low, high = bars.collections[0].get_segments()[0][:, 1]
     assert (low, high) == pytest.approx(find_bootstrap_interval(ONE.values["nDCG@10"]))
@@ -77,17 +78,8 @@ def test_the_command_writes_the_picture(tmp_path: Path) -> None:
     for name, docs in (("one", "ab"), ("two", "ba")):
         rows = (f"{topic} Q0 {doc} {i} {-i} t\n" for topic in "12" for i, doc in enumerate(docs, 1))
         (tmp_path / name).write_text("".join(rows))
-    asked: list[str | Path] = [
-        "plot",
-        tmp_path / "one",
-        tmp_path / "two",
-        "--qrels",
-        tmp_path / "qrels",
-        "-m",
-        "P@1",
-        "--quiet",
-        "--out",
-    ]
+    files: list[str | Path] = [tmp_path / "one", tmp_path / "two", "--qrels", tmp_path / "qrels"]
+    asked: list[str | Path] = ["plot", *files, "-m", "P@1", "--quiet", "--out"]
     done = keystone(*asked, tmp_path / "runs.svg")
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'runs.svg'}\n")
     assert ">P@1<" in (tmp_path / "runs.svg").read_text()
