@@ -24,6 +24,7 @@ from runs.cli.file_commands import explain, fuse, trace, validate
 from runs.cli.index_command import index
 from runs.cli.machine_commands import demo, doctor
 from runs.cli.measure_commands import evaluate, tune
+from runs.cli.plot_command import plot
 from runs.cli.report_command import report
 from runs.cli.run_commands import answer, record, run
 from runs.report.say import say
@@ -72,7 +73,22 @@ def options(
     """Options before a command."""
 
 
-for command in (index, run, answer, record, fuse, validate, evaluate, tune, explain, report, trace, demo, doctor):
+for command in (
+    index,
+    run,
+    answer,
+    record,
+    fuse,
+    validate,
+    evaluate,
+    tune,
+    explain,
+    report,
+    plot,
+    trace,
+    demo,
+    doctor,
+):
     app.command()(command)
 
 

@@ -95,28 +95,24 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
 
 
 def print_differences(evaluations: "Sequence[Evaluation]") -> None:
-    """Print how each later run differs from the first: a row for each measure, with tests, effect and interval."""
+    """Print how each later run differs from the first: a row for each measure, with interval, effect and tests."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     from runs.evaluation.compare import compare_runs
 
     first, *others = evaluations
-    corrected = f", corrected by Holm for {len(others)} runs" if len(others) > 1 else ""
     for other, found in zip(others, compare_runs(evaluations), strict=True):
-        table = Table(box=None, pad_edge=False, title_justify="left")
-        for name in (f"{other.name} against {first.name}", "difference", "95 % interval", "Cohen's d"):
-            table.add_column(escape(escape_controls(name)), justify="left" if table.columns == [] else "right")
-        table.add_column("p (t-test)", justify="right")
-        table.add_column("p (randomisation)", justify="right")
+        print(f"\n{escape_controls(other.name)} against {escape_controls(first.name)}:")
+        table = Table(box=None, pad_edge=False)
+        for name in ("measure", "difference", "95 % interval", "Cohen's d", "p (t-test)", "p (randomisation)"):
+            table.add_column(name, justify="left" if name == "measure" else "right")
         for measure, own in found.items():
-            interval = "-" if math.isnan(own.low) else f"{own.low:+.4f} to {own.high:+.4f}"
-            effect = "-" if math.isnan(own.effect) else f"{own.effect:.2f}"
-            ps = map(format_p_value, (own.p_t, own.p_randomisation))
-            table.add_row(escape(measure), "-" if math.isnan(own.mean) else f"{own.mean:+.4f}", interval, effect, *ps)
-        print()
-        Console(width=None if sys.stdout.isatty() else 200).print(table)
+            numbers = f"{own.mean:+.4f}", f"{own.low:+.4f} to {own.high:+.4f}", f"{own.effect:+.2f}"
+            cells = ("-" if "nan" in number else number for number in numbers)
+            table.add_row(measure, *cells, format_p_value(own.p_t), format_p_value(own.p_randomisation))
+        Console(width=None if sys.stdout.isatty() else 200).print(table, markup=False)
+    corrected = f", corrected by Holm for {len(others)} runs" if len(others) > 1 else ""
     print(f"\nThe tests are paired and two-sided{corrected}.")
 
 

@@ -22,6 +22,12 @@ from runs.trec.scan import LF, POWERS_OF_TEN, QRELS_COLUMNS, RUN_COLUMNS, find_t
 
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
 """Control characters that no line may contain."""
+_NO_ROW = re.compile(rb"[ \t\r]*(?:#|$)")
+_SIX_COLUMNS = re.compile(rb"(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t]*(?:[^ \t\r\n]+[ \t]+){5}[^ \t\r\n]")
+_WITH_CONFIDENCE = re.compile(
+    rb"[ \t]*(([^ \t\r]+)[ \t]+[^ \t\r]+[ \t]+[^ \t\r]+[ \t]+([0-4]))[ \t]+[0-4][ \t]+[^ \t\r]+[ \t\r]*"
+)
+"""A judgment with confidence and run id: the first four columns, the topic and the grade."""
 PIECE_BYTES = 1 << 20
 """The number of bytes from which a second thread saves time. Few lines are longer."""
 
@@ -77,6 +83,8 @@ def read_rows(path: Path, columns: int) -> Rows:
         data = np.append(data, np.uint8(LF))
         data.flags.writeable = False
     _check_utf8(path, data)
+    if columns == QRELS_COLUMNS:
+        data = _drop_confidence(data)
     pieces = map_in_threads(lambda bounds: _read_piece(data, *bounds, columns), list(pairwise(_find_cuts(data))))
     broken = next((piece.broken for piece in pieces if piece.broken >= 0), -1)
     if broken >= 0:
@@ -86,6 +94,24 @@ def read_rows(path: Path, columns: int) -> Rows:
         if query_id.startswith("\ufeff"):
             raise UserError(f"{path}:{rows.find_line(first)}: holds a byte order mark inside the file")
     return rows
+
+
+def _drop_confidence(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Drop the fifth and the sixth column of judgments with confidence and run id, as in TREC RAG 2025.
+
+    All their grades and confidences are 0 to 4, and a topic has a grade twice. A run with its ranks is no such file: it
+    stays as it is, and is refused later.
+    """
+    if not _SIX_COLUMNS.match(data[:PIECE_BYTES].tobytes()):
+        return data
+    lines = data.tobytes().split(b"\n")
+    found = [(number, _WITH_CONFIDENCE.fullmatch(line)) for number, line in enumerate(lines) if not _NO_ROW.match(line)]
+    grades = [(row[2], row[3]) for _, row in found if row]
+    if len(grades) < len(found) or len(set(grades)) == len(grades):
+        return data
+    for number, row in found:
+        lines[number] = row[1] if row else b""
+    return np.frombuffer(b"\n".join(lines), np.uint8)
 
 
 def _find_cuts(data: NDArray[np.uint8]) -> list[int]:

@@ -160,8 +160,9 @@ def test_the_command_prints_differences_and_tables(tmp_path: Path) -> None:
     asked: list[str | Path] = ["evaluate", poor, good, "--qrels", qrels, "-m", "MRR", "--quiet"]
     lines = keystone(*asked).stdout.splitlines()
     assert lines[0].split() == ["run", "MRR"]
-    assert next(line for line in lines if line.startswith("MRR")).split() == [
-        "MRR", "+0.7778", "+0.4444", "to", "+1.0000", "1.76", "<", ".001", "0.016",
+    assert lines[4] == f"{good} against {poor}:"
+    assert lines[6].split() == [
+        "MRR", "+0.7778", "+0.4444", "to", "+1.0000", "+1.76", "<", ".001", "0.016",
     ]  # fmt: skip
     assert lines[-1] == "The tests are paired and two-sided."
     (found,) = (evaluation.mean("MRR") for evaluation in evaluate_files([poor], qrels, [parse_measure("MRR")]))

@@ -89,17 +89,12 @@ def test_ranks_are_those_of_the_stored_lists(run: Path) -> None:
 
 
 def test_a_run_of_one_query_and_one_engine_has_nothing_to_leave_out(run: Path, index: Index) -> None:
-    settings: dict[str, Any] = {
-        "index": str(index.folder),
-        "topics": str(run.parent / "topics.jsonl"),
-        "out": str(run.parent / "one"),
-    }
-    one: dict[str, Any] = {
-        **SETTINGS,
+    places: dict[str, Any] = {"index": str(index.folder), "topics": str(run.parent / "topics.jsonl")}
+    one: dict[str, Any] = SETTINGS | {
         "retrieval": {"systems": ["bm25"], "depth": 7},
         "queries": {"method": "narrative"},
     }
-    directory = api.make_run(run_id="one", **settings, **one)
+    directory = api.make_run(run_id="one", out=str(run.parent / "one"), **places, **one)
     best = next(doc for topic, doc in list_places(api.read_run(directory / "narrative.trec")) if topic == "3")
     found = explain(directory, "3", best)
     assert (found.place, found.parts[0].without, dict(found.without_engine)) == (1, None, {})

@@ -247,6 +247,32 @@ def test_the_second_column_of_qrels_is_ignored(tmp_path: Path, second: str) -> N
     assert grades_of(read_qrels(path)) == {"007": {"msmarco_v2.1_doc_0_1#2_3": 4}, "7": {"d": -1}}
 
 
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        pytest.param(
+            "# judged\r\n1 Q0 a#0_1 2 1 me\r\n\n 1\tQ0 b  2 4 me \n2 Q0 a 0 0 me",
+            {"1": {"a#0_1": 2, "b": 2}, "2": {"a": 0}},
+            id="TREC RAG 2025",
+        ),
+        pytest.param("1 Q0 a 1 4 tag\n1 Q0 b 2 3 tag\n2 Q0 a 1 4 tag", None, id="a run of few rows"),
+        pytest.param("1 Q0 a 1 0.9 tag\n1 Q0 b 1 0.5 tag", None, id="a run of equal ranks"),
+        pytest.param("1 Q0 a 1 1 me\n1 Q0 b 1 1 me\n1 Q0 c 1", None, id="a row of four columns"),
+        pytest.param("1 Q0 a 1 1 me\n1 Q0 b 1 1 me\n1 Q0 c 5 1 me", None, id="a grade beyond the scale"),
+    ],
+)
+def test_judgments_with_confidence_are_read_and_runs_are_not(
+    tmp_path: Path, rows: str, expected: dict[str, dict[str, int]] | None
+) -> None:
+    path = tmp_path / "qrels"
+    path.write_text(rows)
+    if expected is None:
+        with pytest.raises(UserError, match="qrels:1: expected 4 columns, found 6"):
+            read_qrels(path)
+    else:
+        assert grades_of(read_qrels(path)) == expected
+
+
 def test_a_compressed_run_is_read_and_a_truncated_one_refused(tmp_path: Path) -> None:
     packed = gzip.compress(b"".join(b"1 Q0 d%d 1 %d t\n" % (i, -i) for i in range(20_000)))
     (tmp_path / "run.gz").write_bytes(packed)

@@ -1,0 +1,135 @@
+"""Pictures of evaluations, as SVG or PNG: the same evaluations give the same bytes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from indexing.io.writing import write_whole
+from runs.evaluation.resample import find_bootstrap_interval
+from runs.report.terminal import CIRCLE_TEXT, mark_circle
+from runs.wording import escape_controls
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from runs.evaluation.evaluate import Evaluation
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
+"""Colours that people with any colour vision tell apart (Okabe and Ito, 2008)."""
+HATCHES = ("", "//", "..", "\\\\", "xx")
+LINES = ("-", "--", ":", "-.")
+MARKERS = "os^Dv"
+"""Hatches, lines and markers tell runs apart where colours repeat or are not printed."""
+RECALL_DEPTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+MOST_TOPIC_NAMES = 40
+"""The most topics whose ids are written below their differences."""
+STYLE: dict[Any, Any] = {"svg.hashsalt": "keystone", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9}
+PANEL_WIDTH_INCHES, HEIGHT_INCHES = 5.2, 4.2
+
+
+def draw_runs(evaluations: "Sequence[Evaluation]", measures: Sequence[str]) -> "Figure":
+    """Draw bars of means with intervals, differences of topics for the first measure, and recall against depth.
+
+    The evaluations have all `measures`, and `R@k` for all `RECALL_DEPTHS`. With one run there are no differences.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        panels = 3 if len(evaluations) > 1 else 2
+        figure = Figure(figsize=(PANEL_WIDTH_INCHES * panels, HEIGHT_INCHES), layout="constrained")
+        bars, *differences, recall = figure.subplots(1, panels)
+        _draw_bars(bars, evaluations, measures)
+        for axes in differences:
+            _draw_differences(axes, evaluations, measures[0])
+        _draw_recall(recall, evaluations)
+        figure.legend(*bars.get_legend_handles_labels(), loc="outside lower center", ncols=min(len(evaluations), 3))
+        if any(map(mark_circle, evaluations)):
+            figure.suptitle(CIRCLE_TEXT, fontsize="small")
+    return figure
+
+
+def write_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure as the ending of `path` says. The file appears when it is whole."""
+    from matplotlib import rc_context
+
+    with rc_context(STYLE), write_whole(path) as out:
+        kind = path.suffix[1:]
+        figure.savefig(out, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else {"Software": None})
+
+
+def _draw_bars(axes: "Axes", evaluations: "Sequence[Evaluation]", measures: Sequence[str]) -> None:
+    width = 0.8 / len(evaluations)
+    for number, evaluation in enumerate(evaluations):
+        means = np.array([evaluation.mean(measure) for measure in measures])
+        intervals = np.array([find_bootstrap_interval(evaluation.values[measure]) for measure in measures])
+        places = np.arange(len(measures)) + (number - (len(evaluations) - 1) / 2) * width
+        axes.bar(
+            places,
+            means,
+            width,
+            yerr=np.abs(intervals.T - means),
+            label=_name(evaluation),
+            color=COLOURS[number % len(COLOURS)],
+            hatch=HATCHES[number % len(HATCHES)],
+            edgecolor="white",
+            error_kw={"capsize": 2, "linewidth": 0.8},
+        )
+    axes.set_xticks(range(len(measures)), measures)
+    axes.set_title("Mean over topics, with 95 % bootstrap interval")
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+
+
+def _draw_differences(axes: "Axes", evaluations: "Sequence[Evaluation]", measure: str) -> None:
+    """Draw the differences of each later run from the first, topic by topic, the largest first.
+
+    One later run has bars, and the ids of few topics. Several have a line each, with an order of topics of its own.
+    """
+    first, *others = evaluations
+    places = np.arange(len(first.topics))
+    for number, other in enumerate(others, 1):
+        differences = other.values[measure] - first.values[measure]
+        order = np.argsort(-differences, kind="stable")
+        colour, line = COLOURS[number % len(COLOURS)], LINES[number % len(LINES)]
+        if len(others) > 1:
+            axes.plot(places, differences[order], drawstyle="steps-mid", linestyle=line, color=colour)
+            continue
+        axes.bar(places, differences[order], color=colour)
+        if len(places) <= MOST_TOPIC_NAMES:
+            axes.set_xticks(places, [escape_controls(first.topics[i]) for i in order], rotation=90, fontsize="x-small")
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set_title(f"{measure}: difference from the first run")
+    axes.set_xlabel("topics, sorted by difference")
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+
+
+def _draw_recall(axes: "Axes", evaluations: "Sequence[Evaluation]") -> None:
+    """Draw the recall of each run down to its own depth."""
+    deepest = max(evaluation.counts.depth for evaluation in evaluations)
+    for number, evaluation in enumerate(evaluations):
+        depths = [depth for depth in RECALL_DEPTHS if depth <= max(evaluation.counts.depth, 1)]
+        axes.plot(
+            depths,
+            [evaluation.mean(f"R@{depth}") for depth in depths],
+            color=COLOURS[number % len(COLOURS)],
+            linestyle=LINES[number % len(LINES)],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=4,
+        )
+    axes.set_xscale("log")
+    ticks = [depth for depth in RECALL_DEPTHS if depth <= max(deepest, 1)]
+    axes.set_xticks(ticks, list(map(str, ticks)))
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("depth")
+    axes.set_title("Recall against depth")
+    axes.grid(alpha=0.3)
+
+
+def _name(evaluation: "Evaluation") -> str:
+    return f"{escape_controls(evaluation.name)}{mark_circle(evaluation)}"
