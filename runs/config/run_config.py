@@ -49,7 +49,7 @@ class Retrieval(StrictSettings):
     summarise: bool = False
     """If true, the language model summarises documents of more than 8,000 tokens before the run embeds them (paper).
     Only an index made with `--dense pool` leaves embedding to the run."""
-    best_passages: int = Field(default=3, ge=1, le=1000)
+    best_passages: int = Field(default=5, ge=1, le=1000)
     """How many of a document's best passages give its dense score, which is their mean. With 1 it is the best passage
     (MaxP). Only indexes of passages have any: those made with `--dense passages` or `--dense pool-passages`."""
     faiss: str = ""
