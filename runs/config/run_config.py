@@ -11,6 +11,7 @@ from generation.llm.chat import MOST_TOKENS
 from generation.llm.settings import AnyPath, ModelSettings
 from generation.readers.settings import PlainSettings, ReaderSettings
 from indexing.io.strict_settings import StrictSettings
+from retrieval.types import K1, B
 from runs.config.none_named import NoneNamed
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
@@ -44,6 +45,11 @@ class Retrieval(StrictSettings):
     """The systems that search each query: BM25, embeddings, or both."""
     depth: int = Field(default=1000, ge=1, le=100_000)
     """How many documents each system returns for a query (paper: `N_query`, 1000)."""
+    k1: float = Field(default=K1, ge=0, le=100)
+    """The k1 of BM25: how slowly a word's score stops growing with the number of times that it occurs.
+    A run sets it for Lucene indexes; OpenSearch and REST servers keep their own."""
+    b: float = Field(default=B, ge=0, le=1)
+    """The b of BM25: how much the length of a document counts. It holds for the same indexes as `k1`."""
     feedback: Annotated[Literal["rm3", "rocchio"] | None, NoneNamed("none", "rm3", "rocchio")] = None
     """The pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
     summarise: bool = False

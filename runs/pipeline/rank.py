@@ -19,7 +19,7 @@ from generation.types import Fallback
 from indexing.types import Document
 from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings, SearchSettings, Topic, offsets_of
+from retrieval.types import Bm25, Query, Rankings, SearchSettings, Topic, offsets_of
 from runs.config.run_config import RunConfig
 from runs.pipeline.job import Job
 from runs.trec.render import decrease_strictly
@@ -39,7 +39,7 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_
         settings.feedback,
         settings.best_passages,
         settings.faiss,
-        settings.statistics,
+        Bm25(settings.k1, settings.b, settings.statistics),
         job.threads,
         texts_of,
     )
