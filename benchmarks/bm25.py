@@ -16,7 +16,8 @@ from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import draw_questions, read_passages
 from indexing.lucene.write import build_lucene
 from indexing.types import Document
-from retrieval.lucene.search import K1, B, LuceneSearcher
+from retrieval.lucene.search import LuceneSearcher
+from retrieval.types import K1, B
 
 PASSAGES, QUERIES, DEPTH = 100_000, 500, 1000
 THREADS = os.cpu_count() or 1

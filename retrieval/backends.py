@@ -12,11 +12,11 @@ from indexing.errors import UserError
 from indexing.index import Index, of_one_index
 from indexing.types import Store, Tick
 from indexing.vectors.types import Vectors
-from retrieval.types import Rankings, Statistics
+from retrieval.types import BM25, Bm25, Rankings
 
 
 class Sparse(Protocol):
-    """BM25 with k1=0.9, b=0.4 and Anserini's English analyzer."""
+    """BM25 with Anserini's English analyzer."""
 
     def search(
         self,
@@ -59,7 +59,7 @@ class Backend:
     store: str
     """A function of (index) that returns the documents, a `Store`."""
     sparse: str
-    """A function of (index, store, statistics) that returns a `Sparse`; `store` is the one of `open_store(index)`."""
+    """A function of (index, store, bm25) that returns a `Sparse`; `store` is the one of `open_store(index)`."""
     dense: str | None = None
     """A function of (index, parameters, best) that returns a `Dense`; None if the engine searches no vectors."""
     attach: str | None = None
@@ -108,14 +108,13 @@ def open_store(index: Index) -> Store:
 
 
 @of_one_index
-def open_sparse(index: Index, store: Store, statistics: Statistics = "global") -> Sparse:
+def open_sparse(index: Index, store: Store, bm25: Bm25 = BM25) -> Sparse:
     """Open the BM25 search of an index. `store` is the index's own; a REST search adds the documents that it finds.
 
-    `statistics` names the shards of an OpenSearch index that count words. `UserError` for an unknown backend, and if
-    the backend cannot open the index.
+    `UserError` for an unknown backend, for settings that it does not support, and if it cannot open the index.
     """
     backend = BACKENDS.get(index.backend)
-    found: Sparse = _resolve(index, backend.sparse if backend else None)(index, store, statistics)
+    found: Sparse = _resolve(index, backend.sparse if backend else None)(index, store, bm25)
     return found
 
 

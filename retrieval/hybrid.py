@@ -37,7 +37,7 @@ def search_bm25(
     If `settings.feedback` names a method of `retrieval.feedback`, a first search expands the queries. `UserError`
     from the engine, and for feedback that it does not support.
     """
-    searcher = open_sparse(index, store, settings.statistics)
+    searcher = open_sparse(index, store, settings.bm25)
     ids, texts = [query.id for query in queries], [query.sparse_text for query in queries]
     expanded: Sequence[str] | Sequence[Mapping[str, float]] = texts
     if settings.feedback:

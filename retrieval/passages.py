@@ -18,8 +18,8 @@ from retrieval.types import Rankings, ranked
 
 BLOCK_PASSAGES = 1_024
 """The maximum number of passages in a block, unless a single document has more."""
-BLOCK_QUERIES = 256
-"""The maximum number of queries in a block. Its inner products take a megabyte, which a core's cache holds."""
+BLOCK_QUERIES = 512
+"""The maximum number of queries in a block. Its inner products take two megabytes, which a core's cache holds."""
 
 
 class _Kept(NamedTuple):

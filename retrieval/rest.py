@@ -13,11 +13,15 @@ from indexing.types import Store, Tick
 from retrieval.backends import Sparse
 from retrieval.lucene.analyzer import stems_of
 from retrieval.ties import SPARE_HITS, search_past_ties
-from retrieval.types import Columns, Rankings, Statistics, offsets_of, ranked
+from retrieval.types import Bm25, Columns, Rankings, offsets_of, ranked
 
 
-def open_sparse(_index: Index, store: Store, _statistics: Statistics) -> Sparse:
-    """Open the search of an index on a REST server; `store` is the one that `open_store` gave for the index."""
+def open_sparse(_index: Index, store: Store, bm25: Bm25) -> Sparse:
+    """Open the search of an index on a REST server; `store` is the one that `open_store` gave for the index.
+
+    `UserError` for parameters of BM25, which the server has of its own.
+    """
+    bm25.refuse_change(str(cast(RestStore, store).server.url))
     return RestSearcher(cast(RestStore, store))
 
 

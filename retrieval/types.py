@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from indexing.errors import UserError
 from indexing.types import Document
 
 Statistics = Literal["global", "local"]
@@ -14,6 +15,9 @@ Statistics = Literal["global", "local"]
 
 For `global`, OpenSearch asks each shard twice.
 """
+
+K1, B = 0.9, 0.4
+"""Anserini's parameters of BM25."""
 
 Columns = tuple[NDArray[np.int32], NDArray[np.float32]]
 """One query's hits, best first: the engine's own document numbers int32[hits], and scores float32[hits]."""
@@ -54,6 +58,30 @@ once (Wang et al., EMNLP 2023).
 
 
 @dataclass(frozen=True, slots=True)
+class Bm25:
+    """The settings of BM25 (Robertson and Zaragoza, 2009, section 3.4)."""
+
+    k1: float = K1
+    """How slowly the score of a word stops growing with the number of times that it occurs."""
+    b: float = B
+    """How much the length of a document counts: from 0, not at all, to 1."""
+    statistics: Statistics = "global"
+    """The shards of an OpenSearch index that count words; other engines have one count."""
+
+    def refuse_change(self, place: str) -> None:
+        """Raise `UserError` for other parameters than the defaults, at a place whose parameters a run cannot set."""
+        for key, found, expected in (("k1", self.k1, K1), ("b", self.b, B)):
+            if found != expected:
+                raise UserError(
+                    f"retrieval.{key}: found {found:g}, but {place} scores by parameters that a run cannot change; "
+                    f"expected {expected:g}"
+                )
+
+
+BM25 = Bm25()
+
+
+@dataclass(frozen=True, slots=True)
 class SearchSettings:
     """The settings of a search that do not depend on the queries."""
 
@@ -67,8 +95,7 @@ class SearchSettings:
     """How many of a document's best passages give its dense score, their mean; an index without passages ignores it."""
     faiss: str = ""
     """Search parameters for an inexact vector index, such as `nprobe=16`; empty keeps the index's defaults."""
-    statistics: Statistics = "global"
-    """The shards of an OpenSearch index that count words; other engines have one count."""
+    bm25: Bm25 = BM25
     threads: int = 1
     """The number of threads that search and embed."""
     texts_of: Callable[[Sequence[Document]], Sequence[str]] | None = None

@@ -52,6 +52,8 @@ def load_offsets(index: Index) -> Offsets:
     """Map the offsets of an index's passages into memory. `UserError` if the file is damaged."""
     try:
         offsets: Offsets = np.load(index.offsets, mmap_mode="r")
+        if offsets.shape != ((index.documents or 0) + 1,):
+            raise ValueError(f"found the passages of {len(offsets) - 1} documents, expected {index.documents}")
     except (OSError, EOFError, ValueError) as error:
         raise UserError(f"{index.offsets}: damaged: build the index again: {error}") from error
     return offsets

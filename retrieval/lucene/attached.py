@@ -13,28 +13,28 @@ from indexing.types import Store, Tick
 from retrieval.backends import Sparse
 from retrieval.lucene.search import LuceneSearcher
 from retrieval.ties import SPARE_HITS, search_past_ties
-from retrieval.types import Columns, Rankings, Statistics, ranked
+from retrieval.types import BM25, Bm25, Columns, Rankings, ranked
 
 
-def open_sparse(index: Index, _store: Store, _statistics: Statistics) -> Sparse:
+def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
     """Open the BM25 search of the Lucene index that an index folder names.
 
     `UserError` if that index is gone or has changed since the folder was made.
     """
-    return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), index.at["state"])
+    return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), index.at["state"], bm25)
 
 
 class PrebuiltSearcher:
-    """BM25 with k1=0.9, b=0.4 and Anserini's English analyzer over a Lucene index that Keystone did not build.
+    """BM25 with Anserini's English analyzer over a Lucene index that Keystone did not build.
 
     `rows` translates Lucene's document numbers. `state` is the digest of the index's files: searchers of one folder
-    and state share one Lucene searcher.
+    and state share one Lucene searcher if their settings are equal.
     """
 
-    def __init__(self, folder: Path, rows: LuceneRows, state: str = "") -> None:
+    def __init__(self, folder: Path, rows: LuceneRows, state: str = "", bm25: Bm25 = BM25) -> None:
         self._rows = rows
         with JAVA_LOCK:
-            self._searcher = _searcher(folder, state)
+            self._searcher = _searcher(folder, state, bm25)
 
     def search(
         self,
@@ -76,5 +76,5 @@ class PrebuiltSearcher:
 
 
 @cache
-def _searcher(folder: Path, _state: str) -> LuceneSearcher:
-    return LuceneSearcher(folder)
+def _searcher(folder: Path, _state: str, bm25: Bm25) -> LuceneSearcher:
+    return LuceneSearcher(folder, bm25)

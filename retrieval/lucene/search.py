@@ -14,32 +14,31 @@ from indexing.types import Store, Tick
 from retrieval.backends import Sparse
 from retrieval.lucene.analyzer import stems_of
 from retrieval.lucene.top_docs import search_columns
-from retrieval.types import Columns, Rankings, Statistics, offsets_of
+from retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
 
-K1 = 0.9
-B = 0.4
 CHUNK_QUERIES = 64
 """The number of queries that a thread answers between two signs of progress."""
 MOST_WORDS = 65_536
 """The maximum number of distinct words in a query; Lucene's own maximum is 1,024."""
 
 
-def open_sparse(index: Index, _store: Store, _statistics: Statistics) -> Sparse:
+def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
     """Open the BM25 search of an index folder that holds its own Lucene index. `UserError` if it is damaged."""
-    return LuceneSearcher(index.lucene)
+    return LuceneSearcher(index.lucene, bm25)
 
 
 class LuceneSearcher:
-    """BM25 with k1=0.9, b=0.4 and Anserini's English analyzer over the Lucene index in a folder.
+    """BM25 with Anserini's English analyzer over the Lucene index in a folder.
 
     Rankings hold Lucene's document numbers, which are rows if `build_lucene` made the index. `UserError` if Lucene
     cannot read the index.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, bm25: Bm25 = BM25) -> None:
         self._folder, self._reader = folder, open_reader(folder)
         self._searcher = java_class("org.apache.lucene.search.IndexSearcher")(self._reader)
-        self._searcher.setSimilarity(java_class("org.apache.lucene.search.similarities.BM25Similarity")(K1, B))
+        similarity = java_class("org.apache.lucene.search.similarities.BM25Similarity")(bm25.k1, bm25.b)
+        self._searcher.setSimilarity(similarity)
         self._searcher.setQueryCache(None)
         java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_WORDS)
         generator, query = "io.anserini.search.query.BagOfWordsQueryGenerator", "Lorg/apache/lucene/search/Query;"

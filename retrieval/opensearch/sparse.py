@@ -12,25 +12,28 @@ from numpy.typing import NDArray
 
 from indexing.index import Index
 from indexing.io.error_text import show_value
-from indexing.opensearch.cluster import Request, as_expected
+from indexing.opensearch.cluster import Request, as_expected, place_at
 from indexing.opensearch.index import CONTENTS, ROW
 from indexing.opensearch.requests import ask
 from indexing.opensearch.search import open_cluster, search_each, search_of
 from indexing.types import Store, Tick
 from retrieval.backends import Sparse
 from retrieval.lucene.analyzer import stems_of
-from retrieval.lucene.search import K1
 from retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
 from retrieval.threshold import find_best_sums
-from retrieval.types import Rankings, Statistics, ranked
+from retrieval.types import K1, Bm25, Rankings, Statistics, ranked
 
 DEFAULT_CLAUSES = 1024
 """The maximum number of words in a query if nobody has changed the cluster's setting."""
 
 
-def open_sparse(index: Index, _store: Store, statistics: Statistics) -> Sparse:
-    """Open the BM25 search of an index in OpenSearch. `UserError` as from `open_cluster`."""
-    return OpenSearchSparse(index, statistics)
+def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
+    """Open the BM25 search of an index in OpenSearch.
+
+    `UserError` as from `open_cluster`, and for parameters of BM25 other than those of the index.
+    """
+    bm25.refuse_change(str(place_at(index.at)))
+    return OpenSearchSparse(index, bm25.statistics)
 
 
 class OpenSearchSparse:

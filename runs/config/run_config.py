@@ -13,7 +13,7 @@ from generation.readers.settings import PlainSettings, ReaderSettings
 from generation.rerank.settings import RerankSettings
 from indexing.io.none_named import NoneNamed
 from indexing.io.strict_settings import StrictSettings
-from retrieval.types import System
+from retrieval.types import K1, B, System
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 
@@ -56,12 +56,17 @@ class Retrieval(StrictSettings):
     """The systems that search each query: BM25, embeddings, or both."""
     depth: int = Field(default=1000, ge=1, le=100_000)
     """How many documents each system returns for a query (paper: `N_query`, 1000)."""
+    k1: float = Field(default=K1, ge=0, le=100)
+    """The k1 of BM25: how slowly a word's score stops growing with the number of times that it occurs.
+    A run sets it for Lucene indexes; OpenSearch and REST servers keep their own."""
+    b: float = Field(default=B, ge=0, le=1)
+    """The b of BM25: how much the length of a document counts. It holds for the same indexes as `k1`."""
     feedback: Annotated[Literal["rm3", "rocchio"] | None, NoneNamed("none", "rm3", "rocchio")] = None
     """The pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
     summarise: bool = False
     """If true, the language model summarises documents of more than 8,000 tokens before the run embeds them (paper).
     Only an index made with `--dense pool` leaves embedding to the run."""
-    best_passages: int = Field(default=3, ge=1, le=1000)
+    best_passages: int = Field(default=5, ge=1, le=1000)
     """How many of a document's best passages give its dense score, which is their mean. With 1 it is the best passage
     (MaxP). Only indexes of passages have any: those made with `--dense passages` or `--dense pool-passages`."""
     faiss: str = ""

@@ -20,7 +20,7 @@ from generation.types import Fallback
 from indexing.types import Document
 from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings, SearchSettings, System, Topic, offsets_of, ranked
+from retrieval.types import Bm25, Query, Rankings, SearchSettings, System, Topic, offsets_of, ranked
 from runs.config.run_config import RunConfig
 from runs.pipeline.job import Job
 from runs.trec.render import decrease_strictly
@@ -43,7 +43,7 @@ def search_systems(
         settings.feedback,
         settings.best_passages,
         settings.faiss,
-        settings.statistics,
+        Bm25(settings.k1, settings.b, settings.statistics),
         job.threads,
         texts_of,
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from indexing.errors import UserError
 from indexing.index import Index
 from indexing.store import DocumentStore
 from retrieval.backends import BACKENDS, open_dense, open_sparse, open_store
+from retrieval.types import Bm25
 from tests.support import programs
 from tests.support.small_corpus import write_index_file
 
@@ -56,3 +58,16 @@ def test_an_unknown_engine_is_an_error(index: Index, tmp_path: Path) -> None:
         open_dense(write_index_file(replace(other, folder=tmp_path / "rest", at={"backend": "rest"})))
     with pytest.raises(UserError, match="engine: found 'cloud', expected one of local, ray"):
         open_engine("cloud", 1)
+
+
+@pytest.mark.parametrize("name", ["opensearch", "rest"])
+def test_an_engine_with_parameters_of_its_own_refuses_others(tmp_path: Path, name: str) -> None:
+    class NoServer:
+        url = "http://127.0.0.1:1"
+
+    store: Any = type("NoStore", (), {"server": NoServer()})()
+    index = Index(tmp_path, "k", None, 1, {}, 0, None, {"backend": name, "url": "http://127.0.0.1:1", "name": "x"})
+    write_index_file(index)
+    for own, key in ((Bm25(k1=1.2), "k1: found 1.2"), (Bm25(b=0.75), r"b: found 0\.75")):
+        with pytest.raises(UserError, match=rf"retrieval\.{key}, but .* that a run cannot change; expected 0\.\d"):
+            open_sparse(index, store, own)

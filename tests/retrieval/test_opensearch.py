@@ -28,7 +28,7 @@ from retrieval.backends import open_dense, open_sparse, open_store
 from retrieval.faiss_search import FaissSearcher
 from retrieval.hybrid import search_bm25
 from retrieval.lucene.analyzer import stems_of
-from retrieval.types import Query, Rankings, SearchSettings, Statistics
+from retrieval.types import Bm25, Query, Rankings, SearchSettings, Statistics
 from runs.trec.topics import read_topics
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
@@ -105,7 +105,7 @@ def topics_of(name: str) -> tuple[list[str], list[str]]:
 
 
 def bm25(index: Index, name: str, depth: int, statistics: Statistics = "global") -> Rankings:
-    return open_sparse(index, open_store(index), statistics).search(*topics_of(name), depth, 2)
+    return open_sparse(index, open_store(index), Bm25(statistics=statistics)).search(*topics_of(name), depth, 2)
 
 
 def differing(one: Rankings, other: Rankings, relative: float = TIGHT) -> list[str]:

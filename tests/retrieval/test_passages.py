@@ -93,7 +93,7 @@ def test_blocks_of_documents_and_queries_change_no_ranking(
     many: tuple[Vectors, list[int]], depth: int, best: int
 ) -> None:
     vectors, counts = many
-    queries = make_clustered_vectors(300, 2)
+    queries = make_clustered_vectors(600, 2)
     expected = rank_plainly(vectors, counts, queries, depth, best)
     names = [str(i) for i in range(len(queries))]
     for sizes in ([], [700, 1, 2_900]):

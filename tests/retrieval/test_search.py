@@ -28,8 +28,8 @@ from retrieval.backends import open_store
 from retrieval.faiss_search import search_dense
 from retrieval.feedback import Feedback, rm3, rocchio
 from retrieval.hybrid import search_all, search_bm25, search_embeddings
-from retrieval.lucene.search import K1, B, LuceneSearcher
-from retrieval.types import Query, Rankings, SearchSettings, System, ranked
+from retrieval.lucene.search import LuceneSearcher
+from retrieval.types import K1, B, Bm25, Query, Rankings, SearchSettings, System, ranked
 from tests.support.small_corpus import CORPUS, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,8 @@ def found(index: Index, rankings: Rankings, i: int = 0) -> list[str]:
     return DocumentStore(index.store).ids(rankings.of(i))
 
 
-def test_bm25_scores_follow_the_formula(index: Index) -> None:
+@pytest.mark.parametrize(("k1", "b"), [(K1, B), (1.2, 0.75), (0.0, 0.4), (3.0, 1.0)])
+def test_bm25_scores_follow_the_formula(index: Index, k1: float, b: float) -> None:
     """Unstemmed words of the small corpus, so that the analyzer only has to drop nothing that we count."""
     tokens = {name: re.findall("[a-z]+", f"{title} {text}".lower()) for name, (title, text) in CORPUS.items()}
     searcher = LuceneSearcher(index.lucene)
@@ -53,11 +54,11 @@ def test_bm25_scores_follow_the_formula(index: Index) -> None:
     average = sum(lengths.values()) / len(lengths)
     holding = [name for name, words in tokens.items() if "ash" in words]
     idf = math.log(1 + (len(tokens) - len(holding) + 0.5) / (len(holding) + 0.5))
-    rankings = search_bm25(index, open_store(index), [query("ash")], SearchSettings(depth=10))
+    rankings = search_bm25(index, open_store(index), [query("ash")], SearchSettings(depth=10, bm25=Bm25(k1, b)))
     assert sorted(found(index, rankings)) == sorted(holding)
     for name, score in zip(found(index, rankings), rankings.scores_of(0), strict=True):
         tf = Counter(tokens[name])["ash"]
-        expected = idf * tf / (tf + K1 * (1 - B + B * lengths[name] / average))
+        expected = idf * tf / (tf + k1 * (1 - b + b * lengths[name] / average))
         assert score == pytest.approx(expected, rel=1e-3)
 
 
