@@ -20,8 +20,9 @@ from runs.trec.run_files import read_qrels
 RESAMPLES = 2_000
 LEVEL = 0.95
 """The share of intervals that hold the mean over all topics of this kind."""
-ORDERS = (("topic", "in order"), ("value", "by value"), ("difference", "by difference, last run minus first"))
-"""The orders of narratives that the script knows, and their names."""
+ORDERS = (("topic", "values in order"), ("value", "values, highest first"))
+DIFFERENCE = ("difference", "last run minus first, highest first")
+"""The views of the plot of each narrative, by their names in the script."""
 NOTE = (
     "Means over judged topics, with 95 % intervals by bootstrap over topics. "
     "p: paired t-test against the first run, not corrected for several comparisons."
@@ -85,6 +86,7 @@ def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequen
     head = element("tr", element("th", "Run", scope="col"), *(element("th", name, scope="col") for name in names))
     rows = [_render_row(evaluations[0], one, labels.index(one.name)) for one in evaluations]
     table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
+    orders = [*ORDERS, DIFFERENCE] if len(evaluations) > 1 else ORDERS
     return element(
         "section",
         element("h2", "Measures"),
@@ -92,7 +94,7 @@ def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequen
         element("div", table, class_="scroll"),
         element("p", NOTE, class_="note"),
         element("p", element("label", "Measure ", _render_choice("measure", enumerate(names))), class_="controls"),
-        _render_plot("bars", "Each narrative", _render_choice("order", ORDERS)),
+        _render_plot("bars", "Each narrative", _render_choice("order", orders)),
         _render_scatter([(labels.index(one.name), one.name) for one in evaluations]),
         _embed_values(evaluations, labels, topic_ids),
         id="measures",
