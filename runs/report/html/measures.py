@@ -18,8 +18,9 @@ from runs.report.terminal import format_p_value
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_qrels
 
-ORDERS = (("topic", "in order"), ("value", "by value"), ("difference", "by difference, last run minus first"))
-"""The orders of narratives that the script knows, and their names."""
+ORDERS = (("topic", "values in order"), ("value", "values, highest first"))
+DIFFERENCE = ("difference", "last run minus first, highest first")
+"""The views of the plot of each narrative, by their names in the script."""
 NOTE = (
     "Means over judged topics, with 95 % intervals by bootstrap over topics. "
     "p: paired randomisation test against the first run, corrected by Holm for the number of runs."
@@ -77,6 +78,7 @@ def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequen
     compared: list[dict[str, Difference]] = [{}, *compare_runs(evaluations)]
     rows = [_render_row(one, own, labels.index(one.name)) for one, own in zip(evaluations, compared, strict=True)]
     table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
+    orders = [*ORDERS, DIFFERENCE] if len(evaluations) > 1 else ORDERS
     return element(
         "section",
         element("h2", "Measures"),
@@ -84,7 +86,7 @@ def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequen
         element("div", table, class_="scroll"),
         element("p", NOTE, class_="note"),
         element("p", element("label", "Measure ", _render_choice("measure", enumerate(names))), class_="controls"),
-        _render_plot("bars", "Each narrative", _render_choice("order", ORDERS)),
+        _render_plot("bars", "Each narrative", _render_choice("order", orders)),
         _render_scatter([(labels.index(one.name), one.name) for one in evaluations]),
         _embed_values(evaluations, labels, topic_ids),
         id="measures",

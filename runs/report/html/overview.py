@@ -14,7 +14,7 @@ MOST_FALLBACKS = 100
 
 
 def render_overview(views: Sequence[RunView]) -> Html:
-    """Render the section: what the runs did, what it cost, and the remarks on them."""
+    """Render the section: the settings and costs of the runs, and the remarks on them."""
     heads = [element("th", render_run_name(view.label, n), scope="col") for n, view in enumerate(views)]
     settings = [(name, [describe(view.config) if view.config else "" for view in views]) for name, describe in SETTINGS]
     costs = [(name, [describe(view) for view in views]) for name, describe in FACTS]

@@ -9,7 +9,7 @@ from runs.config.run_config import RunConfig
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a query has to do with a document: its grade, and its rank in each system and in their fusion, from 1.
+    """The grade of a document for a query, and its rank in each system and in their fusion, from 1.
 
     A grade is None if nobody gave one. A rank is 0 if the list lacks the document.
     """
@@ -53,7 +53,7 @@ class AnswerView:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step of a reader: its query and document, the action, the result, the tokens, and why the walk ended there."""
+    """A step of a reader: its query and document, the action, the result, the tokens, and the end of the walk."""
 
     query_id: str
     doc_id: str

@@ -51,19 +51,19 @@ function drawMoves(found, box) {
     one.line = make("g", {}, make("path", { class: "wide", d }), make("path", { class: isMarked(one) ? "move chosen" : "move", d }));
     const tell = () => [one.title, ...ranks.map((rank, n) => `${names[n]}: ${Number.isFinite(rank) ? rank : "not found"}`)];
     svg.append(addStop(one.line, () => tell().join("\n")));
-    heat(one.line, () => one.row);
+    highlight(one.line, () => one.row);
   }
   box.replaceChildren(svg);
   walkByArrows(svg);
 }
 
-/** Highlights one element while a reader points at another, or comes to it. */
-function heat(source, find) {
+/** Highlights the element that `find` returns, while a reader points at another one or comes to it. */
+function highlight(source, find) {
   for (const [name, hot] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]])
     source.addEventListener(name, () => find()?.classList.toggle("hot", hot));
 }
 
 /** Highlights the line of a document together with its row. */
 function linkRows(documents) {
-  for (const one of documents) heat(one.row, () => one.line);
+  for (const one of documents) highlight(one.row, () => one.line);
 }

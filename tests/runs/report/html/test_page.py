@@ -193,6 +193,10 @@ def test_plots_follow_the_measure_and_the_runs(browser: Chrome, report: Path) ->
     Select(find(browser, "#measure")[0]).select_by_visible_text("R@100")
     assert find(browser, "#bars svg")[0].get_attribute("outerHTML") != before
     assert find(browser, "#scatter p")[0].text == "second is higher for 0, lower for 0, equal for 2."
+    Select(find(browser, "#measure")[0]).select_by_visible_text("nDCG@10")
+    assert len(find(browser, "#bars .bar")) == 4
+    Select(find(browser, "#order")[0]).select_by_value("difference")
+    assert [bar.get_attribute("class") for bar in find(browser, "#bars .bar")] == ["bar run1", "bar run0"]
 
 
 def test_the_page_fits_phones_follows_the_scheme_and_prints_without_controls(browser: Chrome, report: Path) -> None:

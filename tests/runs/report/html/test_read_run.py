@@ -50,7 +50,7 @@ def test_a_view_has_the_queries_ranks_grades_answer_and_steps_of_a_topic(run: Pa
     assert (step.tokens, step.action, len(step.result)) == (1020, HOSTILE, STEP_CHARACTERS + 2)
 
 
-def test_ranks_count_from_one_and_are_zero_for_what_a_list_lacks(tmp_path: Path) -> None:
+def test_ranks_count_from_one_and_are_zero_for_documents_that_a_list_lacks(tmp_path: Path) -> None:
     path = tmp_path / "a.trec"
     path.write_text("1 Q0 a 1 2 t\n1 Q0 b 2 1 t\n2 Q0 b 1 1 t\n")
     assert find_ranks(path, {"2": ["a", "b"], "3": ["a"], "1": ["b", "a", "c"]}) == {
