@@ -79,7 +79,9 @@ def test_the_table_and_the_json_say_the_same(folder: Path) -> None:
     arguments = ["evaluate", "out/a", "out/b", "--answers", "--references", "references.jsonl", *names]
     done = keystone(*arguments, "--json", "report.json", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["run", "out/a", "out/b", "p"]
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["run", "out/a", "out/b"]
+    assert lines[4] == "out/b against out/a:"
     report = json.loads((folder / "report.json").read_text())
     first, second = (run["mean"] for run in report["runs"])
     assert first == pytest.approx(
@@ -120,7 +122,7 @@ def test_a_batch_has_the_requests_of_ratings_and_comparisons(folder: Path) -> No
         (["out/a", "--references", "references.jsonl"], "expected --qrels with judgments of runs"),
         (["out/a", "--answers", "--qrels", "references.jsonl"], "expected --qrels with judgments of runs"),
         (["out/a", "--qrels", "references.jsonl", "--set", "a=b"], "--config and --set for answers only"),
-        (["out/a", "--answers", "--references", "none", "--skip-own"], "expected --relevant-from and --skip-own for"),
+        (["out/a", "--answers", "--references", "none", "--skip-own"], "--condensed and --strict for runs only"),
         (["references.jsonl", "--answers", "--references", "references.jsonl"], "are those of no track"),
         (["out/a", "--answers", "--references", "out/a/responses.jsonl"], ":1: expected a topic id under id, _id"),
         (["out/a", "--answers", "--references", "none"], "none: cannot be read"),
