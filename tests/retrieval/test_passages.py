@@ -104,10 +104,11 @@ def test_blocks_of_documents_and_queries_change_no_ranking(
 
 def test_memory_never_holds_the_products_of_all_passages() -> None:
     vectors, queries = make_clustered_vectors(40_000, 1), make_clustered_vectors(500, 2)
-    passages = index_of(vectors, [4] * 10_000, [])
+    passages, names = index_of(vectors, [4] * 10_000, []), [str(i) for i in range(500)]
+    rank_by_passages(passages, names[:1], queries[:1], 10, 5)  # compiles
     tracemalloc.start()
     try:
-        rank_by_passages(passages, [str(i) for i in range(500)], queries, 10, 5)
+        rank_by_passages(passages, names, queries, 10, 5)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
