@@ -25,6 +25,8 @@ class AttachSettings:
     """Whether runs may cut documents of MS MARCO V2.1 that have no official segments."""
     embedding: Embedding | None = None
     """The model by which runs embed the documents that they find; None for no embeddings."""
+    passages: bool = False
+    """Whether runs embed each segment of these documents; otherwise each document."""
 
 
 DEFAULTS = AttachSettings()
@@ -40,6 +42,8 @@ class Attachment:
     """The model by which runs embed the documents that they find; None for no embeddings."""
     parts: tuple[str, ...] = ()
     """The files and folders that Keystone adds beside `index.json`."""
+    passages: bool = False
+    """Whether runs embed each segment of these documents; otherwise each document."""
 
 
 def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path], int | None]) -> tuple[Index, bool]:
@@ -51,7 +55,8 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     """
     at, embedding = attachment.at, attachment.embedding
     model = asdict(embedding) if embedding else None
-    key = digest([FORMAT, at, embedding.made_by if embedding else None])
+    made_of = [FORMAT, at, embedding.made_by if embedding else None]
+    key = digest([*made_of, "passages"] if attachment.passages else made_of)
     if out.exists():
         existing = open_index(out)
         if existing.key != key:
@@ -61,7 +66,7 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
         load_embedder(embedding)  # raises for an impossible model now, though only runs use it
     with partial_folder(out, key, (*attachment.parts, "index.json")) as folder:
         meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": None, "documents": fill(folder)}
-        meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus)}
+        meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus), "passages": attachment.passages}
         with write_whole(folder / "index.json") as file:
             file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
     return open_index(out), True

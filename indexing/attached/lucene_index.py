@@ -64,7 +64,7 @@ def adopt_prebuilt(
                 refuse_windows(cut_segments(Document(name.decode(), "")))
         return count
 
-    return adopt(corpus, out, Attachment(at, settings.embedding, (ROWS,)), fill)
+    return adopt(corpus, out, Attachment(at, settings.embedding, (ROWS,), settings.passages), fill)
 
 
 def lucene_folder(index: Index) -> Path:

@@ -35,9 +35,12 @@ MOST_ROWS = 2**31 - 1
 _SEGMENT = re.compile(r".+#\d+_\d+")
 
 
-def adopt_server(corpus: Path, out: Path, embedding: Embedding | None = None) -> tuple[Index, bool]:
+def adopt_server(
+    corpus: Path, out: Path, embedding: Embedding | None = None, passages: bool = False
+) -> tuple[Index, bool]:
     """Make an index folder over `rest:http://HOST:PORT/INDEX`; also returns whether it is new.
 
+    `embedding` and `passages` say how runs embed the documents that they find, as in `AttachSettings`.
     `UserError` if there is no such server or index, and if `out` holds another index.
     """
     found = address(corpus)
@@ -45,12 +48,12 @@ def adopt_server(corpus: Path, out: Path, embedding: Embedding | None = None) ->
         raise UserError(f"{corpus}: expected rest:http://HOST:PORT/INDEX")
     url, name = found
     at = {"backend": BACKEND, "url": url, "name": name, "api": form_of(url, name)}
-    return adopt(corpus, out, Attachment(at, embedding), lambda _folder: None)
+    return adopt(corpus, out, Attachment(at, embedding, passages=passages), lambda _folder: None)
 
 
 def attach(corpus: str, out: Path, settings: AttachSettings, _progress: Progress) -> tuple[Index, bool]:
     """Make an index folder over `rest:http://HOST:PORT/INDEX`; see `adopt_server`."""
-    return adopt_server(Path(corpus), out, settings.embedding)
+    return adopt_server(Path(corpus), out, settings.embedding, settings.passages)
 
 
 def open_server(index: Index) -> Server:

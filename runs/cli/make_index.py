@@ -50,14 +50,14 @@ def attach_index(corpus: str, out: Path, settings: BuildSettings, progress: Prog
         "--opensearch": settings.opensearch,
         "--faiss-shard": settings.faiss_shard,
         "--format": settings.format,
-        f"--dense {'passages' if settings.faiss else 'pool-passages'}": settings.passages or None,
+        "--dense passages": (settings.passages and settings.faiss) or None,
     }
     if not (backend.cuts and corpus.startswith(backend.prefix)):
         refused |= {"--segments": settings.segments, "--windows": settings.windows or None}
     if given := [name for name, value in refused.items() if value is not None]:
         raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
     assert backend.attach is not None
-    attached = AttachSettings(settings.segments, settings.windows, settings.embedding)
+    attached = AttachSettings(settings.segments, settings.windows, settings.embedding, bool(settings.passages))
     made: tuple[Index, bool] = resolve_name(backend.attach)(corpus, out, attached, progress)
     return made
 

@@ -1,6 +1,7 @@
 """Documents by their best passages: the ranking of a plain twin over all inner products, on any division into files."""
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from indexing.vectors.types import Vectors, round_to_grid
 from retrieval.backends import open_store
 from retrieval.faiss_search import PassageSearcher, search_dense
 from retrieval.hybrid import search_embeddings
-from retrieval.passages import rank_by_found_passages
+from retrieval.passages import rank_by_found_passages, rank_by_passages
 from retrieval.types import Query, Rankings, SearchSettings, offsets_of
 from tests.support.clustered_vectors import make_clustered_vectors
 from tests.support.command_line import keystone
@@ -99,6 +100,19 @@ def test_blocks_of_documents_and_queries_change_no_ranking(
     for sizes in ([], [700, 1, 2_900]):
         searcher = PassageSearcher(index_of(vectors, counts, sizes), best)
         assert hits_of(searcher.search(names, queries, depth)) == expected
+
+
+def test_memory_never_holds_the_products_of_all_passages() -> None:
+    vectors, queries = make_clustered_vectors(40_000, 1), make_clustered_vectors(500, 2)
+    passages, names = index_of(vectors, [4] * 10_000, []), [str(i) for i in range(500)]
+    rank_by_passages(passages, names[:1], queries[:1], 10, 5)  # compiles
+    tracemalloc.start()
+    try:
+        rank_by_passages(passages, names, queries, 10, 5)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(vectors) * len(queries) / 4
 
 
 def test_mapped_files_are_searched_like_memory(tmp_path: Path, many: tuple[Vectors, list[int]]) -> None:

@@ -25,10 +25,13 @@ from indexing.lucene.java import java_class
 from indexing.lucene.read import IdTerms, StoredTexts
 from indexing.lucene.write import open_reader
 from indexing.store import DocumentStore
-from indexing.types import Document, Segment, Span
+from indexing.types import MINILM, Document, Segment, Span
+from indexing.vectors.embed import embed_queries
+from indexing.vectors.of_segments import segment_vectors
 from retrieval.backends import open_sparse, open_store
+from retrieval.hybrid import search_all
 from retrieval.ties import SPARE_HITS, search_past_ties
-from retrieval.types import Query
+from retrieval.types import Query, SearchSettings
 from runs.tracks.answer_files import read_answer_file
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_run
@@ -104,6 +107,26 @@ def test_rows_are_ranks_of_ids_and_no_index_is_copied(index: Index, folder: Path
         with pytest.raises(IndexError):
             store.get([row])
     assert sorted(path.name for path in index.folder.iterdir()) == ["index.json", "rows"]
+
+
+def test_runs_may_embed_the_passages_of_an_index_that_others_made(folder: Path, tmp_path: Path) -> None:
+    corpus, queries = Path(f"pyserini:{folder / 'docs'}"), [Query("1", "1-1", "", "queen honey", "honey of a queen")]
+    made = {
+        best: adopt_prebuilt(corpus, tmp_path / str(best), AttachSettings(None, True, MINILM, passages=best > 0))[0]
+        for best in (0, 1)
+    }
+    found = {
+        best: search_all(index, open_store(index), queries, SearchSettings(depth=9, best_passages=best))
+        for best, index in made.items()
+    }
+    assert (made[0].passages, made[1].passages, made[0].key == made[1].key) == (False, True, False)
+    rows = sorted(found[0]["bm25"].docs.tolist())
+    assert rows
+    assert sorted(found[1]["dense"].docs.tolist()) == rows
+    vectors = segment_vectors(made[1], open_store(made[1]), rows)
+    asked = embed_queries(MINILM, ["honey of a queen"])[0]
+    scores = dict(zip(found[1]["dense"].docs.tolist(), found[1]["dense"].scores.tolist(), strict=True))
+    assert scores == {row: float((vectors[row] @ asked).max()) for row in rows}
 
 
 def test_ids_come_in_order_whatever_the_batch(folder: Path) -> None:
