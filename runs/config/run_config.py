@@ -44,7 +44,7 @@ class Queries(StrictSettings):
     )
     """The rankings that passages add to the first stage of fusion. The language model writes a passage for each query,
     as if from a document that answers it. `hyde` searches by the passage's embedding, `query2doc` by BM25 for the
-    question and the passage, and `both` does both."""
+    question and the passage, and `both` does both. `hyde` needs `dense` among the systems, `query2doc` needs `bm25`."""
     passage_weight: float = Field(default=1, gt=0, le=20)
     """The weight of these rankings in the first stage of fusion. The rankings of the query itself have weight 1."""
 
@@ -262,9 +262,13 @@ class RunConfig(StrictSettings):
         return [*self.retrieval.systems, *self.list_passage_systems()]
 
     def list_passage_systems(self) -> list[System]:
-        """List the systems that search by the passage of each query."""
-        found: list[System] = ["hyde", "query2doc"]
-        return [system for system in found if self.queries.passages in (system, "both")]
+        """List the systems that search by the passage of each query, each beside the system of `retrieval` it uses."""
+        engines: dict[System, System] = {"hyde": "dense", "query2doc": "bm25"}
+        return [
+            system
+            for system, engine in engines.items()
+            if self.queries.passages in (system, "both") and engine in self.retrieval.systems
+        ]
 
     @property
     def has_default_team(self) -> bool:

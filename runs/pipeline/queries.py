@@ -35,12 +35,12 @@ async def understand_topics(
 ) -> list[UnderstoodTopic]:
     """Find the understanding and the queries of each topic, by the configuration's method.
 
-    If the configuration asks for passages, each query has one. `search_lock` is held while a method searches.
+    If passages are searched, each query has one. `search_lock` is held while a method searches.
     """
     method = QUERY_METHODS[job.config.queries.method]
     async with search_lock if search_lock and method.searches else nullcontext():
         found = await method.understand(job, model)
-    if job.config.queries.passages is None:
+    if not job.config.list_passage_systems():
         return found
     assert model is not None  # the configuration has been checked
     queries, missed = await write_passages(

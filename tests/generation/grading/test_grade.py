@@ -22,7 +22,7 @@ NAN = np.nan
 def test_a_set_by_coverage_is_not_empty_if_documents_have_no_grade(
     grades: list[list[float]], selected: list[int]
 ) -> None:
-    known = np.array(grades, dtype=np.float64).reshape(len(grades), -1)
+    known = np.array(grades or np.empty((0, 0)), dtype=np.float64)
     none = np.array([], dtype=np.int64)
     top = Top(none, none.astype(np.float64), known, ~np.isnan(known))
     texts = ["text"] * known.shape[1]

@@ -144,6 +144,9 @@ def test_passages_add_rankings_for_every_query_and_weigh_as_told(
     hybrid = (directory / "hybrid.trec").read_bytes()
     assert hybrid != (make("keystone", index, tmp_path, server, *settings, "queries.passage_weight=9")
                       / "hybrid.trec").read_bytes()  # fmt: skip
+    sparse = make("keystone", index, tmp_path, server, *settings, "retrieval.systems=[bm25]")
+    assert [path.name for path in sorted(sparse.glob("*.trec"))] == [
+        "bm25.trec", "hybrid.trec", "narrative.trec", "query2doc.trec"]  # fmt: skip
     plain = make("keystone", index, tmp_path, server, *settings, "queries.passages=none")
     assert b'"passage"' not in (plain / "queries.jsonl").read_bytes()
     assert not (plain / "hyde.trec").exists()
@@ -224,7 +227,7 @@ def test_a_batch_run_ends_with_code_3_until_its_replies_exist(index: Index, tmp_
     assert shown.returncode == 0
     assert re.fullmatch(r"\S+\.replies\.jsonl: 2 replies are taken\n", shown.stderr)
     assert keystone(*waits).stderr == "", "they are told of once"
-    assert rounds == 5, "decomposition and topic, expansion, grades, answers, support"
+    assert rounds == 6, "decomposition and topic, expansion, passages, grades, answers, support"
     plain = tmp_path / "plain"
     plain.mkdir()
     assert read_run_content(tmp_path / "out/keystone") == read_run_content(make("keystone", index, plain, server))
