@@ -126,6 +126,25 @@ def test_a_killed_run_ends_with_the_same_bytes_and_keeps_scores_that_came(index:
         run_with_kills("run", "--quiet", *options, times=8, kills=4, done=done)
 
 
+def test_a_killed_run_that_ranks_and_grades_deeper_by_the_model_ends_with_the_same_bytes(
+    index: Index, tmp_path: Path
+) -> None:
+    made, whole = tmp_path / "out/reranked", dict[str, bytes]()
+
+    def done() -> None:
+        whole.update(whole or read_run_content(made))
+        assert read_run_content(made) == whole
+        shutil.rmtree(tmp_path / "out")
+
+    with chat.serving(model=say, latency=0.05) as model:
+        by_model = ["rerank.method=listwise", "rerank.block=4", "rerank.stride=2"]
+        by_model.append("grading={method: grid, pool: 1, deeper: 5, neighbours: 2, narrative: true, documents: 9}")
+        by_model.append(f"model={{name: plain, urls: ['{model.url}'], window: 4096, concurrency: 2}}")
+        settings = list_settings(index, tmp_path, "http://localhost:1", *by_model)
+        options = [part for setting in settings for part in ("--set", setting)]
+        run_with_kills("run", "--quiet", *options, times=6, kills=3, done=done)
+
+
 @pytest.mark.parametrize("method", ["listwise", "sliding"])
 def test_a_run_ranked_by_the_language_model_asks_nothing_twice(method: str, index: Index, tmp_path: Path) -> None:
     with chat.serving(model=say) as model:
