@@ -114,7 +114,7 @@ def evaluate(
     else:
         say(TABLES[format](evaluations))
     for comparison in comparisons:
-        say(str(comparison))
+        say(str(comparison), err=format is not Form.TEXT)
     print_cautions(evaluations, quiet)
     if json:
         from runs.evaluation.answers.wins import report_comparison

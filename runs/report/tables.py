@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING
 
-from runs.report.terminal import CIRCLE_TEXT, mark_circle
+from runs.report.terminal import CIRCLE_TEXT, format_mean, mark_circle
 from runs.wording import plural
 
 if TYPE_CHECKING:
@@ -86,9 +86,8 @@ def _list_cells(
         cells = []
         for measure in measures:
             mean, difference = evaluation.mean(measure), found.get(measure)
-            text = "-" if math.isnan(mean) else f"{mean:.4f}"
             marked = difference is not None and difference.p_randomisation < LEVEL
-            text = bold.format(text) if mean == best[measure] else text
+            text = bold.format(format_mean(mean)) if mean == best[measure] else format_mean(mean)
             cells.append(text + mark * marked + escape(mark_circle(evaluation)))
         rows.append([escape(evaluation.name), *cells])
     return rows

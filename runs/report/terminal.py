@@ -83,7 +83,7 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     for measure in measures:
         table.add_column(measure, justify="right")
     for evaluation in evaluations:
-        means = (_format_mean(evaluation.mean(measure)) + mark_circle(evaluation) for measure in measures)
+        means = (format_mean(evaluation.mean(measure)) + mark_circle(evaluation) for measure in measures)
         table.add_row(escape(escape_controls(evaluation.name)), *means)
         if compare and evaluation is not evaluations[0]:
             p = run_paired_test(evaluations[0], evaluation)
@@ -128,7 +128,8 @@ def format_p_value(p: float) -> str:
     return "< .001" if p < 0.001 else f"{p:.3f}"
 
 
-def _format_mean(mean: float) -> str:
+def format_mean(mean: float) -> str:
+    """Format a mean with four digits, or a large one with one digit; NaN gives `-`."""
     return "-" if math.isnan(mean) else f"{mean:.4f}" if mean < 10 else f"{mean:,.1f}"
 
 
