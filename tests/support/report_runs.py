@@ -22,7 +22,8 @@ UNSEEN_SHOWN = "\\x00\\u202eevil\\u2066"
 TOPIC_IDS = ("bees<b>", "wasps'\"")
 DOC_IDS = tuple(f"doc{n}</script><b>" for n in range(30))
 SEGMENT_IDS = tuple(f"{doc_id}#0" for doc_id in DOC_IDS)
-TEXT = f"Honey bees dance to tell where the flowers are. {HOSTILE} {UNSEEN}"
+LEAD = "Nothing else is here.\n" * 45
+TEXT = f"{LEAD}Honey bees dance to tell where the flowers are. {HOSTILE} {UNSEEN}"
 
 
 def write_index(folder: Path) -> Path:

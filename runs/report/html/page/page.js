@@ -22,6 +22,17 @@ function markWords(paragraph, stems) {
   paragraph.replaceChildren(...parts);
 }
 
+/** Scrolls to the stretch of the cited texts that has the most different marked words. */
+function scrollToSupport(cited) {
+  const marks = [...cited.querySelectorAll("li:not([hidden]) mark")];
+  const count = ({ offsetTop }) => {
+    const near = marks.filter((one) => one.offsetTop >= offsetTop && one.offsetTop < offsetTop + 120);
+    return new Set(near.map((one) => findStem(one.textContent))).size;
+  };
+  const best = marks.reduce((one, other) => (one && count(one) >= count(other) ? one : other), null);
+  cited.scrollTop = best ? best.offsetTop - 60 : 0;
+}
+
 /** Shows the texts that a sentence cites, and no others. */
 function showCited(sentence) {
   const answer = sentence.closest(".answer");
@@ -34,6 +45,7 @@ function showCited(sentence) {
     item.hidden = !places.has(place);
     if (!item.hidden) markWords(item.querySelector("p"), stems);
   });
+  scrollToSupport(answer.querySelector(".cited"));
 }
 
 onAttention((target) => {

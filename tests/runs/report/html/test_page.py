@@ -101,6 +101,8 @@ def test_a_sentence_shows_its_cited_texts_with_the_shared_words_marked(browser: 
     assert [item.is_displayed() for item in items] == [True, False]
     assert [mark.text for mark in items[0].find_elements(By.CSS_SELECTOR, "mark")][:2] == ["bees", "dance"]
     assert "Honey bees dance to tell where" in items[0].text
+    panel, mark = find(browser, f"{run} .cited")[0], find(browser, f"{run} .cited mark")[0]
+    assert panel.rect["y"] < mark.rect["y"] < panel.rect["y"] + panel.rect["height"]
     browser.execute_script("arguments[0].focus()", second)
     assert [item.is_displayed() for item in items] == [True, True]
     assert {mark.text for mark in find(browser, f"{run} .cited mark")} == {"flowers"}
