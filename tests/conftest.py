@@ -28,7 +28,6 @@ SHARED_NODES = ("tests/indexing/opensearch/test_load.py", "tests/retrieval/test_
 STARTED_FIRST = (
     "test_load.py",
     "test_vllm.py",
-    "test_ray.py",
     "test_demo.py",
     "test_model_faults.py",
     "test_vllm_offline.py",

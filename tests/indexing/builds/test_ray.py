@@ -49,10 +49,6 @@ def ray() -> Iterator[Any]:
         yield ray
 
 
-RESTING = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
-"""How the commands of Ray's processes without work begin."""
-
-
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", SHARD)
@@ -171,7 +167,19 @@ def command(
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """A build that is killed at the end of the block, it alone."""
     model = ["--embedding", "letters", "--embedding-url", url] if url else []
-    arguments = ["index", str(corpus), "--out", str(out), "--engine", engine, "--threads", str(WORKERS), "--quiet"]
+    arguments = [
+        "index",
+        str(corpus),
+        "--out",
+        str(out),
+        "--engine",
+        engine,
+        "--threads",
+        str(WORKERS),
+        "--dense",
+        "all",
+        "--quiet",
+    ]
     process = programs.start(
         [sys.executable, "-c", COMMAND, *arguments, *model],
         stdout=subprocess.DEVNULL,
@@ -250,7 +258,6 @@ def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp
                 wait_until(partial(_begun, out, 2), "two shards")
             server.always = None
             goes_on.set()
-            wait_until(_rests, "the end of the killed build's work in Ray")
             kept = {name: _written(out, name) for name in done(out)}
             assert whole.documents
             assert 2 <= len(kept) < -(-whole.documents // SHARD)
@@ -263,19 +270,6 @@ def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp
                 patch.setattr("indexing.vectors.faiss_index.build_dense", compared)
                 index, _ = build(corpus, out, second, embedding=embedding)
             assert read_contents(index.folder) == read_contents(whole.folder)
-
-
-def _rests() -> bool:
-    """Whether no worker of the shared Ray has work: a killed build's workers go on until Ray misses the build."""
-    names = [_read_command(pid) for pid in _family(os.getpid())]
-    return all(name.startswith(RESTING) for name in names if name.startswith("ray::"))
-
-
-def _read_command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
 
 
 def _begun(out: Path, shards: int) -> bool:
