@@ -294,7 +294,7 @@ def test_a_local_ray_listens_only_on_the_loopback_and_ends_with_the_command(corp
                 assert hosts
                 assert hosts <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
                 os.killpg(process.pid, end) if end == signal.SIGINT else process.kill()
-                assert process.wait(60) == code
+                assert process.wait(LIMIT_S) == code
             goes_on.set()
             # the last of them look for their parent now and then
             wait_until(partial(_gone, family), "the end of Ray")
