@@ -70,6 +70,17 @@ class WrongReply(UserError):
     retryable = True
 
 
+class TurnedAway(Exception):
+    """A server that is busy or down did not take a request.
+
+    It asks to wait for `wait` seconds; None names no time. If `reached` is false, the server gave no answer at all.
+    """
+
+    def __init__(self, message: str, wait: float | None = None, reached: bool = True) -> None:
+        super().__init__(message)
+        self.wait, self.reached = wait, reached
+
+
 class Refused(UserError):
     """A server declines a request with the HTTP status `status`; it may ask for a pause of `pause_s` seconds."""
 

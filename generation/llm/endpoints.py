@@ -35,7 +35,7 @@ from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
 from generation.llm.usage import Purse
 from generation.types import Failure, Request, Usage
-from indexing.errors import TooLarge, UserError, WrongReply
+from indexing.errors import TooLarge, TurnedAway, UserError, WrongReply
 from indexing.io.body import Body
 from indexing.io.error_text import describe_refusal
 from indexing.io.http import check_url
@@ -56,14 +56,6 @@ IDLE_TIMEOUT_S = 4.0
 _HOPELESS_STATUSES = (401, 402, 403, 404, 405)
 """Statuses that any other request to the endpoint would get too."""
 _log = logging.getLogger(__name__)
-
-
-class _Busy(Exception):
-    """The endpoint, not the request, is at fault. It asks to wait for `wait` seconds (None: it names no time)."""
-
-    def __init__(self, message: str, wait: float | None = None, reached: bool = True) -> None:
-        super().__init__(message)
-        self.wait, self.reached = wait, reached
 
 
 class _TooLate(WrongReply):
@@ -148,7 +140,7 @@ class Endpoints:
             try:
                 ask = partial(self._ask, endpoint, request)
                 answered = await (self._purse.pay(request, ask) if self._purse else ask())
-            except _Busy as error:
+            except TurnedAway as error:
                 turned_away, busy_since = turned_away + 1, busy_since or self._loop.time()
                 self._note_busy(endpoint, error, sent)
                 if self._loop.time() - busy_since >= self._patience:
@@ -191,11 +183,11 @@ class Endpoints:
                 break
             reason = describe_refusal(status, headers, body)
             if is_overload(status) and b'"insufficient_quota"' not in body:
-                raise _Busy(reason, parse_retry_after(headers.get("Retry-After")))
+                raise TurnedAway(reason, parse_retry_after(headers.get("Retry-After")))
             if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
             if is_retryable(status) and endpoint.rests_until > self._loop.time():
-                raise _Busy(reason, reached=False)
+                raise TurnedAway(reason, reached=False)
             if is_retryable(status) or status < 300:
                 raise WrongReply(reason)
             refusal = body.decode(errors="replace")
@@ -241,13 +233,13 @@ class Endpoints:
             raise UserError(f"{endpoint.url}: its certificate is not trusted: {error.certificate_error}") from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             why = error.strerror if isinstance(error, aiohttp.ClientConnectorError) else "no connection in time"
-            raise _Busy(f"cannot be reached: {why}", reached=False) from None
+            raise TurnedAway(f"cannot be reached: {why}", reached=False) from None
         except TimeoutError:
             raise _TooLate("no answer in time") from None
         except (aiohttp.ClientError, OSError) as error:
             why = f"the connection broke: {type(error).__name__}"
             if endpoint.rests:  # if a server is down, its proxy may accept connections and break them
-                raise _Busy(why, reached=False) from None
+                raise TurnedAway(why, reached=False) from None
             raise WrongReply(why) from None
         key = endpoint.key.secret
         return response.status, response.headers, remove_key(body, key) if key else body
@@ -255,7 +247,7 @@ class Endpoints:
     def _make_body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         return write_body(self._model, request, self._extra, dialect)
 
-    def _note_busy(self, endpoint: _Endpoint, error: _Busy, sent: float) -> None:
+    def _note_busy(self, endpoint: _Endpoint, error: TurnedAway, sent: float) -> None:
         now = self._loop.time()
         if error.reached:
             endpoint.limit.overloaded(sent, now)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from generation.llm.chat import PaidReply
 from generation.types import Failure, Request, Usage
-from indexing.errors import UserError, WrongReply
+from indexing.errors import TurnedAway, UserError, WrongReply
 from indexing.io.strict_settings import StrictSettings
 
 MOST_DOLLARS = 1_000_000
@@ -136,7 +136,7 @@ class Purse:
             return answered
         except WrongReply:  # the server may have counted it
             raise
-        except Exception:
+        except (TurnedAway, UserError):  # the server did not take it
             cost = Usage()
             raise
         finally:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from generation.llm.chat import PaidReply
 from generation.llm.usage import Budget, Prices, Purse, add_usage, compute_cost, find_most_usage
 from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import UserError, WrongReply
+from indexing.errors import TurnedAway, UserError, WrongReply
 
 PRICES = Prices(prompt=500_000, cached=100_000, completion=1_000_000)
 ONE = Request("step", (("user", "Why?"),), 20)
@@ -99,6 +99,21 @@ def test_no_profile_of_costs_exceeds_a_budget(budget: Budget, calls: list[Call],
     assert holds(budget, purse.spent)
     if budget == Budget():
         assert all(isinstance(one, Exception) or one.outcome != Failure("the budget is spent") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [(TurnedAway("busy"), 0), (UserError("refused"), 0), (WrongReply("cut"), 1), (AssertionError("a defect"), 1)],
+    ids=repr,
+)
+def test_only_a_call_that_the_server_did_not_take_costs_nothing(error: Exception, calls: int) -> None:
+    async def send() -> PaidReply:
+        raise error
+
+    purse = Purse(Budget(), PRICES)
+    with pytest.raises(type(error)):
+        asyncio.run(purse.pay(ONE, send))
+    assert purse.spent.calls == calls
 
 
 @pytest.mark.parametrize(
