@@ -7,7 +7,7 @@ from generation.ask import ask
 from generation.context.delimit import delimit
 from generation.context.tokens import clip, count_tokens
 from generation.llm.model import Model
-from generation.prompts import summarise as prompt
+from generation.prompts.answers import summarise as prompt
 from generation.structured import strip_thought
 from generation.types import Failure, Fallback, Reply, Request
 from indexing.errors import Unusable

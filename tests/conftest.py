@@ -12,9 +12,9 @@ from xdist.scheduler import LoadFileScheduling
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.index import Index
+from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.servers.opensearch import OLDER_VERSION, Cluster, start_cluster
 from tests.support.servers.vllm import CHAT_OPTIONS, EMBEDDING_OPTIONS, TINY_MODEL, Server, started
-from tests.support.small_corpus import write_corpus, write_topics
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """A shell has it ignored by what it starts in the background, and processes that tests start would inherit that."""

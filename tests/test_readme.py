@@ -9,8 +9,8 @@ import pytest
 
 from runs.config.read import read_config
 from tests.support import programs
-from tests.support.places import ROOT
-from tests.support.small_corpus import write_corpus, write_topics
+from tests.support.indexes.small_corpus import write_corpus, write_topics
+from tests.support.structures.places import ROOT
 
 pytestmark = pytest.mark.slow
 

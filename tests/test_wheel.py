@@ -88,8 +88,8 @@ def test_the_wheel_has_each_file_of_the_packages(wheel: Path) -> None:
         "runs/demo/narratives.jsonl",
         "runs/demo/qrels.txt",
         "runs/demo/replies.jsonl.zst",
-        "generation/prompts/umbrela.py",
-        "generation/readers/disco_rag/inter.yaml",
+        "generation/prompts/grading/umbrela.py",
+        "generation/readers/disco_rag/inventories/inter.yaml",
     ],
 )
 def test_the_wheel_has_types_presets_prompts_and_the_demo(wheel: Path, name: str) -> None:

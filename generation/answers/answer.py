@@ -19,7 +19,7 @@ from generation.answers.sentences import (
 )
 from generation.answers.shorten import shorten_answers
 from generation.llm.model import Model
-from generation.prompts import answer as prompt
+from generation.prompts.answers import answer as prompt
 from generation.types import Answer, Fallback, Request
 
 

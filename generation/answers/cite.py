@@ -9,7 +9,7 @@ from fusion.closest import find_closest_segments
 from generation.answers.sentences import Passage, is_place, list_sentences, make_messages, read_citations, show_passages
 from generation.ask import ask_all
 from generation.llm.model import Model
-from generation.prompts import cite as prompt
+from generation.prompts.answers import cite as prompt
 from generation.structured import read_objects
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.vectors.types import Vectors

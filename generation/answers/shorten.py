@@ -15,7 +15,7 @@ from generation.answers.sentences import (
 )
 from generation.ask import ask_all
 from generation.llm.model import Model
-from generation.prompts import shorten as prompt
+from generation.prompts.answers import shorten as prompt
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.errors import Unusable
 

@@ -16,8 +16,8 @@ from generation.answers.sentences import (
     show_passages,
 )
 from generation.llm.model import Model
-from generation.prompts import answer as answer_prompt
-from generation.prompts import sub_answer as prompt
+from generation.prompts.answers import answer as answer_prompt
+from generation.prompts.answers import sub_answer as prompt
 from generation.types import Answer, Fallback, Request
 
 PromptWith = Literal["query", "narrative"]

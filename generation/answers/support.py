@@ -20,7 +20,7 @@ from generation.context.delimit import delimit, neutralise
 from generation.context.fit_window import share_window
 from generation.context.tokens import clip
 from generation.llm.model import Model
-from generation.prompts import check_support as prompt
+from generation.prompts.answers import check_support as prompt
 from generation.rules.support import find_added, rate_support, says_nothing
 from generation.rules.terms import find_numbers, find_terms, find_word_forms
 from generation.structured import read_objects

@@ -32,9 +32,9 @@ from generation.answers.shorten import shorten_answers
 from generation.ask import ask_all
 from generation.context.delimit import delimit
 from generation.llm.model import Model
-from generation.prompts import edit as edit_prompt
-from generation.prompts import resynthesise as resynthesise_prompt
-from generation.prompts import shorten as shorten_prompt
+from generation.prompts.answers import edit as edit_prompt
+from generation.prompts.answers import resynthesise as resynthesise_prompt
+from generation.prompts.answers import shorten as shorten_prompt
 from generation.rules.sentences import SAME_COSINE, compute_utilities
 from generation.rules.terms import find_numbers, find_terms
 from generation.structured import read_list

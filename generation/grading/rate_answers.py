@@ -9,8 +9,8 @@ from typing import Literal
 from generation.ask import ask_all
 from generation.context.delimit import delimit, neutralise
 from generation.llm.model import Model
-from generation.prompts import compare_answers as choice
-from generation.prompts import rate_answer as rating
+from generation.prompts.evaluation import compare_answers as choice
+from generation.prompts.evaluation import rate_answer as rating
 from generation.structured import read_string, strip_thought
 from generation.types import Failure, Reply, Request
 from indexing.errors import Unusable

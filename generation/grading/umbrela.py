@@ -13,7 +13,7 @@ from typing import Any, Literal
 from generation.ask import ask
 from generation.context.delimit import delimit, neutralise
 from generation.llm.model import Model
-from generation.prompts import umbrela as prompt
+from generation.prompts.grading import umbrela as prompt
 from generation.structured import find_objects, strip_thought
 from generation.types import Failure, Reply, Request
 from indexing.errors import Unusable

@@ -9,7 +9,7 @@ from pydantic import Field, Strict, field_validator, model_validator
 from generation.llm.chat import MOST_TOKENS
 from generation.llm.usage import Budget, Prices
 from indexing.io.keys import OPENAI_KEY
-from indexing.io.strict_settings import StrictSettings
+from indexing.settings.strict_settings import StrictSettings
 
 AnyPath = Annotated[Path, Strict(False)]
 """A path, which configuration files hold as text."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from generation.llm.chat import PaidReply
 from generation.types import Failure, Request, Usage
 from indexing.errors import TurnedAway, UserError, WrongReply
-from indexing.io.strict_settings import StrictSettings
+from indexing.settings.strict_settings import StrictSettings
 
 MOST_DOLLARS = 1_000_000
 """The highest price of a million tokens that a configuration may name."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from generation.answers.sentences import tidy
 from generation.ask import ask_all
 from generation.llm.model import Model
-from generation.prompts import passage as prompt
+from generation.prompts.queries import passage as prompt
 from generation.queries.compose import is_narrative_query
 from generation.structured import strip_thought
 from generation.types import Failure, Fallback, Reply, Request

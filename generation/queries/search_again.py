@@ -8,7 +8,7 @@ from generation.answers.sentences import tidy
 from generation.ask import ask_all
 from generation.context.delimit import delimit
 from generation.llm.model import Model
-from generation.prompts import search_again as prompt
+from generation.prompts.queries import search_again as prompt
 from generation.structured import read_strings
 from generation.types import Failure, Fallback, Reply, Request
 from indexing.errors import Unusable

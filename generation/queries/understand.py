@@ -9,7 +9,7 @@ from typing import Any
 from generation.answers.sentences import tidy
 from generation.ask import ask_all
 from generation.llm.model import Model
-from generation.prompts import decompose, expand, expand_narrative, topic
+from generation.prompts.queries import decompose, expand, expand_narrative, topic
 from generation.queries.example_names import find_example_names
 from generation.rules.queries import extract_topic
 from generation.rules.words import find_content_words

@@ -111,8 +111,8 @@ READERS = {
     "discorag": "generation.readers.discorag.read:DiscoRag",
     "disco_rag": "generation.readers.disco_rag.read:DiscoRag",
     "graphreader": "generation.readers.graphreader.reader:GraphReader",
-    "fused": "generation.readers.several:Fused",
-    "escalate": "generation.readers.escalate:Escalate",
+    "fused": "generation.readers.combined.several:Fused",
+    "escalate": "generation.readers.combined.escalate:Escalate",
 }
 """The module and class of each reader by its name. The class takes `Tools`."""
 

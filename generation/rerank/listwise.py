@@ -13,7 +13,7 @@ from fusion.blocks import list_windows, make_blocks, merge_blocks
 from generation.ask import ask
 from generation.context.delimit import delimit, neutralise
 from generation.context.fit_window import share_window
-from generation.prompts import rank as prompt
+from generation.prompts.grading import rank as prompt
 from generation.rerank.candidates import Candidates, Means, Rerank, Reranked, show_closest
 from generation.rerank.settings import RerankSettings
 from generation.structured import read_list

@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from indexing.io.none_named import NoneNamed
-from indexing.io.strict_settings import StrictSettings
+from indexing.settings.none_named import NoneNamed
+from indexing.settings.strict_settings import StrictSettings
 
 
 class RerankEndpoint(StrictSettings):

@@ -11,8 +11,8 @@ from generation.llm.chat import MOST_TOKENS
 from generation.llm.settings import AnyPath, ModelSettings
 from generation.readers.settings import PlainSettings, ReaderSettings
 from generation.rerank.settings import RerankSettings
-from indexing.io.none_named import NoneNamed
-from indexing.io.strict_settings import StrictSettings
+from indexing.settings.none_named import NoneNamed
+from indexing.settings.strict_settings import StrictSettings
 from retrieval.types import K1, B, System
 from runs.tracks.rules import DEFAULT_TEAM, TRACKS
 

@@ -28,8 +28,8 @@ def describe_model(config: RunConfig, asks: bool = True) -> Any:
     """
     if config.model is None or not asks:
         return None
-    prompts = [path.read_text(encoding="utf-8") for path in sorted(files("generation.prompts").iterdir(), key=str)
-               if path.name.endswith(".py")]  # fmt: skip
+    folder = Path(str(files("generation.prompts")))
+    prompts = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
     kept = {"name", "window", "thinking", "extra", *({"budget"} if config.model.budget else ())}
     return [digest(prompts), config.model.model_dump(mode="json", include=kept)]
 

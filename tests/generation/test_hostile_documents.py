@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from generation.context.delimit import DATA_RULE, delimit, neutralise
 from generation.grading.umbrela import GradeForm, Mode, grade_pairs, request_grades
-from generation.prompts import summarise, umbrela
+from generation.prompts.answers import summarise
+from generation.prompts.grading import umbrela
 from generation.summarise import request_summary
 from generation.types import Request
 from tests.support.models.scripted import Said, Scripted

@@ -26,7 +26,7 @@ from indexing.vectors.embed import load_embedder
 from indexing.vectors.types import round_to_grid
 from retrieval.backends import open_store
 from retrieval.types import Query, Topic
-from tests.support.small_corpus import CORPUS, NARRATIVES
+from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
 
 COMMUNITY = (
     "I want a thorough understanding of what makes up a community, including its definitions in various contexts like "

@@ -16,7 +16,7 @@ from indexing.store import DocumentStore
 from retrieval.backends import BACKENDS, open_dense, open_sparse, open_store
 from retrieval.types import Bm25
 from tests.support import programs
-from tests.support.small_corpus import write_index_file
+from tests.support.indexes.small_corpus import write_index_file
 
 LAZY = """
 import sys

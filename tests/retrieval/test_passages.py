@@ -26,9 +26,9 @@ from retrieval.faiss_search import PassageSearcher, search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.passages import rank_by_found_passages, rank_by_passages
 from retrieval.types import Query, Rankings, SearchSettings, offsets_of
-from tests.support.clustered_vectors import make_clustered_vectors
-from tests.support.command_line import keystone
-from tests.support.small_corpus import write_corpus, write_topics
+from tests.support.indexes.clustered_vectors import make_clustered_vectors
+from tests.support.indexes.small_corpus import write_corpus, write_topics
+from tests.support.runs.command_line import keystone
 
 Hits = list[list[tuple[int, float]]]
 

@@ -21,8 +21,8 @@ from retrieval.backends import open_store
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
 from retrieval.pool import Candidates, pool_of, search_pool
 from retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
-from tests.support.command_line import keystone
-from tests.support.small_corpus import write_corpus, write_topics
+from tests.support.indexes.small_corpus import write_corpus, write_topics
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

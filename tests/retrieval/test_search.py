@@ -30,7 +30,7 @@ from retrieval.feedback import Feedback, rm3, rocchio
 from retrieval.hybrid import search_all, search_bm25, search_embeddings
 from retrieval.lucene.search import LuceneSearcher
 from retrieval.types import K1, B, Bm25, Query, Rankings, SearchSettings, System, ranked
-from tests.support.small_corpus import CORPUS, write_corpus
+from tests.support.indexes.small_corpus import CORPUS, write_corpus
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from generation.answers.claims.quotes import (
 from generation.answers.sentences import Passage, allow_tokens, is_place, make_messages, show_notes, show_passages, tidy
 from generation.ask import ask_all
 from generation.llm.model import Model
-from generation.prompts import claims as prompt
+from generation.prompts.answers import claims as prompt
 from generation.structured import read_objects
 from generation.types import Citation, Failure, Fallback, Reply, Request
 from indexing.errors import Unusable

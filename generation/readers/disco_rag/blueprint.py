@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from generation.prompts import rhetorical_plan
+from generation.prompts.readers import rhetorical_plan
 from generation.readers.disco_rag.chunks import Chunk
 from generation.readers.disco_rag.graph import Graph, show_graph, shuffle_graph
 from generation.readers.disco_rag.tree import show_tree, shuffle_trees

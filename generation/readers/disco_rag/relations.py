@@ -54,7 +54,7 @@ class Named(NamedTuple):
 
 
 def _load(names: Iterable[str], default: str) -> Inventory:
-    folder = files(__package__)
+    folder = files(__package__) / "inventories"
     read = {
         label: entry
         for name in names

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from generation.answers.sentences import make_messages
 from generation.context.delimit import neutralise
 from generation.context.tokens import count_tokens
-from generation.prompts import rhetorical_graph, rhetorical_plan, rst_tree
+from generation.prompts.readers import rhetorical_graph, rhetorical_plan, rst_tree
 from generation.readers.disco_rag.blueprint import Blueprint, show_structures
 from generation.readers.disco_rag.chunks import Chunk, show_chunks
 from generation.readers.disco_rag.relations import INTER, INTRA

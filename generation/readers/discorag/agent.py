@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from generation.context.tokens import clip, count_tokens
 from generation.llm.model import Model
-from generation.prompts import discorag as prompts
+from generation.prompts.readers import discorag as prompts
 from generation.readers.allowance import Allowance, Asked, ask_within
 from generation.readers.discorag.parse import Action, cut_reply, read_action
 from generation.readers.discorag.tools import TOOLS, State, World, show_leaf

@@ -6,7 +6,7 @@ from random import Random
 from generation.answers.sentences import make_messages
 from generation.context.delimit import delimit, neutralise
 from generation.llm.model import Model
-from generation.prompts import graphreader as prompt
+from generation.prompts.readers import graphreader as prompt
 from generation.readers.allowance import Allowance, Asked, ask_within
 from generation.readers.graphreader.material import Material
 from generation.readers.graphreader.replies import Call, disarm, find_chunk_numbers, read_step

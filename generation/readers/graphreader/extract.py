@@ -10,7 +10,7 @@ from generation.answers.sentences import make_messages
 from generation.ask import run_together
 from generation.context.delimit import delimit
 from generation.llm.model import Model
-from generation.prompts import graphreader as prompt
+from generation.prompts.readers import graphreader as prompt
 from generation.readers.allowance import Allowance, Asked, ask_within, count_prompt_tokens
 from generation.readers.graphreader.material import Chunk, ChunkFact
 from generation.readers.graphreader.replies import disarm, read_facts

@@ -10,7 +10,7 @@ from typing import TypeVar
 from generation.answers.sentences import make_messages
 from generation.context.delimit import delimit, neutralise
 from generation.llm.model import Model
-from generation.prompts import graphreader as prompt
+from generation.prompts.readers import graphreader as prompt
 from generation.readers.allowance import Allowance, Asked, ask_within
 from generation.readers.graphreader.material import WORDS_WEIGHT, Material
 from generation.readers.graphreader.replies import PLAN_TOKENS, disarm, read_plan, read_scores

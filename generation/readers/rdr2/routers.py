@@ -9,7 +9,7 @@ from generation.answers.sentences import make_messages
 from generation.context.delimit import delimit
 from generation.context.topic import Sources, embed_spans
 from generation.llm.model import Model
-from generation.prompts import route as prompt
+from generation.prompts.readers import route as prompt
 from generation.readers.allowance import Allowance, Spent, ask_within
 from generation.readers.rdr2.reply import Choice, read_choice
 from generation.readers.rdr2.view import View

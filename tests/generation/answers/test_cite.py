@@ -20,9 +20,9 @@ from generation.types import Answer, Failure, Fallback, Reply, Sentence
 from indexing.errors import Unusable
 from indexing.types import MINILM
 from indexing.vectors.embed import load_embedder
+from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.answer_replies import PASSAGES, REPLY
 from tests.support.models.scripted import Said, Scripted
-from tests.support.small_corpus import CORPUS
 
 BARE = (Sentence("Bees dance.", ()), Sentence("Ants walk.", ()))
 

@@ -19,7 +19,7 @@ from generation.answers.segments import cite_segments, limit_references
 from generation.context.topic import TopicContext
 from generation.rules.terms import find_terms
 from generation.types import Answer, Sentence
-from tests.support.topic_segments import SEGMENTS, make_context, toward
+from tests.support.structures.topic_segments import SEGMENTS, make_context, toward
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from generation.types import Answer, Failure, Reply, Request, Sentence, SupportC
 from indexing.errors import Unusable
 from tests.support.models.answer_replies import JSON
 from tests.support.models.scripted import Said, Scripted
-from tests.support.topic_segments import SEGMENTS, toward
+from tests.support.structures.topic_segments import SEGMENTS, toward
 
 DANCE = Sentence("Bees dance for food.", ("bees#0",))
 EGGS = Sentence("A queen lays 2,000 eggs.", ("bees#1",))

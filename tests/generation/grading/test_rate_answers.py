@@ -21,7 +21,7 @@ from generation.grading.rate_answers import (
     request_rating,
     score_choices,
 )
-from generation.prompts import rate_answer
+from generation.prompts.evaluation import rate_answer
 from generation.types import Failure, Reply, Request
 from indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted

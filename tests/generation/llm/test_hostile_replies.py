@@ -30,11 +30,11 @@ from runs.config.read import read_config
 from runs.pipeline.stages import run
 from runs.tracks.validate import detect_track, validate
 from runs.trec.topics import read_topics
-from tests.support.model_runs import list_submissions
+from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics
 from tests.support.models.client import complete, make_settings
 from tests.support.models.plain_model import say
+from tests.support.runs.model_runs import list_submissions
 from tests.support.servers.chat import ESCAPES, HOSTILE, Fault, bomb, in_turn, serving, status
-from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
 
 SECRET = "sk-0123456789/secret"
 

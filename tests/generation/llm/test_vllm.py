@@ -32,6 +32,7 @@ from runs.pipeline.stages import run as make
 from runs.tracks.rules import TRACKS
 from runs.tracks.validate import validate
 from runs.trec.topics import read_topics
+from tests.support.indexes.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.support.models.client import open_beside_cache
 from tests.support.models.vllm_calls import (
     DOCUMENTS,
@@ -44,7 +45,6 @@ from tests.support.models.vllm_calls import (
     prose,
 )
 from tests.support.servers.vllm import CHAT_OPTIONS, STOP_TIMEOUT_S, TINY_MODEL, Server, run
-from tests.support.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow

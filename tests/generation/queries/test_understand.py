@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.context.tokens import clip, count_tokens
-from generation.prompts.expand import NUM_QUERIES
+from generation.prompts.queries.expand import NUM_QUERIES
 from generation.queries.example_names import find_example_names
 from generation.queries.understand import (
     expand_topics,

@@ -30,8 +30,8 @@ from generation.types import Answer, EvidenceSet, Request
 from indexing.index import Index
 from retrieval.backends import open_store
 from retrieval.types import Query, Topic
+from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.scripted import Said, Scripted, by_purpose
-from tests.support.small_corpus import CORPUS
 
 pytestmark = pytest.mark.slow
 

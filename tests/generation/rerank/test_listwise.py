@@ -19,7 +19,7 @@ from generation.rerank.listwise import read_ranking
 from generation.types import Failure, Reply, Request
 from indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
-from tests.support.rerankings import make_candidates, rerank
+from tests.support.runs.rerankings import make_candidates, rerank
 
 _SHOWN = re.compile(r'<document id="(\d+)">\nworth (\d+)\n</document>')
 

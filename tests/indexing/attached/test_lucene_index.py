@@ -35,10 +35,10 @@ from retrieval.types import Query, SearchSettings
 from runs.tracks.answer_files import read_answer_file
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_run
-from tests.support.command_line import keystone
-from tests.support.lucene_indexes import build_anserini_index
+from tests.support.indexes.lucene_indexes import build_anserini_index
+from tests.support.indexes.small_corpus import write_topics
 from tests.support.processes import run_with_kills
-from tests.support.small_corpus import write_topics
+from tests.support.runs.command_line import keystone
 from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow

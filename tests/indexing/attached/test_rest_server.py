@@ -26,11 +26,11 @@ from retrieval.backends import open_sparse, open_store
 from retrieval.hybrid import search_all
 from retrieval.types import Query, Rankings, SearchSettings
 from runs.trec.run_files import read_run
-from tests.support.command_line import keystone
-from tests.support.lucene_indexes import build_anserini_index
+from tests.support.indexes.lucene_indexes import build_anserini_index
+from tests.support.indexes.small_corpus import CORPUS, write_topics
+from tests.support.runs.command_line import keystone
 from tests.support.servers.ports import free_port
 from tests.support.servers.rest import Fault, Handler, Scripted, anserini_server, pyserini_server, scripted_server
-from tests.support.small_corpus import CORPUS, write_topics
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from indexing.vectors.of_segments import segment_vectors
 from retrieval.backends import open_store
 from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
-from tests.support.small_corpus import CORPUS
+from tests.support.indexes.small_corpus import CORPUS
 
 pytestmark = pytest.mark.slow
 

@@ -27,11 +27,11 @@ from indexing.types import Embedding
 from indexing.vectors import shards as vectors
 from indexing.vectors.faiss_index import build_dense
 from tests.support import programs
-from tests.support.command_line import keystone
-from tests.support.index_folders import read_contents
-from tests.support.places import ROOT
+from tests.support.indexes.index_folders import read_contents
+from tests.support.indexes.small_corpus import CORPUS
+from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import serving, status
-from tests.support.small_corpus import CORPUS
+from tests.support.structures.places import ROOT
 from tests.support.waiting import LIMIT_S, join, wait_until
 
 pytestmark = pytest.mark.slow

@@ -20,10 +20,10 @@ from indexing.vectors.embed import load_embedder
 from retrieval.backends import open_store
 from retrieval.hybrid import search_all
 from retrieval.types import Query, SearchSettings
-from tests.support.index_folders import read_contents
+from tests.support.indexes.index_folders import read_contents
+from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.processes import run_with_kills
 from tests.support.servers.embeddings import Server, serving, status
-from tests.support.small_corpus import CORPUS, write_corpus
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from indexing.index import open_index
 from indexing.types import Document
 from runs.tracks.check_run import check_run
 from runs.tracks.rules import TRACKS
-from tests.support.command_line import keystone
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

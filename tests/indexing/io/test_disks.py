@@ -19,10 +19,10 @@ from indexing.errors import NotWritten
 from indexing.index import Index
 from indexing.io.writing import append, reserve_array, write_whole
 from tests.support import programs
-from tests.support.command_line import keystone
-from tests.support.places import ROOT
+from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.processes import start, wait
-from tests.support.small_corpus import write_corpus, write_topics
+from tests.support.runs.command_line import keystone
+from tests.support.structures.places import ROOT
 from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow

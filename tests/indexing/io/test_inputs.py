@@ -25,8 +25,8 @@ from runs.tracks.violations import read_lines
 from runs.trec import topics as topic_files
 from runs.trec.topics import read_topics
 from tests.support import programs
-from tests.support.command_line import keystone
-from tests.support.small_corpus import NARRATIVES, write_corpus, write_topics
+from tests.support.indexes.small_corpus import NARRATIVES, write_corpus, write_topics
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

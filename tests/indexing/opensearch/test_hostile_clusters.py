@@ -23,8 +23,8 @@ from retrieval.backends import open_store
 from retrieval.opensearch.dense import OpenSearchDense
 from retrieval.opensearch.sparse import OpenSearchSparse
 from runs.doctor.cluster import examine_cluster
+from tests.support.indexes.small_corpus import write_index_file
 from tests.support.servers.hostile_replies import TOO_LARGE
-from tests.support.small_corpus import write_index_file
 
 pytestmark = pytest.mark.slow
 

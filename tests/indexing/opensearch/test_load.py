@@ -32,12 +32,12 @@ from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding
 from indexing.vectors import shards as vectors
 from indexing.vectors.embed import embed_passages, embed_queries
-from tests.support.command_line import keystone
-from tests.support.places import SHARED
+from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.processes import run_with_kills
+from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import serving
 from tests.support.servers.opensearch import Cluster, call, start_cluster
-from tests.support.small_corpus import CORPUS, write_corpus
+from tests.support.structures.places import SHARED
 from tests.support.waiting import join, wait_until
 
 pytestmark = pytest.mark.slow

@@ -25,7 +25,7 @@ from indexing.structures.discourse import (
 from indexing.structures.sections import section_tree
 from indexing.structures.tree import Node, Tree, children, depths, leaves
 from indexing.types import Document
-from tests.support.discourse_trees import draw_chain, draw_gurn, number_nodes
+from tests.support.structures.discourse_trees import draw_chain, draw_gurn, number_nodes
 
 
 def shape(tree: Tree) -> str:

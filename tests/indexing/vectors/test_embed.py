@@ -13,7 +13,7 @@ from indexing.types import Embedding
 from indexing.vectors.embed import load_embedder
 from indexing.vectors.minilm import BATCH_TOKENS, LONGEST_TEXT_CHARACTERS, MiniLM, group_by_length
 from indexing.vectors.types import GRID_STEP, round_to_grid
-from tests.support.small_corpus import CORPUS
+from tests.support.indexes.small_corpus import CORPUS
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,8 @@ from indexing.vectors.minilm import MiniLM
 from indexing.vectors.types import GRID_STEP, round_to_grid
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, SearchSettings
-from tests.support.command_line import keystone
+from tests.support.indexes.small_corpus import CORPUS, write_corpus
+from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import (
     Fault,
     half,
@@ -35,7 +36,6 @@ from tests.support.servers.embeddings import (
     unhurried,
     wrong,
 )
-from tests.support.small_corpus import CORPUS, write_corpus
 
 pytestmark = pytest.mark.slow
 

@@ -25,9 +25,9 @@ from retrieval.faiss_search import FaissSearcher, search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, Rankings, SearchSettings
 from tests.support import programs
-from tests.support.clustered_vectors import COUNT, make_clustered_vectors
-from tests.support.places import ROOT
-from tests.support.small_corpus import write_corpus
+from tests.support.indexes.clustered_vectors import COUNT, make_clustered_vectors
+from tests.support.indexes.small_corpus import write_corpus
+from tests.support.structures.places import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from indexing.vectors.shards import Shards
 from retrieval.faiss_search import search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.types import Query, SearchSettings, ranked
-from tests.support.clustered_vectors import COUNT, make_clustered_vectors
-from tests.support.small_corpus import write_corpus
+from tests.support.indexes.clustered_vectors import COUNT, make_clustered_vectors
+from tests.support.indexes.small_corpus import write_corpus
 
 pytestmark = pytest.mark.slow
 

@@ -11,9 +11,9 @@ from indexing.builds.settings import BuildSettings
 from indexing.index import open_index
 from indexing.store import DocumentStore
 from indexing.vectors.passages import Passages, load_offsets
-from tests.support.command_line import keystone
-from tests.support.index_folders import read_contents
-from tests.support.small_corpus import write_corpus
+from tests.support.indexes.index_folders import read_contents
+from tests.support.indexes.small_corpus import write_corpus
+from tests.support.runs.command_line import keystone
 
 SENTENCE = "Bees of many hives carry pollen to the red and yellow flowers of one large field. "
 

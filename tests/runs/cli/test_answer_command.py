@@ -27,9 +27,9 @@ from runs.config.read import read_config
 from runs.pipeline.answering.bulk import answer_to_file, make_config
 from runs.pipeline.stages import run
 from tests.support import programs
+from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving
-from tests.support.small_corpus import CORPUS, NARRATIVES, write_topics
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from runs.cli import index_command
 from runs.config.read import read_config
 from runs.wording import escape_controls, plural
 from tests.support import programs
-from tests.support.command_line import keystone
-from tests.support.small_corpus import write_corpus
+from tests.support.indexes.small_corpus import write_corpus
+from tests.support.runs.command_line import keystone
 from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from retrieval.types import offsets_of
 from runs.trec.doc_ids import Ids
 from runs.trec.fuse_files import fuse_files
 from runs.trec.run_files import read_run, write_run
-from tests.support.command_line import keystone
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

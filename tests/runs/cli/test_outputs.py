@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from indexing.errors import UserError
 from indexing.index import Index
 from runs.cli.outputs import check_outputs
-from tests.support.command_line import keystone
-from tests.support.small_corpus import write_corpus, write_topics
+from tests.support.indexes.small_corpus import write_corpus, write_topics
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,8 @@ from runs.tracks.rules import TRACKS
 from runs.tracks.validate import validate
 from runs.trec.topics import read_topics
 from tests.support import programs
-from tests.support.places import ROOT
-from tests.support.small_corpus import TRIAL_WARNINGS
+from tests.support.indexes.small_corpus import TRIAL_WARNINGS
+from tests.support.structures.places import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from runs.doctor.cluster import (
     check_version,
 )
 from runs.doctor.machine import Finding
-from tests.support.command_line import keystone
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 
 from runs.evaluation.evaluate import evaluate_files
 from runs.evaluation.measures import parse_measure
-from tests.support.command_line import keystone
+from tests.support.runs.command_line import keystone
 
 GRADES = ["1#1 model a 3", "1 model a 3", "1 model b 1", "2 model a 0"]
 

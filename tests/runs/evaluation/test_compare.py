@@ -17,7 +17,7 @@ from runs.evaluation.measures import parse_measure
 from runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
 from runs.report.tables import format_csv, format_latex, format_markdown
 from runs.trec.types import make_qrels, make_run
-from tests.support.command_line import keystone
+from tests.support.runs.command_line import keystone
 
 DIFFERENCES = st.lists(st.sampled_from([-0.5, -0.25, 0.0, 0.1, 0.25, 0.3, 1.0]), min_size=2, max_size=9)
 

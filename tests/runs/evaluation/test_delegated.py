@@ -14,7 +14,7 @@ from runs.evaluation.evaluate import Evaluation, evaluate
 from runs.evaluation.measures import parse_measure, set_relevant_grade
 from runs.trec.run_files import read_qrels, write_qrels
 from runs.trec.types import make_run
-from tests.support.qrels import grades_of
+from tests.support.runs.qrels import grades_of
 
 ALWAYS = "Rprec Bpref SetF IPrec@0.1 Success@5 Compat NumRet NumRel infAP AP(judged_only=True)@10".split()
 OF_CWL = ["RBP(rel=1)", "RBP(p=0.5,rel=2)", "BPM(T=2.0,min_rel=0,max_rel=3)@10"]

@@ -18,7 +18,7 @@ from runs.evaluation.measures import parse_measure
 from runs.evaluation.tune import Trials, Tuning, _cross_validate, _draw_folds, _parse_try, list_default_tries, tune
 from runs.pipeline.artifacts import NARRATIVE
 from runs.pipeline.stages import run
-from tests.support.command_line import keystone
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

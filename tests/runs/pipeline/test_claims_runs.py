@@ -14,12 +14,12 @@ from runs.pipeline.topic_steps import rank_by_grade
 from runs.tracks.rules import TRACKS
 from runs.tracks.validate import validate
 from runs.trec.topics import read_topics
-from tests.support.command_line import keystone
-from tests.support.model_runs import answer_command, list_submissions, read_run_content
+from tests.support.indexes.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills
+from tests.support.runs.command_line import keystone
+from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
 from tests.support.servers.chat import serving
-from tests.support.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,10 @@ from runs.config.read import read_config
 from runs.pipeline.answering.bulk import answer_to_file
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
-from tests.support.model_runs import read_run_content
+from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_topics
 from tests.support.models.plain_model import say
+from tests.support.runs.model_runs import read_run_content
 from tests.support.servers.chat import Server, serving
-from tests.support.small_corpus import CORPUS, NARRATIVES, write_corpus, write_topics
 
 pytestmark = pytest.mark.slow
 

@@ -17,13 +17,13 @@ from runs.config.read import read_config
 from runs.pipeline.stages import run
 from runs.tracks.validate import detect_track, validate
 from runs.trec.topics import read_topics
-from tests.support.command_line import keystone
-from tests.support.model_runs import answer_command, list_submissions, read_run_content
+from tests.support.indexes.small_corpus import NARRATIVES, TRIAL_WARNINGS, write_topics
 from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills
 from tests.support.programs import started
+from tests.support.runs.command_line import keystone
+from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
 from tests.support.servers.chat import Exchange, Fault, changed, half, hangs_up, says, serving, status, torn
-from tests.support.small_corpus import NARRATIVES, TRIAL_WARNINGS, write_topics
 from tests.support.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.slow

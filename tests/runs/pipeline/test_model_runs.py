@@ -25,11 +25,11 @@ from runs.tracks.validate import detect_track, validate
 from runs.trec.run_files import read_qrels, read_run
 from runs.trec.topics import read_topics
 from tests.support import programs
-from tests.support.command_line import keystone
-from tests.support.model_runs import answer_command, list_submissions, read_run_content
+from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics
 from tests.support.models.reading_model import say
+from tests.support.runs.command_line import keystone
+from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
 from tests.support.servers.chat import Server, serving
-from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
 
 pytestmark = pytest.mark.slow
 

@@ -14,12 +14,12 @@ from indexing.index import Index
 from runs.report.trace import format_trace, read_trace
 from runs.tracks.validate import detect_track, validate
 from runs.trec.topics import read_topics
-from tests.support.command_line import keystone
-from tests.support.model_runs import answer_command, list_submissions, read_run_content
+from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics
 from tests.support.models.reading_model import say
 from tests.support.processes import run_with_kills
+from tests.support.runs.command_line import keystone
+from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
 from tests.support.servers.chat import serving
-from tests.support.small_corpus import TRIAL_WARNINGS, write_topics
 
 pytestmark = pytest.mark.slow
 

@@ -21,12 +21,12 @@ from runs.pipeline.job import describe_settings
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_run
-from tests.support.model_runs import read_run_content
+from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills
+from tests.support.runs.model_runs import read_run_content
 from tests.support.servers import chat
 from tests.support.servers.rerank import Server, count_shared_letters, serving, status
-from tests.support.small_corpus import CORPUS, NARRATIVES, write_topics
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,7 @@ from runs.pipeline.directory import Artifact, Stage, Values, perform_stages
 from runs.pipeline.job import open_job
 from runs.pipeline.model_runner import open_model_runner
 from runs.pipeline.stages import list_stages, run
-from tests.support.small_corpus import write_corpus, write_topics
+from tests.support.indexes.small_corpus import write_corpus, write_topics
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import keystone as api
 from indexing.errors import UserError
 from indexing.index import Index
 from runs.report.explain import explain, format_explanation
-from tests.support.command_line import keystone
-from tests.support.small_corpus import CORPUS
+from tests.support.indexes.small_corpus import CORPUS
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

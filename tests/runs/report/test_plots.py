@@ -11,7 +11,7 @@ import pytest
 from runs.evaluation.evaluate import Counts, Evaluation
 from runs.evaluation.resample import find_bootstrap_interval
 from runs.report.plots import RECALL_DEPTHS, draw_runs, write_figure
-from tests.support.command_line import keystone
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

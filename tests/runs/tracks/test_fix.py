@@ -20,7 +20,7 @@ from runs.tracks.check_run import parse_score
 from runs.tracks.fix_answers import fix_record
 from runs.tracks.rules import TRACKS, Track
 from runs.tracks.validate import fix, validate
-from tests.support.answer_files import (
+from tests.support.runs.answer_files import (
     FILE,
     HOW,
     REPAIRABLE,
@@ -30,7 +30,7 @@ from tests.support.answer_files import (
     make_sentences,
     tighten_limits,
 )
-from tests.support.command_line import keystone
+from tests.support.runs.command_line import keystone
 
 A, B, C, D = (f"msmarco_v2.1_doc_00_1#{n}_7" for n in range(4))
 Mend = Callable[..., tuple[list[str], list[str], list[str]]]

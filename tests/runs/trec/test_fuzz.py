@@ -34,9 +34,9 @@ from runs.trec.fuse_files import fuse_files
 from runs.trec.run_files import read_qrels, read_run, write_run
 from runs.trec.topics import read_topics
 from runs.trec.types import Run, make_run
-from tests.support.answer_files import HOW, REPAIRABLE, WHY, make_record, tighten_limits
-from tests.support.command_line import keystone
 from tests.support.mutation import compress_and_damage, mutate
+from tests.support.runs.answer_files import HOW, REPAIRABLE, WHY, make_record, tighten_limits
+from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
 

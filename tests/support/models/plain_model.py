@@ -5,27 +5,21 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from generation.prompts import (
+from generation.prompts.answers import (
     answer,
     check_support,
     cite,
     claims,
-    decompose,
     edit,
-    expand,
-    expand_narrative,
-    graphreader,
-    passage,
-    rank,
     resynthesise,
-    search_again,
     shorten,
     sub_answer,
     summarise,
-    topic,
-    umbrela,
     write_claims,
 )
+from generation.prompts.grading import rank, umbrela
+from generation.prompts.queries import decompose, expand, expand_narrative, passage, search_again, topic
+from generation.prompts.readers import graphreader
 
 _DOCUMENT = re.compile(r'<document id="([^"]*)">\n(.*?)\n</document>', re.DOTALL)
 _SENTENCE = re.compile(r"[^.?!]+[.?!]")

@@ -19,7 +19,7 @@ from indexing.errors import Unusable
 from indexing.structures.rst.joints import check_binary
 from indexing.structures.tree import Tree, leaves
 from tests.support.mutation import mutate
-from tests.support.rhetoric import write_graph, write_tree
+from tests.support.structures.rhetoric import write_graph, write_tree
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import pytest
 
 from generation.readers.disco_rag.chunks import choose_chunks, list_evidence, show_chunks
-from tests.support.rhetoric import make_question, make_question_over
+from tests.support.structures.rhetoric import make_question, make_question_over
 
 TEXT = "One two. Three four. Five six. Seven eight."
 WINDOWS = [(0, 20), (9, 30), (21, 43)]

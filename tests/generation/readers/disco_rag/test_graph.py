@@ -13,7 +13,7 @@ from generation.types import Reply
 from indexing.errors import Unusable
 from indexing.structures.connectives import CONNECTIVES
 from indexing.types import Span
-from tests.support.rhetoric import write_graph
+from tests.support.structures.rhetoric import write_graph
 
 WELL = "CHUNK[1] -> CHUNK[2]: SEQUENCE\nCHUNK[2] -> CHUNK[1]: UNRELATED\nCHUNK[3] -> CHUNK[1]: SUPPORT"
 SHOWN = "CHUNK[1] -> CHUNK[2]: SEQUENCE\nCHUNK[3] -> CHUNK[1]: SUPPORT"

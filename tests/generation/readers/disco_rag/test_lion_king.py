@@ -14,7 +14,7 @@ from indexing.builds.settings import BuildSettings
 from retrieval.backends import open_store
 from retrieval.types import Query, Topic
 from tests.support.models.scripted import Said, Scripted
-from tests.support.rhetoric import write_tree
+from tests.support.structures.rhetoric import write_tree
 
 pytestmark = pytest.mark.slow
 

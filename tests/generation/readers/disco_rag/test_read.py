@@ -20,7 +20,7 @@ from generation.readers.settings import RhetoricalSettings
 from generation.types import EvidenceSet, Failure, Reply, Request
 from indexing.errors import Waits
 from tests.support.models.scripted import Said, Scripted
-from tests.support.rhetoric import TEXTS, make_question, reply_well
+from tests.support.structures.rhetoric import TEXTS, make_question, reply_well
 
 TREE, GRAPH, PLAN = "rst_tree", "rhetorical_graph", "rhetorical_plan"
 

@@ -10,7 +10,7 @@ from generation.types import Reply
 from indexing.errors import Unusable
 from indexing.structures.rst.joints import check_binary
 from indexing.structures.tree import Tree, leaves
-from tests.support.rhetoric import write_tree
+from tests.support.structures.rhetoric import write_tree
 
 TEXT = "Bees dance. They point at flowers, because others must find them. (Wasps do not.)"
 UNITS = ["Bees dance.", "They point at flowers,", "because others must find them.", "(Wasps do not.)"]

@@ -23,9 +23,9 @@ from generation.readers.question import Question
 from generation.readers.settings import DiscoRagSettings
 from generation.types import Failure, Step, Stop
 from indexing.vectors.types import Vectors
-from tests.support.discourse_trees import GURN_TEXTS, GURN_VECTORS, draw_gurn, make_discourse
 from tests.support.models.scripted import Said, Scripted
 from tests.support.mutation import mutate
+from tests.support.structures.discourse_trees import GURN_TEXTS, GURN_VECTORS, draw_gurn, make_discourse
 
 NO_VECTORS: Vectors = np.empty((0, 4), np.float32)
 GURN = make_discourse(draw_gurn(), GURN_TEXTS, GURN_VECTORS)

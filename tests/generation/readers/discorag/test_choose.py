@@ -19,7 +19,7 @@ from generation.readers.discorag.choose import (
 from generation.readers.discorag.forest import Discourse, rank_leaves
 from generation.readers.settings import DiscoRagSettings
 from indexing.structures.tree import leaves
-from tests.support.discourse_trees import Sketch, draw_chain, make_discourse, number_nodes
+from tests.support.structures.discourse_trees import Sketch, draw_chain, make_discourse, number_nodes
 
 ASKED = np.array([1, 0, 0, 0], np.float32)
 SKETCHES = st.recursive(st.none(), lambda parts: st.tuples(st.just("joint"), parts, parts), max_leaves=12)

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from generation.prompts.discorag import SYSTEM
+from generation.prompts.readers.discorag import SYSTEM
 from generation.readers.discorag.forest import Vector
 from generation.readers.discorag.parse import NAMES
 from generation.readers.discorag.tools import TOOLS, State, World
 from indexing.errors import Unusable
-from tests.support.discourse_trees import draw_chain, make_discourse
+from tests.support.structures.discourse_trees import draw_chain, make_discourse
 
 TEXTS = {
     2: "Bees fly to the flowers of the meadow in spring.",

@@ -26,7 +26,7 @@ from indexing.types import Span
 from indexing.vectors.types import Vectors
 from tests.support.models.scripted import Said, Scripted
 from tests.support.mutation import mutate
-from tests.support.questions import make_question
+from tests.support.structures.questions import make_question
 
 DOCUMENTS = {
     "band": "Never Too Loud was sung by Danko Jones.\n\nDanko Jones came from Toronto.",

@@ -29,7 +29,7 @@ from generation.types import Failure, Reply, Stop
 from indexing.errors import Unusable
 from indexing.structures.facts import make_facts
 from tests.support.models.scripted import Said, Scripted
-from tests.support.questions import make_question
+from tests.support.structures.questions import make_question
 
 BAND = (
     "Never Too Loud was sung by Danko Jones.\n\nThe studio stood near Lake Huron for years.\n\n"

@@ -11,7 +11,7 @@ from generation.context.tokens import count_tokens
 from generation.readers.rdr2.view import find_hit_nodes, flatten, light, list_section, order_by_nearness, show
 from indexing.structures.tree import Node, Tree, render
 from indexing.types import Span
-from tests.support.outlines import LINE, read_outline
+from tests.support.structures.outlines import LINE, read_outline
 
 OUTLINE = """
 0: Title

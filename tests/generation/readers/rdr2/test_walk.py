@@ -15,7 +15,7 @@ from generation.readers.rdr2.routers import ask_model
 from generation.readers.rdr2.walk import Site, Walk, walk
 from generation.types import Failure, Request
 from tests.support.models.scripted import Said, Scripted
-from tests.support.outlines import make_site
+from tests.support.structures.outlines import make_site
 
 SIX_FLAGS = """
 -1: Six Flags Great Adventure

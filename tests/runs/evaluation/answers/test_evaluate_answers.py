@@ -22,8 +22,8 @@ from runs.evaluation.compare import collect_cautions
 from runs.evaluation.evaluate import Evaluation
 from runs.pipeline.artifacts import EVIDENCE
 from runs.pipeline.model_runner import RunWithModel
-from tests.support.answer_files import BROKEN, FILE, make_line, make_sentences
 from tests.support.models.scripted import Said, Scripted
+from tests.support.runs.answer_files import BROKEN, FILE, make_line, make_sentences
 
 T = TypeVar("T")
 

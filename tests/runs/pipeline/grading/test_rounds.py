@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from generation.grading.grade import GradedTopic
 from generation.llm.replay import record_replies
 from generation.llm.settings import REPLIES_FILE
-from generation.prompts import search_again
+from generation.prompts.queries import search_again
 from indexing.errors import UserError
 from indexing.index import Index
 from retrieval.types import Query
@@ -24,10 +24,10 @@ from runs.pipeline.artifacts import JOINED, ROUNDS
 from runs.pipeline.grading.rounds import find_open_queries
 from runs.pipeline.stages import run
 from runs.trec.run_files import read_run
-from tests.support.model_runs import read_run_content
+from tests.support.indexes.small_corpus import write_topics
 from tests.support.models.plain_model import say
+from tests.support.runs.model_runs import read_run_content
 from tests.support.servers.chat import Server, serving
-from tests.support.small_corpus import write_topics
 
 GRADES = st.lists(st.lists(st.sampled_from([np.nan, 0.0, 1.0, 1.9, 2.0, 3.0]), min_size=4, max_size=4), max_size=5)
 

@@ -8,7 +8,7 @@ import pytest
 from runs.evaluation.resample import find_bootstrap_interval
 from runs.report.html.measures import take_measures
 from runs.report.html.read_run import read_view
-from tests.support.report_runs import DOC_IDS, SEGMENT_IDS, TOPIC_IDS, write_index, write_report_run
+from tests.support.runs.report_runs import DOC_IDS, SEGMENT_IDS, TOPIC_IDS, write_index, write_report_run
 
 
 def test_intervals_hold_the_true_mean_about_as_often_as_they_say() -> None:

@@ -16,7 +16,7 @@ from runs.report.html.measures import Measures
 from runs.report.html.types import AnswerView, CitedText, Place, PlacedDocument, QueryView, RunView, TopicView
 from runs.report.html.write import render_page, write_report
 from tests.support.browser import list_console, list_requests, open_browser, open_page
-from tests.support.report_runs import (
+from tests.support.runs.report_runs import (
     DOC_IDS,
     HOSTILE,
     SEGMENT_IDS,

@@ -13,8 +13,8 @@ from runs.report.html.read_run import read_view
 from runs.report.html.topic import STEP_CHARACTERS
 from runs.report.html.types import Place, QueryView
 from runs.report.html.write import write_report
-from tests.support.command_line import keystone
-from tests.support.report_runs import (
+from tests.support.runs.command_line import keystone
+from tests.support.runs.report_runs import (
     DOC_IDS,
     HOSTILE,
     SEGMENT_IDS,

@@ -15,11 +15,11 @@ import numpy as np
 from generation.answers.sentences import is_place, make_messages
 from generation.context.delimit import delimit, neutralise
 from generation.llm.model import Model
-from generation.prompts import check_coverage as prompt
+from generation.prompts.readers import check_coverage as prompt
 from generation.readers.allowance import Allowance, Spent, ask_within
+from generation.readers.combined.several import fuse_evidence, set_reader
 from generation.readers.reader import Hits, Task, Tools, open_reader
 from generation.readers.settings import LEAST_TOKENS, EscalateSettings
-from generation.readers.several import fuse_evidence, set_reader
 from generation.readers.structure_reader import answer_from_evidence
 from generation.structured import read_objects
 from generation.types import Answer, EvidenceSet, Failure, Reply, Request, Step, Stop

@@ -1,7 +1,7 @@
 """Answer-level fusion, step 2, by editing (Keystone-Docs RAG, section 3.3.2): wording changes, and nothing else.
 
 Unlike the paper's prompt it shows no citations: they go by sentence id. The reply has the form of
-`generation.prompts.shorten`.
+`generation.prompts.answers.shorten`.
 """
 
 from generation.context.delimit import DATA_RULE

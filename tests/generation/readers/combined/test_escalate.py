@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fusion.evidence import fuse_reciprocal_ranks, interleave
 from generation.context.topic import Sources, read_context
-from generation.readers.escalate import read_open
+from generation.readers.combined.escalate import read_open
 from generation.readers.reader import AnswerSettings, Task, Tools, open_reader
 from generation.readers.settings import READER_SETTINGS
 from generation.types import EvidenceSet, Reply, Request

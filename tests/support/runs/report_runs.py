@@ -12,7 +12,7 @@ from indexing.store import build_store
 from indexing.types import Document, Segment, Span
 from runs.trec.run_files import write_run
 from runs.trec.types import make_run
-from tests.support.small_corpus import write_index_file
+from tests.support.indexes.small_corpus import write_index_file
 
 HOSTILE = "<script>document.title='obeyed'</script></script></style><img src=x onerror=alert(1)>]]>--><b>\"'&amp;"
 """Markup that ends elements, loads, and runs if it is not escaped."""

@@ -1,6 +1,6 @@
 """Answer-level fusion, step 1 (Keystone-Docs RAG, section 3.3.1): one cited answer to one query of a narrative.
 
-The reply has the form of `generation.prompts.answer`.
+The reply has the form of `generation.prompts.answers.answer`.
 """
 
 from generation.context.delimit import DATA_RULE

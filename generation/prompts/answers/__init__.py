@@ -1,0 +1,1 @@
+"""Prompts that write answers, cite sources, check sentences, and shorten."""

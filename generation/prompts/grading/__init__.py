@@ -1,0 +1,1 @@
+"""Prompts that judge documents: grades of one document, and the order of many."""

@@ -1,0 +1,1 @@
+"""Readers that combine others: fused evidence, and escalation."""

@@ -1,0 +1,1 @@
+"""Types of settings files: strict sections, and `none` as a word for None."""

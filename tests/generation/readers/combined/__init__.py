@@ -1,0 +1,1 @@
+"""Tests of readers that combine others."""

@@ -1,0 +1,1 @@
+"""Runs, their files and their commands, for tests."""

@@ -1,0 +1,1 @@
+"""Texts with known structure, for tests of readers."""
