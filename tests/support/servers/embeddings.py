@@ -1,17 +1,17 @@
 """A real HTTP server with `/v1/embeddings` on a socket, with faults by script."""
 
-import json
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tests.support.servers.json_server import JsonHandler, serve_json
 
 Fault = Callable[["Handler", list[str]], bool]
 """Answers a request itself and returns True, or returns False so that the server answers."""
@@ -41,22 +41,18 @@ class Server:
     lock: Any = field(default_factory=Lock)
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Handler(JsonHandler):
     state: Server
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         if self.state.listed is not None:
             self.reply(self.state.listed)
             return
         limit = {"max_model_len": self.state.window} if self.state.window else {}
         self.reply({"object": "list", "data": [{"id": "letters", "object": "model", **limit}]})
 
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    def do_POST(self) -> None:  # noqa: N802
+        asked = self.read_json()
         texts, state = asked["input"], self.state
         with state.lock:
             state.requests.append(texts)
@@ -83,32 +79,13 @@ class Handler(BaseHTTPRequestHandler):
         ]
         return {"object": "list", "data": data, "model": "letters", "usage": {"prompt_tokens": 1, "total_tokens": 1}}
 
-    def reply(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
-        self.send(json.dumps(value).encode(), status, headers or {})
-
-    def send(self, body: bytes, status: int, headers: dict[str, str], length: int | None = None) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
 
 @contextmanager
 def serving(**settings: Any) -> Iterator[Server]:
     state = Server(**settings)
-    handler = type("Bound", (Handler,), {"state": state})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}/v1"
-    try:
+    with serve_json(Handler, state) as address:
+        state.url = f"{address}/v1"
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def status(code: int, message: str = "fault", **headers: str) -> Fault:
@@ -122,16 +99,13 @@ def status(code: int, message: str = "fault", **headers: str) -> Fault:
 
 def half(handler: Handler, texts: list[str]) -> bool:
     """Promises a whole reply, sends half of it, and hangs up."""
-    body = json.dumps(handler.embeddings(handler.state.model(texts))).encode()
-    handler.send(body[: len(body) // 2], 200, {}, len(body))
-    handler.close_connection = True
+    handler.send_half(handler.embeddings(handler.state.model(texts)))
     return True
 
 
 def torn(handler: Handler, texts: list[str]) -> bool:
     """Sends half of a reply with the length of the half."""
-    body = json.dumps(handler.embeddings(handler.state.model(texts))).encode()
-    handler.send(body[: len(body) // 2], 200, {})
+    handler.send_torn(handler.embeddings(handler.state.model(texts)))
     return True
 
 

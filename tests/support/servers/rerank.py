@@ -1,12 +1,12 @@
 """A real HTTP server with `/rerank` and `/score` on a socket, with faults by script."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
+
+from tests.support.servers.json_server import JsonHandler, serve_json
 
 Fault = Callable[["Handler", Any], bool]
 """Answers a request itself and returns True, or returns False so that the server sends the right reply it is given."""
@@ -32,15 +32,11 @@ class Server:
     lock: Any = field(default_factory=Lock)
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Handler(JsonHandler):
     state: Server
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_POST(self) -> None:
-        asked, state = json.loads(self.rfile.read(int(self.headers["Content-Length"]))), self.state
+    def do_POST(self) -> None:  # noqa: N802
+        asked, state = self.read_json(), self.state
         with state.lock:
             state.requests.append((self.path, asked))
             state.keys.add(self.headers.get("Authorization"))
@@ -58,30 +54,13 @@ class Handler(BaseHTTPRequestHandler):
                 state.scored += passages
             self.reply(right)
 
-    def reply(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
-        self.send(json.dumps(value).encode(), status, headers or {})
-
-    def send(self, body: bytes, status: int, headers: dict[str, str], length: int | None = None) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
 
 @contextmanager
 def serving(**settings: Any) -> Iterator[Server]:
     state = Server(**settings)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"state": state}))
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    state.root = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serve_json(Handler, state) as address:
+        state.root = address
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def status(code: int, **headers: str) -> Fault:
@@ -94,16 +73,13 @@ def status(code: int, **headers: str) -> Fault:
 
 def half(handler: Handler, right: Any) -> bool:
     """Promises a whole reply, sends half of it, and hangs up."""
-    body = json.dumps(right).encode()
-    handler.send(body[: len(body) // 2], 200, {}, len(body))
-    handler.close_connection = True
+    handler.send_half(right)
     return True
 
 
 def torn(handler: Handler, right: Any) -> bool:
     """Sends half of a reply with the length of the half."""
-    body = json.dumps(right).encode()
-    handler.send(body[: len(body) // 2], 200, {})
+    handler.send_torn(right)
     return True
 
 
