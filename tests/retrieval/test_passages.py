@@ -27,8 +27,9 @@ from retrieval.hybrid import search_embeddings
 from retrieval.passages import rank_by_found_passages, rank_by_passages
 from retrieval.types import Query, Rankings, SearchSettings, offsets_of
 from tests.support.indexes.clustered_vectors import make_clustered_vectors
-from tests.support.indexes.small_corpus import write_corpus, write_topics
+from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
+from tests.support.runs.pools import check_pool_restricts
 
 Hits = list[list[tuple[int, float]]]
 
@@ -180,23 +181,7 @@ def test_the_closest_segment_is_read_and_never_embedded(tmp_path: Path, monkeypa
 
 
 def test_a_pool_of_passages_ranks_as_all_passages_restricted_to_it(tmp_path: Path) -> None:
-    corpus, topics = write_corpus(tmp_path / "corpus.jsonl"), write_topics(tmp_path / "topics.jsonl")
-    for which in ("passages", "pool-passages"):
-        made = keystone("index", corpus, "--out", tmp_path / which, "--dense", which, "-q")
-        assert made.returncode == 0, made.stderr
-        config = tmp_path / f"{which}.yaml"
-        config.write_text(
-            f"run_id: a\nindex: {tmp_path / which}\ntopics: {topics}\nout: {tmp_path / 'out' / which}\ntrack: none\n"
-        )
-        done = keystone("run", config, "-q")
-        assert done.returncode == 0, done.stderr
-    bm25, whole, pool = (
-        [line.split() for line in (tmp_path / f"out/{name}.trec").read_text().splitlines()]
-        for name in ("passages/a/bm25", "passages/a/dense", "pool-passages/a/dense")
-    )
-    found = {row[2] for row in bm25}
-    assert [(row[0], row[2]) for row in pool] == [(row[0], row[2]) for row in whole if row[2] in found]
-    assert 0 < len(found) < len({row[2] for row in whole})
+    check_pool_restricts(tmp_path, "passages", "pool-passages")
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ from retrieval.backends import open_store
 from retrieval.hybrid import search_all, search_candidates, search_embeddings
 from retrieval.pool import Candidates, pool_of, search_pool
 from retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
-from tests.support.indexes.small_corpus import write_corpus, write_topics
+from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
+from tests.support.runs.pools import check_pool_restricts
 
 pytestmark = pytest.mark.slow
 
@@ -123,21 +124,6 @@ def test_a_setting_that_a_pool_cannot_serve_is_an_error(tmp_path: Path, pooled: 
 
 
 def test_a_run_over_a_pool_is_whole(tmp_path: Path) -> None:
-    corpus, topics = write_corpus(tmp_path / "corpus.jsonl"), write_topics(tmp_path / "topics.jsonl")
-    for which in ("all", "pool"):
-        made = keystone("index", corpus, "--out", tmp_path / which, "--dense", which, "-q")
-        assert made.returncode == 0, made.stderr
-        config = tmp_path / f"{which}.yaml"
-        config.write_text(
-            f"run_id: a\nindex: {tmp_path / which}\ntopics: {topics}\nout: {tmp_path / 'out' / which}\ntrack: none\n"
-        )
-        done = keystone("run", config, "-q")
-        assert done.returncode == 0, done.stderr
-    bm25, whole, pool = (
-        [line.split() for line in (tmp_path / f"out/{name}.trec").read_text().splitlines()]
-        for name in ("all/a/bm25", "all/a/dense", "pool/a/dense")
-    )
-    found = {row[2] for row in bm25}
-    assert [(row[0], row[2]) for row in pool] == [(row[0], row[2]) for row in whole if row[2] in found]
-    assert keystone("index", corpus, "--out", tmp_path / "pool", "--no-dense", "-q").returncode == 1
-    assert keystone("index", corpus, "--out", tmp_path / "x", "--dense", "some").returncode == 2
+    check_pool_restricts(tmp_path, "all", "pool")
+    assert keystone("index", tmp_path / "corpus.jsonl", "--out", tmp_path / "pool", "--no-dense", "-q").returncode == 1
+    assert keystone("index", tmp_path / "corpus.jsonl", "--out", tmp_path / "x", "--dense", "some").returncode == 2
