@@ -1,5 +1,6 @@
 """Loading a real OpenSearch: it holds the corpus, analysed as Anserini does, even after faults and kills."""
 
+import base64
 import gzip
 import json
 import random
@@ -387,6 +388,25 @@ def test_each_document_is_sent_with_its_own_vector(
     for row, sent in found:
         assert (sent["docid"], sent["row"]) == (f"d{row:05}", row)
         assert np.array_equal(np.array(sent["vector"], np.float32), values[row])
+
+
+def test_each_document_is_sent_with_its_own_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within one shard, and over several."""
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 4)
+    build_store(documents(5), tmp_path / "store")
+    values = np.arange(-15, 15, dtype=np.float32).reshape(10, 3) * 200
+    files = [tmp_path / f"{n}.npy" for n in range(3)]
+    for n, file in enumerate(files):
+        np.save(file, values[4 * n : 4 * n + 4] / 4096)
+    store, offsets = DocumentStore(tmp_path / "store"), np.array([0, 3, 3, 9, 10, 10])
+    (batch,) = opensearch_bulk.batches(store, vectors.Shards(files, 10, 0), [(0, 2), (2, 5)], offsets)
+    sent = [json.loads(line) for line in batch.body.splitlines()[1::2]]
+    for row, own in enumerate(np.split(values, offsets[1:-1])):
+        packed = base64.b64decode(sent[row].get("passages", ""))
+        assert np.array_equal(np.frombuffer(packed, "<i2"), own.ravel())
+    assert [("passages" in one, "vector" in one) for one in sent] == [
+        (bool(count), False) for count in np.diff(offsets).tolist()
+    ]
 
 
 @pytest.mark.parametrize("faiss", ["IVF256,Flat", "HNSW", "HNSW32,PQ8", "", "flat"])

@@ -1,0 +1,34 @@
+"""The vectors of a document's passages in OpenSearch: one field of the document, which holds them packed.
+
+Entries of vectors are whole steps of the grid (`indexing.vectors.types`), so each takes two bytes.
+"""
+
+from base64 import b64encode
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexing.errors import UserError
+from indexing.vectors.types import GRID_STEP, Vectors
+
+PASSAGES = "passages"
+"""The field of the packed vectors. A document without passages lacks it."""
+
+
+def passages_field(faiss: str, dimension: int) -> dict[str, Any]:
+    """Make the field, which keeps the dimension for searches. `UserError` for any FAISS factory string but Flat."""
+    if faiss != "Flat":
+        raise UserError(f"--faiss {faiss!r}: OpenSearch searches passages exactly; expected Flat, or --dense all")
+    return {"type": "binary", "doc_values": True, "meta": {"dimension": str(dimension)}}
+
+
+def pack_vectors(vectors: Vectors) -> str:
+    """Pack vectors on the grid, float32[passages, dimension], one after the other; the text is base64."""
+    return b64encode(count_steps(vectors).tobytes()).decode()
+
+
+def count_steps(vectors: Vectors) -> NDArray[np.int16]:
+    """Turn entries on the grid into numbers of its steps: int16 of the same shape, little-endian."""
+    steps: NDArray[np.int16] = np.rint(vectors / GRID_STEP).astype("<i2")
+    return steps
