@@ -70,7 +70,7 @@ def build_index(
     if opensearch:
         from indexing.opensearch.build import check_cluster
 
-        check_cluster(opensearch, {"key": keys[0], "faiss": faiss, "passages": settings.passages}, embedding)
+        check_cluster(opensearch, keys, {"faiss": faiss, "passages": settings.passages}, embedding)
     parts_key = digest([*keys, at]) if at or len(keys) > 1 else keys[0]
     parts = PARTS[-1:] if at else PARTS
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:

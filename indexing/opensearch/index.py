@@ -4,7 +4,7 @@ A document's `_id` is its row, and `_meta.keystone` is the content of `index.jso
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -132,9 +132,9 @@ def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
     return Held(uuid, meta, finished)
 
 
-def refuse_other(place: Place, held: Held | None, key: str) -> None:
-    """Raise `UserError` if the index at a place has another corpus or other settings than the key."""
-    if held and held.meta["key"] != key:
+def refuse_other(place: Place, held: Held | None, keys: Collection[str]) -> None:
+    """Raise `UserError` if the index at a place has another corpus or other settings than each of the keys."""
+    if held and held.meta["key"] not in keys:
         raise UserError(
             f"{place}: holds an index of another corpus or other settings (of {show_value(held.meta.get('corpus'))}): "
             "remove it or choose another name"

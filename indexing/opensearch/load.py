@@ -90,7 +90,7 @@ def _find_or_create(nodes: Sequence[Node], upload: Upload, replicas: int = 0) ->
         held = held_at(nodes, target.place)
     if held is None:
         raise UserError(f"{target.place}: was removed while it was made: run the same command again")
-    refuse_other(target.place, held, meta["key"])
+    refuse_other(target.place, held, [meta["key"]])
     return held
 
 

@@ -3,7 +3,7 @@
 Entries of vectors are whole steps of the grid (`indexing.vectors.types`), so each takes two bytes.
 """
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,14 @@ def passages_field(faiss: str, dimension: int) -> dict[str, Any]:
 def pack_vectors(vectors: Vectors) -> str:
     """Pack vectors on the grid, float32[passages, dimension], one after the other; the text is base64."""
     return b64encode(count_steps(vectors).tobytes()).decode()
+
+
+def unpack_vectors(packed: str, dimension: int) -> Vectors:
+    """Read packed vectors: float32[passages, dimension]. `ValueError` for a text that holds none."""
+    vectors: Vectors = np.frombuffer(b64decode(packed), "<i2").reshape(-1, dimension) * np.float32(GRID_STEP)
+    if not len(vectors):
+        raise ValueError("found no vectors of passages")
+    return vectors
 
 
 def count_steps(vectors: Vectors) -> NDArray[np.int16]:

@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.opensearch.cluster import Request, as_expected
 from indexing.opensearch.index import VECTOR
-from indexing.opensearch.passages import PASSAGES
-from indexing.opensearch.requests import ask
-from indexing.opensearch.search import open_cluster
+from indexing.opensearch.search import open_cluster, read_dimension
 from indexing.vectors.types import Vectors
 from retrieval.backends import Dense
 from retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
@@ -58,12 +55,7 @@ class OpenSearchDense:
             expected = "none: a Flat index is searched exactly" if self._exact else "efSearch=N alone for OpenSearch"
             raise UserError(f"retrieval.faiss: found {parameters!r}, expected {expected}")
         self._method = {"method_parameters": {"ef_search": int(chosen[1])}} if chosen else {}
-        place = self._cluster.place
-        mapping = ask(self._cluster.nodes, Request("GET", f"{place.path}/_mapping")).checked()
-        with as_expected(place):
-            fields = mapping[place.name]["mappings"]["properties"]
-            field = fields[PASSAGES]["meta"] if index.passages else fields[VECTOR]
-            self._dimension = int(field["dimension"])
+        self._dimension = read_dimension(self._cluster)
 
     @property
     def dimension(self) -> int:

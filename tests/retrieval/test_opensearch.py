@@ -24,11 +24,12 @@ from indexing.opensearch.search import open_cluster, search_each, search_of
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding
 from indexing.vectors.faiss_index import build_dense
+from indexing.vectors.of_segments import segment_vectors
 from indexing.vectors.shards import Shards
 from indexing.vectors.types import round_to_grid
 from retrieval.backends import open_dense, open_sparse, open_store
 from retrieval.faiss_search import FaissSearcher
-from retrieval.hybrid import search_bm25, search_embeddings
+from retrieval.hybrid import search_all, search_bm25, search_embeddings
 from retrieval.lucene.analyzer import stems_of
 from retrieval.types import Bm25, Query, Rankings, SearchSettings, Statistics, offsets_of, ranked
 from runs.trec.topics import read_topics
@@ -348,23 +349,47 @@ def test_documents_rank_by_their_best_passages_as_in_a_plain_twin(server: Cluste
         assert dense.dimension == DIMENSION
 
 
-def test_an_index_of_passages_ranks_like_a_local_one(opensearch: Cluster, tmp_path: Path) -> None:
-    corpus, topics = write_corpus(tmp_path / "corpus.jsonl"), list(NARRATIVES.values())
-    text = " ".join(f"Bees of hive {n} carry pollen to the {n} flowers of field {n}." for n in range(23))
-    with corpus.open("a") as file:
-        file.write(json.dumps({"_id": "hives", "text": text}) + "\n")
-    place, queries = place_of(f"{opensearch.url}/of-passages"), [Query("1", text, "", "", text) for text in topics]
-    settings = BuildSettings(passages=True)
-    local, _ = build_index(corpus, tmp_path / "local", settings)
-    build_index(corpus, tmp_path / "remote", replace(settings, opensearch=Target(place, 2)))
+LONG_QUERIES = [Query("1", text, text, text, text) for text in ("pollen of the wasps", "ice and bees", "field 59")]
+
+
+def write_long_documents(path: Path) -> Path:
+    with path.open("w") as file:
+        for name, count in (("bees", 60), ("ice", 41), ("short", 1), ("wasps", 75)):
+            text = " ".join(f"The {name} of field {n} carry pollen to the {n} flowers near it." for n in range(count))
+            file.write(json.dumps({"_id": name, "text": text}) + "\n")
+    return path
+
+
+def test_long_documents_rank_like_those_of_a_local_index_of_passages(opensearch: Cluster, tmp_path: Path) -> None:
+    """The build chooses passages by itself, and their vectors come back unchanged."""
+    corpus, place = write_long_documents(tmp_path / "corpus.jsonl"), place_of(f"{opensearch.url}/long")
+    local, _ = build_index(corpus, tmp_path / "local", BuildSettings(passages=True))
+    build_index(corpus, tmp_path / "remote", BuildSettings(passages=None, opensearch=Target(place, 2)))
     remote, _ = adopt_loaded(place, tmp_path / "adopted")
-    assert (remote.passages, remote.documents, remote.cut) == (True, local.documents, local.cut)
+    assert (remote.passages, remote.documents, remote.cut) == (True, 4, local.cut)
     for best in (1, 2):
-        one, other = (search_embeddings(own, queries, SearchSettings(best_passages=best)) for own in (local, remote))
+        search = SearchSettings(best_passages=best)
+        one, other = (search_embeddings(own, LONG_QUERIES, search) for own in (local, remote))
         assert one.docs.tolist() == other.docs.tolist()
         assert one.scores.tobytes() == other.scores.tobytes()
+    kept, held = (segment_vectors(own, open_store(own), [3, 0, 2, 3]) for own in (local, remote))
+    assert {row: own.tolist() for row, own in kept.items()} == {row: own.tolist() for row, own in held.items()}
+    assert not (remote.folder / "segments.sqlite").exists()
     with pytest.raises(UserError, match=r"retrieval\.faiss: found 'nprobe=9', expected none"):
-        search_embeddings(remote, queries, SearchSettings(faiss="nprobe=9"))
+        search_embeddings(remote, LONG_QUERIES, SearchSettings(faiss="nprobe=9"))
+
+
+def test_a_pool_of_passages_ranks_like_that_of_a_local_index(opensearch: Cluster, tmp_path: Path) -> None:
+    corpus, target = write_long_documents(tmp_path / "corpus.jsonl"), Target(place_of(f"{opensearch.url}/long-pool"))
+    plain = BuildSettings(faiss=None, passages=True)
+    found = []
+    for name, own in (("local", plain), ("remote", replace(plain, opensearch=target))):
+        index, _ = build_index(corpus, tmp_path / name, own)
+        search = SearchSettings(depth=2, best_passages=2)
+        found.append(search_all(index, open_store(index), LONG_QUERIES[:2], search)["dense"])
+    assert found[0].docs.tolist() == found[1].docs.tolist()
+    assert found[0].scores.tobytes() == found[1].scores.tobytes()
+    assert len(found[0].docs) == 4
 
 
 def test_a_graph_finds_nearly_all_exact_hits(held_vectors: Callable[[str, int], Index]) -> None:

@@ -33,6 +33,8 @@ from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding
 from indexing.vectors import shards as vectors
 from indexing.vectors.embed import embed_passages, embed_queries
+from indexing.vectors.of_segments import segment_vectors
+from retrieval.backends import open_store
 from tests.support.command_line import keystone
 from tests.support.places import SHARED
 from tests.support.processes import run_with_kills
@@ -79,6 +81,12 @@ def held(index: Index) -> list[dict[str, Any]]:
             break
         found += [{"_id": hit["_id"], **hit["_source"]} for hit in hits]
     return found
+
+
+def read_passages(index: Index) -> list[list[list[float]]]:
+    """The vectors of all passages, by row."""
+    found = segment_vectors(index, open_store(index), range(index.documents or 0))
+    return [found[row].tolist() for row in sorted(found)]
 
 
 def expected(corpus: Path, folder: Path) -> list[dict[str, Any]]:
@@ -419,11 +427,13 @@ def test_other_kinds_of_indexes_are_refused(faiss: str) -> None:
 def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearch: Cluster, tmp_path: Path) -> None:
     name = next(NAMES)
     corpus, place = write_documents(tmp_path / "corpus.jsonl", 120), f"{opensearch.url}/{name}"
-    wanted = expected(corpus, tmp_path / "local")
+    local, _ = build_index(corpus, tmp_path / "whole", BuildSettings(passages=True))
+    wanted, passages = expected(corpus, tmp_path / "local"), read_passages(local)
 
     def compare() -> None:
         index = open_index(tmp_path / "index")
         assert held(index) == wanted
+        assert read_passages(index) == passages
         found = call(opensearch.url, "GET", f"/{name}/_stats/docs")["indices"][name]["primaries"]["docs"]
         assert (found["count"], found["deleted"]) == (120, 0)
         assert not list(tmp_path.glob(".*"))
@@ -436,6 +446,7 @@ def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearc
         "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD_DOCUMENTS = 20"
     )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
+    arguments += " --dense passages"
     run_with_kills(*arguments.split(), times=12, kills=4, done=compare, code=small)
 
 
