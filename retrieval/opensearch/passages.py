@@ -1,7 +1,8 @@
 """Documents by their best passages in OpenSearch: a script of the cluster gives the scores of `retrieval.passages`.
 
-The script adds products of whole numbers, so each inner product is exact. OpenSearch accepts no score below 0, so the
-script numbers all float32 from -1 to 1 in their order, and the score is the float32 whose bits are that number.
+The script adds products of whole numbers, whose unit is 2^-24, so each inner product is exact. OpenSearch accepts no
+score below 0. So the script numbers all float32 from -1 to 1 in their order, and the score is the float32 whose bits
+are that number.
 """
 
 from typing import Any
