@@ -70,7 +70,7 @@ def build_index(
     if opensearch:
         from indexing.opensearch.build import check_cluster
 
-        check_cluster(opensearch, keys[0], embedding, faiss)
+        check_cluster(opensearch, keys, {"faiss": faiss, "passages": settings.passages}, embedding)
     parts_key = digest([*keys, at]) if at or len(keys) > 1 else keys[0]
     parts = PARTS[-1:] if at else PARTS
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:
@@ -80,7 +80,7 @@ def build_index(
                 folder, "store", lambda path: _build_store(documents, settings.windows, path, progress, report)
             )
             store, shards, faiss_files = DocumentStore(folder / "store"), None, 0
-            passages = settings.passages
+            passages, offsets = settings.passages, None
             if not opensearch:
                 stage(folder, "lucene", lambda path: _build_lucene(store, path, progress))
             if embedding:
@@ -90,6 +90,7 @@ def build_index(
                 if passages is None:
                     passages = prefer_passages(store, embedding)
                 texts = _find_passages(store, folder, progress) if passages else store
+                offsets = texts.offsets if isinstance(texts, Passages) else None
                 shards = embed_store(texts, embedding, folder / "vectors", effort, engine.embed)
                 faiss_files = 0 if opensearch else _build_dense(shards, faiss, settings.faiss_shard, folder, progress)
             meta = {"format": FORMAT, "key": passages_key if passages else key, "embedding": model}
@@ -100,7 +101,8 @@ def build_index(
                 from indexing.opensearch.build import load_stage
                 from indexing.opensearch.load import Upload
 
-                load_stage(folder, Upload(opensearch, meta, store, shards, folder / "acknowledged"), progress)
+                upload = Upload(opensearch, meta, store, shards, folder / "acknowledged", offsets=offsets)
+                load_stage(folder, upload, progress)
             with write_whole(folder / "index.json") as file:
                 file.write(orjson.dumps({**meta, "at": at}, option=orjson.OPT_INDENT_2))
     return open_index(out), True

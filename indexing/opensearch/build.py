@@ -1,5 +1,6 @@
 """Index folders over documents, postings and vectors in OpenSearch."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,18 @@ from indexing.vectors.embed import load_embedder
 PREFIX = "opensearch:"
 
 
-def check_cluster(target: Target, key: str, embedding: Embedding | None, faiss: str | None) -> None:
+def check_cluster(target: Target, keys: Collection[str], meta: Mapping[str, Any], embedding: Embedding | None) -> None:
     """Raise `UserError` if the cluster cannot take the index, before Keystone reads or embeds anything for it.
 
-    `key` is the key of the index, `faiss` the kind of search among vectors.
+    The index may have each of the `keys`. `meta` is the known part of its description of itself, `faiss` and
+    `passages`.
     """
-    dimension = load_embedder(embedding).dimension if embedding and faiss is not None else None
-    body = index_body({"faiss": faiss}, target.shards, dimension)
+    dimension = load_embedder(embedding).dimension if embedding and meta["faiss"] is not None else None
+    body = index_body(meta, target.shards, dimension)
     nodes = connect(target.place.urls, 1)
     try:
         held = held_at(nodes, target.place)
-        refuse_other(target.place, held, key)
+        refuse_other(target.place, held, keys)
         if held is None:
             check_possible(nodes, target.place, body)
     finally:

@@ -7,7 +7,9 @@ lost.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise, repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -18,14 +20,18 @@ from indexing.io.retry import is_retryable
 from indexing.opensearch.cluster import Reply
 from indexing.opensearch.index import CONTENTS, DOCID, DOCUMENT, ROW, VECTOR
 from indexing.opensearch.missing import Span
+from indexing.opensearch.passages import PASSAGES, pack_vectors
 from indexing.opensearch.requests import Read
 from indexing.store import DocumentStore, from_record
+from indexing.vectors.passages import Offsets
 from indexing.vectors.shards import Shards
 
 REQUEST_BYTES, REQUEST_DOCUMENTS = 5_000_000, 5_000
 """The maximum size of a request; a single document may be larger."""
 CHUNK_VECTORS = 256
 """The number of vectors that Keystone reads at once."""
+
+FieldsOf = Callable[[range], Iterator[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +48,15 @@ class Batch:
         return Batch([self.rows[i] for i in positions], b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
 
 
-def batches(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]) -> Iterator[Batch]:
-    """Yield the documents of the wanted rows in batches for `_bulk`, each made on demand."""
+def batches(
+    store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span], offsets: Offsets | None = None
+) -> Iterator[Batch]:
+    """Yield the documents of the wanted rows in batches for `_bulk`, each made on demand.
+
+    If there are `offsets`, the vectors are those of passages, and `offsets` say whose they are.
+    """
     rows, lines, size = list[int](), list[bytes](), 0
-    for row, line in _lines(store, vectors, wanted):
+    for row, line in _lines(store, _bind_fields(vectors, offsets), wanted):
         if rows and (size + len(line) > REQUEST_BYTES or len(rows) == REQUEST_DOCUMENTS):
             yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
             rows, lines, size = [], [], 0
@@ -56,23 +67,36 @@ def batches(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]
         yield Batch(rows, b"".join(lines), np.cumsum(list(map(len, lines))).tolist())
 
 
-def _lines(store: DocumentStore, vectors: Shards | None, wanted: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
+def _bind_fields(vectors: Shards | None, offsets: Offsets | None) -> FieldsOf:
+    """Return a function that makes the fields with the vectors of consecutive documents, one after the other."""
+
+    def fields_of(rows: range) -> Iterator[dict[str, Any]]:
+        if vectors is None:
+            yield from repeat({}, len(rows))
+        elif offsets is None:
+            yield from ({VECTOR: vector} for vector in vectors.of(rows.start, rows.stop))
+        else:
+            for start, stop in pairwise(offsets[rows.start : rows.stop + 1].tolist()):
+                yield {PASSAGES: pack_vectors(vectors.of(start, stop))} if start < stop else {}
+
+    return fields_of
+
+
+def _lines(store: DocumentStore, fields_of: FieldsOf, wanted: Iterable[Span]) -> Iterator[tuple[int, bytes]]:
     for first, last in wanted:
         for start in range(first, last, CHUNK_VECTORS):
             rows = range(start, min(start + CHUNK_VECTORS, last))
-            own = vectors.of(rows.start, rows.stop) if vectors else None
-            for i, record in enumerate(store.records(rows)):
+            for row, record, fields in zip(rows, store.records(rows), fields_of(rows), strict=True):
                 document = from_record(orjson.loads(record))
                 source = {
                     DOCID: document.id,
-                    ROW: rows[i],
+                    ROW: row,
                     CONTENTS: document.contents,
                     DOCUMENT: orjson.Fragment(record.rstrip()),
+                    **fields,
                 }
-                if own is not None:
-                    source[VECTOR] = own[i]
                 written = orjson.dumps(source, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
-                yield rows[i], b'{"create":{"_id":"%d"}}\n' % rows[i] + written
+                yield row, b'{"create":{"_id":"%d"}}\n' % row + written
 
 
 def read_bulk(batch: Batch, reply: Reply, name: Callable[[int], str]) -> Read[Batch, Sequence[int]]:

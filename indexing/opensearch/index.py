@@ -4,7 +4,7 @@ A document's `_id` is its row, and `_meta.keystone` is the content of `index.jso
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -14,6 +14,7 @@ import orjson
 from indexing.errors import UserError
 from indexing.io.error_text import describe_error, show_value
 from indexing.opensearch.cluster import Node, Place, Request, as_expected
+from indexing.opensearch.passages import PASSAGES, passages_field
 from indexing.opensearch.requests import ask
 
 DOCID, ROW, CONTENTS, DOCUMENT, VECTOR = "docid", "row", "contents", "document", "vector"
@@ -63,9 +64,10 @@ class Held:
 def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, replicas: int = 0) -> dict[str, Any]:
     """Make settings and mapping of an empty index.
 
-    `meta` is the index's description of itself; `meta["faiss"]` is the kind of search among vectors. `dimension` is
-    the number of entries in a vector; None for an index without vectors. The settings speed up loading: no refresh,
-    `replicas` copies, and no waiting for the disk. `UserError` as from `vector_field`.
+    `meta` is the index's description of itself; `meta["faiss"]` is the kind of search among vectors, and
+    `meta["passages"]` tells whether they are those of passages. `dimension` is the number of entries in a vector; None
+    for an index without vectors. The settings speed up loading: no refresh, `replicas` copies, and no waiting for the
+    disk. `UserError` as from `vector_field` and `passages_field`.
     """
     fields: dict[str, Any] = {
         DOCID: {"type": "keyword"},
@@ -80,7 +82,9 @@ def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, repl
         "translog": {"durability": "async"},
         "similarity": {"default": SIMILARITY},
     }
-    if dimension is not None:
+    if dimension is not None and meta.get("passages"):
+        fields[PASSAGES] = passages_field(meta["faiss"], dimension)
+    elif dimension is not None:
         fields[VECTOR] = vector_field(meta["faiss"], dimension)
         settings |= {"knn": True} if "method" in fields[VECTOR] else {}
     return {
@@ -88,7 +92,7 @@ def index_body(meta: Mapping[str, Any], shards: int, dimension: int | None, repl
         "mappings": {
             "dynamic": "strict",
             "_meta": {"keystone": dict(meta)},
-            "_source": {"excludes": [CONTENTS, VECTOR]},
+            "_source": {"excludes": [CONTENTS, VECTOR, PASSAGES]},
             "properties": fields,
         },
     }
@@ -128,9 +132,9 @@ def held_at(nodes: Sequence[Node], place: Place) -> Held | None:
     return Held(uuid, meta, finished)
 
 
-def refuse_other(place: Place, held: Held | None, key: str) -> None:
-    """Raise `UserError` if the index at a place has another corpus or other settings than the key."""
-    if held and held.meta["key"] != key:
+def refuse_other(place: Place, held: Held | None, keys: Collection[str]) -> None:
+    """Raise `UserError` if the index at a place has another corpus or other settings than each of the keys."""
+    if held and held.meta["key"] not in keys:
         raise UserError(
             f"{place}: holds an index of another corpus or other settings (of {show_value(held.meta.get('corpus'))}): "
             "remove it or choose another name"

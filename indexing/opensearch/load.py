@@ -19,6 +19,7 @@ from indexing.opensearch.missing import Span, missing_rows
 from indexing.opensearch.requests import Dialogue, Read, ask, send_parts
 from indexing.store import DocumentStore
 from indexing.types import Progress, Tick, silent
+from indexing.vectors.passages import Offsets
 from indexing.vectors.shards import Shards
 
 NODE_REQUESTS = 4
@@ -39,11 +40,13 @@ class Upload:
     """The description that the index holds of itself: the content of `index.json`, without `at`."""
     store: DocumentStore
     vectors: Shards | None
-    """The documents' vectors, by row; None for an index without vectors."""
+    """The documents' vectors, by row, or those of their passages; None for an index without vectors."""
     note: Path
     """The file of the acknowledged rows."""
     patience: float = PATIENCE_S
     """The seconds without any success after which `load` gives up."""
+    offsets: Offsets | None = None
+    """The passages of the documents, if the vectors are those of passages."""
 
 
 def load(upload: Upload, progress: Progress = silent) -> None:
@@ -87,7 +90,7 @@ def _find_or_create(nodes: Sequence[Node], upload: Upload, replicas: int = 0) ->
         held = held_at(nodes, target.place)
     if held is None:
         raise UserError(f"{target.place}: was removed while it was made: run the same command again")
-    refuse_other(target.place, held, meta["key"])
+    refuse_other(target.place, held, [meta["key"]])
     return held
 
 
@@ -123,7 +126,7 @@ def send_rows(nodes: Sequence[Node], upload: Upload, wanted: Iterable[Span], tic
 
     dialogue = Dialogue(request_of, read, NODE_REQUESTS * len(nodes), upload.patience)
     with upload.note.open("ab", buffering=0) as log:
-        for rows in send_parts(nodes, batches(store, upload.vectors, wanted), dialogue):
+        for rows in send_parts(nodes, batches(store, upload.vectors, wanted, upload.offsets), dialogue):
             log.write(b"".join(b"%d %d\n" % span for span in spans(rows)))
             tick(len(rows))
 

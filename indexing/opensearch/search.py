@@ -12,7 +12,8 @@ from indexing.index import Index
 from indexing.io.error_text import describe_error
 from indexing.io.retry import PATIENCE_S
 from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at
-from indexing.opensearch.index import held_at
+from indexing.opensearch.index import VECTOR, held_at
+from indexing.opensearch.passages import PASSAGES
 from indexing.opensearch.requests import Dialogue, Read, ask, send_parts
 from indexing.types import Tick
 
@@ -26,7 +27,9 @@ MOST_ROWS = 2**31 - 1
 BY_SCORE = ["_score", {"row": "asc"}]
 """A sort order without ties. A hit's sort keys are its whole answer, so OpenSearch loads no document."""
 
-_ANSWERED = "hits.hits.sort hits.total.value status error timed_out _shards.failed _shards.failures.reason"
+_ANSWERED = (
+    "hits.hits.sort hits.hits.fields hits.total.value status error timed_out _shards.failed _shards.failures.reason"
+)
 _FILTER = ",".join(f"responses.{part}" for part in _ANSWERED.split())
 _TURNED_AWAY = (408, 429)
 
@@ -88,6 +91,15 @@ def open_cluster(index: Index) -> Cluster:
         close(nodes)
         raise
     return Cluster(nodes, place, version, shards, window, MOST_ROWS if index.documents is None else index.documents)
+
+
+def read_dimension(cluster: Cluster) -> int:
+    """Read the number of entries in a vector of an index, whether of documents or of passages."""
+    place = cluster.place
+    mapping = ask(cluster.nodes, Request("GET", f"{place.path}/_mapping")).checked()
+    with as_expected(place):
+        fields = mapping[place.name]["mappings"]["properties"]
+        return int(fields[VECTOR]["dimension"] if VECTOR in fields else fields[PASSAGES]["meta"]["dimension"])
 
 
 def version_of(number: str) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """The document store of an index in OpenSearch."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -13,10 +14,19 @@ from indexing.index import Index
 from indexing.io.error_text import describe_error, show_value
 from indexing.opensearch.cluster import Reply, Request
 from indexing.opensearch.index import DOCID, DOCUMENT, ROW
+from indexing.opensearch.passages import PASSAGES, unpack_vectors
 from indexing.opensearch.requests import Dialogue, Read, send_parts
-from indexing.opensearch.search import NODE_REQUESTS, open_cluster, search_each, search_of
+from indexing.opensearch.search import (
+    NODE_REQUESTS,
+    REQUEST_HITS,
+    open_cluster,
+    read_dimension,
+    search_each,
+    search_of,
+)
 from indexing.store import from_record
 from indexing.types import Document, Store, is_id
+from indexing.vectors.types import Vectors
 
 SEARCH_IDS = 4_096
 """The maximum number of ids that one search looks up."""
@@ -24,6 +34,8 @@ REQUEST_DOCUMENTS = 128
 """The maximum number of documents that one request fetches."""
 DOCUMENTS_LIMIT_BYTES = 2**28
 """The maximum length of the answer to such a request: 2 MB a document."""
+PASSAGES_OF_DOCUMENTS = 32
+"""The maximum number of documents whose passages' vectors one request fetches."""
 HELD_DOCUMENTS = 2_048
 """The number of documents that an iteration fetches at once and holds."""
 
@@ -116,6 +128,27 @@ class OpenSearchStore:
         """Yield all documents by row."""
         for start in range(0, self._size, HELD_DOCUMENTS):
             yield from self.get(range(start, min(start + HELD_DOCUMENTS, self._size)))
+
+    def passage_vectors(self, rows: Sequence[int]) -> dict[int, Vectors]:
+        """Read the vectors of the passages of documents, float32[passages, dimension], by row."""
+        wanted, dimension = np.unique(self._checked(rows)).tolist(), read_dimension(self._cluster)
+        size = min(PASSAGES_OF_DOCUMENTS, self._cluster.window)
+        searches = [
+            replace(
+                search_of({"terms": {ROW: part}}, size, "passages", [ROW], docvalue_fields=[PASSAGES]),
+                size=REQUEST_HITS,  # so that a request holds one search
+            )
+            for part in (wanted[start : start + size] for start in range(0, len(wanted), size))
+        ]
+
+        def take(answer: Any) -> dict[int, Vectors]:
+            hits = answer.get("hits", {}).get("hits", [])
+            return {hit["sort"][0]: unpack_vectors(hit["fields"][PASSAGES][0], dimension) for hit in hits}
+
+        found = dict(chain.from_iterable(own.items() for own in search_each(self._cluster, searches, take)))
+        if lost := set(wanted) - found.keys():
+            raise UserError(f"{self._cluster.place}: row {min(lost)} is not there any more: load the index again")
+        return found
 
     def _checked(self, rows: ArrayLike) -> NDArray[np.int64]:
         wanted = np.asarray(rows, dtype=np.int64)

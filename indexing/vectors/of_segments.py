@@ -7,6 +7,7 @@ vector does not depend on the run that made it.
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 from indexing.errors import UserError
 from indexing.index import Index
@@ -20,6 +21,14 @@ CHUNK_DOCUMENTS = 64
 """The documents whose segments are embedded and kept together."""
 
 
+@runtime_checkable
+class PassageStore(Protocol):
+    """A store that holds the vectors of passages too, if its index is one of passages."""
+
+    def passage_vectors(self, rows: Sequence[int]) -> dict[int, Vectors]:
+        """Read the vectors of the passages of documents, float32[passages, dimension], by row."""
+
+
 def segment_vectors(
     index: Index, store: Store, rows: Sequence[int], threads: int = 1, progress: Progress = silent
 ) -> dict[int, Vectors]:
@@ -31,6 +40,8 @@ def segment_vectors(
         raise UserError(f"{index.folder}: has no embeddings, which segment assignment needs: build it with them")
     if kept := open_kept_passages(index):
         return {row: kept.view(row, row + 1).copy() for row in set(rows)}
+    if index.passages and not index.pooled and isinstance(store, PassageStore):
+        return store.passage_vectors(rows)
     embed = partial(embed_passages, index.embedding)
     wanted = sorted(set(rows))
     found: dict[int, Vectors] = {}

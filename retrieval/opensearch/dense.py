@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from indexing.errors import UserError
 from indexing.index import Index
-from indexing.opensearch.cluster import Request, as_expected
 from indexing.opensearch.index import VECTOR
-from indexing.opensearch.requests import ask
-from indexing.opensearch.search import open_cluster
+from indexing.opensearch.search import open_cluster, read_dimension
 from indexing.vectors.types import Vectors
 from retrieval.backends import Dense
 from retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
+from retrieval.opensearch.passages import ask_for_passages, read_means
 from retrieval.types import Rankings
 
 QUERY_SCALE = 2.0**23
@@ -34,29 +33,29 @@ MOST_NEIGHBOURS = 10_000
 _EF_SEARCH = re.compile(r"efSearch=([1-9]\d{0,5})")
 
 
-def open_dense(index: Index, parameters: str, _best: int) -> Dense:
+def open_dense(index: Index, parameters: str, best: int) -> Dense:
     """Open the dense search of an index in OpenSearch.
 
     `UserError` as from `open_cluster`, and for parameters other than `efSearch=N` of a graph.
     """
-    return OpenSearchDense(index, parameters)
+    return OpenSearchDense(index, parameters, best)
 
 
 class OpenSearchDense:
-    """Inner products with the vectors of an index in a cluster: exact if the index is `Flat`, else by its graph."""
+    """Inner products with the vectors of an index in a cluster: exact if the index is `Flat`, else by its graph.
 
-    def __init__(self, index: Index, parameters: str = "") -> None:
+    If the index has passages, the score of a document is the mean of its `best` best ones, or of all if it has fewer.
+    """
+
+    def __init__(self, index: Index, parameters: str = "", best: int = 1) -> None:
         self._cluster = open_cluster(index)
-        self._exact = index.faiss == "Flat"
+        self._exact, self._best = index.faiss == "Flat", best if index.passages else 0
         chosen = _EF_SEARCH.fullmatch(parameters)
         if parameters and (self._exact or not chosen):
             expected = "none: a Flat index is searched exactly" if self._exact else "efSearch=N alone for OpenSearch"
             raise UserError(f"retrieval.faiss: found {parameters!r}, expected {expected}")
         self._method = {"method_parameters": {"ef_search": int(chosen[1])}} if chosen else {}
-        place = self._cluster.place
-        mapping = ask(self._cluster.nodes, Request("GET", f"{place.path}/_mapping")).checked()
-        with as_expected(place):
-            self._dimension = int(mapping[place.name]["mappings"]["properties"][VECTOR]["dimension"])
+        self._dimension = read_dimension(self._cluster)
 
     @property
     def dimension(self) -> int:
@@ -79,6 +78,9 @@ class OpenSearchDense:
                 f"retrieval.depth: found {depth}, expected at most {MOST_NEIGHBOURS}: OpenSearch finds no more by a "
                 "graph; an index of kind Flat has no such bound"
             )
+        if self._best:
+            means = NamedQueries(query_ids, [ask_for_passages(query, self._best) for query in queries])
+            return search_pages(self._cluster, HitReading(read_means), means, depth)
         scaled = queries * np.float32(QUERY_SCALE)
         asked = [self._exactly(query) if self._exact else self._nearest(query, depth) for query in scaled]
         return search_pages(self._cluster, HitReading(inner_products), NamedQueries(query_ids, asked), depth)

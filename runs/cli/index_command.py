@@ -144,7 +144,8 @@ def index(
         if (number := next(numbers)) <= REPORTED_RECORDS:
             say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
 
-    chooses = dense is Dense.auto and not (no_dense or opensearch or searched_in_place)
+    holds_passages = not (searched_in_place or (opensearch and faiss != "Flat"))
+    chooses = dense is Dense.auto and holds_passages and not no_dense
     settings = BuildSettings(
         format=format,
         segments=segments,

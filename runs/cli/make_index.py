@@ -71,11 +71,6 @@ def make_index(
     """
     if settings.opensearch and settings.faiss_shard:
         raise UserError("found --faiss-shard with --opensearch, which has --shards; expected one of them")
-    if settings.opensearch and settings.passages and settings.faiss:
-        raise UserError(
-            "found --dense passages with --opensearch, which holds vectors of whole documents; expected --dense all or "
-            "--dense pool-passages"
-        )
     return build_index(Path(corpus), out, settings, progress, report)
 
 

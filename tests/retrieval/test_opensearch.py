@@ -1,5 +1,6 @@
 """Searching real OpenSearch nodes: the same documents and rankings as from a local index."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
+from indexing.opensearch.build import adopt_loaded
 from indexing.opensearch.cluster import place_of
 from indexing.opensearch.index import Target
 from indexing.opensearch.load import Upload, load
@@ -22,13 +24,14 @@ from indexing.opensearch.search import open_cluster, search_each, search_of
 from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding
 from indexing.vectors.faiss_index import build_dense
+from indexing.vectors.of_segments import segment_vectors
 from indexing.vectors.shards import Shards
 from indexing.vectors.types import round_to_grid
 from retrieval.backends import open_dense, open_sparse, open_store
 from retrieval.faiss_search import FaissSearcher
-from retrieval.hybrid import search_bm25
+from retrieval.hybrid import search_all, search_bm25, search_embeddings
 from retrieval.lucene.analyzer import stems_of
-from retrieval.types import Bm25, Query, Rankings, SearchSettings, Statistics
+from retrieval.types import Bm25, Query, Rankings, SearchSettings, Statistics, offsets_of, ranked
 from runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_index_file, write_topics
 from tests.support.runs.command_line import keystone
@@ -39,7 +42,7 @@ pytestmark = pytest.mark.slow
 
 TIGHT = 1e-5
 DIMENSION = 24
-VECTORS = 1500
+VECTORS, PASSAGE_OWNERS = 1500, 300
 
 
 @pytest.fixture(scope="module", params=["opensearch", "older_opensearch"])
@@ -314,6 +317,79 @@ def test_exact_dense_search_equals_faiss(
     near = expected.scores > -0.35
     assert found.scores[near].tolist() == expected.scores[near].tolist()
     assert np.allclose(found.scores, expected.scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_documents_rank_by_their_best_passages_as_in_a_plain_twin(server: Cluster, tmp_path: Path, parts: int) -> None:
+    """Many passages tie, and some documents have none."""
+    random, name = np.random.default_rng(8), f"passages-{parts}"
+    offsets = offsets_of(random.integers(0, 8, PASSAGE_OWNERS))
+    own = round_to_grid(random.normal(size=(offsets[-1], DIMENSION)))
+    own[random.integers(0, len(own), len(own) // 3)] = own[0]
+    np.save(tmp_path / "00000000.npy", own)
+    build_store((Document(f"d{row:05d}", f"text {row}") for row in range(PASSAGE_OWNERS)), tmp_path / "store")
+    place, meta = place_of(f"{server.url}/{name}"), {"key": name, "faiss": "Flat", "passages": True}
+    store, shards = DocumentStore(tmp_path / "store"), Shards([tmp_path / "00000000.npy"], len(own), 0)
+    load(Upload(Target(place, parts), meta, store, shards, tmp_path / "note", offsets=offsets))
+    index = Index(tmp_path / name, name, Embedding(), PASSAGE_OWNERS, {}, 0, "Flat", place.at, passages=True)
+    write_index_file(index)
+    queries = np.concatenate([asked(6), own[:1], -own[:1]])
+    names = [str(number) for number in range(len(queries))]
+    products = [np.split(query, offsets[1:-1]) for query in (queries @ own.T).astype(np.float64)]
+    rows = np.flatnonzero(np.diff(offsets))
+    for best, depth in ((1, 10), (1, 400), (3, 400), (9, 100)):
+        means = [
+            np.array([np.sort(one[row])[-best:].mean() for row in rows.tolist()], dtype=np.float32) for one in products
+        ]
+        expected = ranked(names, [rows] * len(queries), means, depth)
+        dense = open_dense(index, best=best)
+        found = dense.search(names, queries, depth)
+        assert found.docs.tolist() == expected.docs.tolist()
+        assert found.scores.tobytes() == expected.scores.tobytes()
+        assert dense.dimension == DIMENSION
+
+
+LONG_QUERIES = [Query("1", text, text, text, text) for text in ("pollen of the wasps", "ice and bees", "field 59")]
+
+
+def write_long_documents(path: Path) -> Path:
+    with path.open("w") as file:
+        for name, count in (("bees", 60), ("ice", 41), ("short", 1), ("wasps", 75)):
+            text = " ".join(f"The {name} of field {n} carry pollen to the {n} flowers near it." for n in range(count))
+            file.write(json.dumps({"_id": name, "text": text}) + "\n")
+    return path
+
+
+def test_long_documents_rank_like_those_of_a_local_index_of_passages(opensearch: Cluster, tmp_path: Path) -> None:
+    """The build chooses passages by itself, and their vectors come back unchanged."""
+    corpus, place = write_long_documents(tmp_path / "corpus.jsonl"), place_of(f"{opensearch.url}/long")
+    local, _ = build_index(corpus, tmp_path / "local", BuildSettings(passages=True))
+    build_index(corpus, tmp_path / "remote", BuildSettings(passages=None, opensearch=Target(place, 2)))
+    remote, _ = adopt_loaded(place, tmp_path / "adopted")
+    assert (remote.passages, remote.documents, remote.cut) == (True, 4, local.cut)
+    for best in (1, 2):
+        search = SearchSettings(best_passages=best)
+        one, other = (search_embeddings(own, LONG_QUERIES, search) for own in (local, remote))
+        assert one.docs.tolist() == other.docs.tolist()
+        assert one.scores.tobytes() == other.scores.tobytes()
+    kept, held = (segment_vectors(own, open_store(own), [3, 0, 2, 3]) for own in (local, remote))
+    assert {row: own.tolist() for row, own in kept.items()} == {row: own.tolist() for row, own in held.items()}
+    assert not (remote.folder / "segments.sqlite").exists()
+    with pytest.raises(UserError, match=r"retrieval\.faiss: found 'nprobe=9', expected none"):
+        search_embeddings(remote, LONG_QUERIES, SearchSettings(faiss="nprobe=9"))
+
+
+def test_a_pool_of_passages_ranks_like_that_of_a_local_index(opensearch: Cluster, tmp_path: Path) -> None:
+    corpus, target = write_long_documents(tmp_path / "corpus.jsonl"), Target(place_of(f"{opensearch.url}/long-pool"))
+    plain = BuildSettings(faiss=None, passages=True)
+    found = []
+    for name, own in (("local", plain), ("remote", replace(plain, opensearch=target))):
+        index, _ = build_index(corpus, tmp_path / name, own)
+        search = SearchSettings(depth=2, best_passages=2)
+        found.append(search_all(index, open_store(index), LONG_QUERIES[:2], search)["dense"])
+    assert found[0].docs.tolist() == found[1].docs.tolist()
+    assert found[0].scores.tobytes() == found[1].scores.tobytes()
+    assert len(found[0].docs) == 4
 
 
 def test_a_graph_finds_nearly_all_exact_hits(held_vectors: Callable[[str, int], Index]) -> None:

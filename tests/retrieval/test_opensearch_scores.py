@@ -1,10 +1,12 @@
 """The arithmetic of searches of OpenSearch, without a server."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.opensearch.dense import inner_products
+from retrieval.opensearch.passages import ONE_BITS, read_means
 from retrieval.threshold import find_best_sums
 from retrieval.types import Rankings, ranked
 
@@ -17,6 +19,22 @@ def test_scores_of_scaled_queries_become_the_exact_products(multiples: list[int]
     scores = np.where(scaled >= 0, scaled + one, one / (one - np.minimum(scaled, 0)))
     exact = (products < 1 - 2.0**-23) | (products == 1)
     assert inner_products(scores.astype(np.float64))[exact].tolist() == products[exact].tolist()
+
+
+@given(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=50))
+def test_scores_of_passages_keep_order_and_bits_of_their_means(numbers: list[float]) -> None:
+    means = np.sort(np.array(numbers, dtype=np.float32)) + np.float32(0)  # the script gives no -0
+    sizes = np.abs(means).view(np.int32)
+    scores = np.where(means < 0, ONE_BITS - sizes, ONE_BITS + sizes).astype(np.int32).view(np.float32)
+    assert np.all(np.isfinite(scores) & (scores >= 0))
+    assert np.array_equal(np.diff(scores) > 0, np.diff(means) > 0)
+    assert read_means(scores.astype(np.float64)).tobytes() == means.tobytes()
+
+
+@pytest.mark.parametrize("score", [-1.0, 3e38])
+def test_a_score_that_no_passages_have_is_an_error(score: float) -> None:
+    with pytest.raises(ValueError, match="of passages, expected 0 to"):
+        read_means(np.array([score]))
 
 
 @given(

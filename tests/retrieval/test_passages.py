@@ -187,7 +187,11 @@ def test_a_pool_of_passages_ranks_as_all_passages_restricted_to_it(tmp_path: Pat
 @pytest.mark.parametrize(
     ("corpus", "options", "why"),
     [
-        ("corpus.jsonl", ["--opensearch", "http://127.0.0.1:1/x"], "found --dense passages with --opensearch"),
+        (
+            "corpus.jsonl",
+            ["--opensearch", "http://127.0.0.1:1/x", "--faiss", "HNSW32"],
+            "--faiss 'HNSW32': OpenSearch searches passages exactly; expected Flat",
+        ),
         ("rest:http://127.0.0.1:1/x", [], "found --dense passages with rest:"),
     ],
 )

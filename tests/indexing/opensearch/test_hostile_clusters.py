@@ -17,6 +17,7 @@ from indexing.index import FORMAT, Index
 from indexing.opensearch import store as opensearch_store
 from indexing.opensearch.build import adopt_loaded
 from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Place
+from indexing.opensearch.store import OpenSearchStore
 from indexing.store import to_record
 from indexing.types import Document, Embedding, Segment, Span
 from retrieval.backends import open_store
@@ -137,6 +138,15 @@ def refused(use: Callable[[Index], object], changed: Answers) -> str:
     return said
 
 
+def passages(index: Index) -> list[int]:
+    return sorted(OpenSearchStore(index).passage_vectors([1]))
+
+
+def packed(*fields: Any) -> Answers:
+    own = [{"sort": [1], "fields": {"passages": list(fields)}}]
+    return {"_msearch": {"responses": [{**WHOLE, "hits": {"hits": own}}]}}
+
+
 def hits(*sorts: Any) -> Answers:
     return {"_msearch": {"responses": [{**WHOLE, "hits": {"hits": [{"sort": sort} for sort in sorts]}}]}}
 
@@ -146,6 +156,8 @@ def test_a_sound_cluster_is_searched() -> None:
         assert sparse(index) == [0, 1, 2]
         assert dense(index) == [0, 1, 2]
         assert documents(index) == [Document("d1", "Text of it.", segments=(SEGMENT,))]
+    with cluster(packed("AAAAAA==")) as index:
+        assert passages(index) == [1]
     with cluster(hits([1, "d1"])) as index:
         assert ids(index) == ["d1"]
         assert rows(index) == [1]
@@ -210,6 +222,13 @@ def test_a_score_that_no_inner_product_has_is_an_error(score: float) -> None:
                      "found document 0, expected 1", id="another document"),
         pytest.param(documents, {"_mget": {"docs": [{"_id": "1", "_source": {}}]}}, "lacks 'document'", id="no record"),
         pytest.param(documents, {"_mget": {"docs": [{"_id": "1"}]}}, "is not there any more", id="no document"),
+        pytest.param(passages, packed(""), "found no vectors", id="no vectors"),
+        pytest.param(passages, packed("AAAA"), "another form", id="half a number"),
+        pytest.param(passages, packed("AAAAAAAA"), "another form", id="half a vector"),
+        pytest.param(passages, packed(5), "another form", id="vectors that are a number"),
+        pytest.param(passages, packed(), "another form", id="no field of vectors"),
+        pytest.param(passages, hits([1]), "lacks 'fields'", id="no fields"),
+        pytest.param(passages, hits(), "row 1 is not there any more", id="no passages"),
         pytest.param(ids, hits([2, "d2"]), "which was not asked for", id="another row"),
         pytest.param(ids, hits([1, "d\u0000"]), "a row below 3 and an id", id="an id with a control byte"),
         pytest.param(ids, hits([1, "d" * 10**6]), "a row below 3 and an id", id="an id of a million letters"),

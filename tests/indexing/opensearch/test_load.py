@@ -1,5 +1,6 @@
 """Loading a real OpenSearch: it holds the corpus, analysed as Anserini does, even after faults and kills."""
 
+import base64
 import gzip
 import json
 import random
@@ -32,6 +33,8 @@ from indexing.store import DocumentStore, build_store
 from indexing.types import Document, Embedding
 from indexing.vectors import shards as vectors
 from indexing.vectors.embed import embed_passages, embed_queries
+from indexing.vectors.of_segments import segment_vectors
+from retrieval.backends import open_store
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone
@@ -78,6 +81,12 @@ def held(index: Index) -> list[dict[str, Any]]:
             break
         found += [{"_id": hit["_id"], **hit["_source"]} for hit in hits]
     return found
+
+
+def read_passages(index: Index) -> list[list[list[float]]]:
+    """The vectors of all passages, by row."""
+    found = segment_vectors(index, open_store(index), range(index.documents or 0))
+    return [found[row].tolist() for row in sorted(found)]
 
 
 def expected(corpus: Path, folder: Path) -> list[dict[str, Any]]:
@@ -389,6 +398,25 @@ def test_each_document_is_sent_with_its_own_vector(
         assert np.array_equal(np.array(sent["vector"], np.float32), values[row])
 
 
+def test_each_document_is_sent_with_its_own_passages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within one shard, and over several."""
+    monkeypatch.setattr(vectors, "SHARD_DOCUMENTS", 4)
+    build_store(documents(5), tmp_path / "store")
+    values = np.arange(-15, 15, dtype=np.float32).reshape(10, 3) * 200
+    files = [tmp_path / f"{n}.npy" for n in range(3)]
+    for n, file in enumerate(files):
+        np.save(file, values[4 * n : 4 * n + 4] / 4096)
+    store, offsets = DocumentStore(tmp_path / "store"), np.array([0, 3, 3, 9, 10, 10])
+    (batch,) = opensearch_bulk.batches(store, vectors.Shards(files, 10, 0), [(0, 2), (2, 5)], offsets)
+    sent = [json.loads(line) for line in batch.body.splitlines()[1::2]]
+    for row, own in enumerate(np.split(values, offsets[1:-1])):
+        packed = base64.b64decode(sent[row].get("passages", ""))
+        assert np.array_equal(np.frombuffer(packed, "<i2"), own.ravel())
+    assert [("passages" in one, "vector" in one) for one in sent] == [
+        (bool(count), False) for count in np.diff(offsets).tolist()
+    ]
+
+
 @pytest.mark.parametrize("faiss", ["IVF256,Flat", "HNSW", "HNSW32,PQ8", "", "flat"])
 def test_other_kinds_of_indexes_are_refused(faiss: str) -> None:
     with pytest.raises(UserError, match="expected Flat, or HNSW and a number"):
@@ -399,11 +427,13 @@ def test_other_kinds_of_indexes_are_refused(faiss: str) -> None:
 def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearch: Cluster, tmp_path: Path) -> None:
     name = next(NAMES)
     corpus, place = write_documents(tmp_path / "corpus.jsonl", 120), f"{opensearch.url}/{name}"
-    wanted = expected(corpus, tmp_path / "local")
+    local, _ = build_index(corpus, tmp_path / "whole", BuildSettings(passages=True))
+    wanted, passages = expected(corpus, tmp_path / "local"), read_passages(local)
 
     def compare() -> None:
         index = open_index(tmp_path / "index")
         assert held(index) == wanted
+        assert read_passages(index) == passages
         found = call(opensearch.url, "GET", f"/{name}/_stats/docs")["indices"][name]["primaries"]["docs"]
         assert (found["count"], found["deleted"]) == (120, 0)
         assert not list(tmp_path.glob(".*"))
@@ -416,6 +446,7 @@ def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearc
         "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD_DOCUMENTS = 20"
     )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"
+    arguments += " --dense passages"
     run_with_kills(*arguments.split(), times=12, kills=4, done=compare, code=small)
 
 
