@@ -37,8 +37,8 @@ def rank_segments(texts: Vectors, documents: Sequence[Vectors], most: int) -> li
 
     `documents` has the vectors of each document's segments, float32[segments, d], the best document first. Two lists
     are fused by reciprocal ranks: the segments in the order of their documents, and in the order of their cosines.
-    Returns the place of the document, the number of the segment and its score, best first. Ties go to the better
-    document, then to the closer segment, then to the earlier one.
+    Returns the place of the document, the number of the segment and its score, best first. Segments of equal cosine
+    stay in the order of their documents. `fuse_reciprocal_ranks` breaks ties of scores.
     """
     cosines = [(texts @ own.T).max(axis=0) for own in documents]
     by_document = [

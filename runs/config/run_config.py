@@ -204,7 +204,7 @@ class RunConfig(StrictSettings):
     """The unit that is ranked for tracks of segments. `documents` submits one segment of each document: the closest to
     the narrative (paper). `segments` submits several, and answers read and cite no others
     ([guide](tracks.md#rankings-of-segments))."""
-    segments_per_document: int = Field(default=3, ge=1, le=1000)
+    segments_per_document: int = Field(default=5, ge=1, le=1000)
     """With `ranking: segments`, the most segments of a document: those closest to the narrative or one of its
     queries."""
     run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")

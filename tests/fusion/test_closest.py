@@ -31,8 +31,10 @@ def rank_plainly(texts: Vectors, documents: Sequence[Vectors], most: int) -> lis
         own_pairs = [pair for pair in close if pair[0] == place]
         kept += sorted(own_pairs, key=lambda pair: (-close[pair], pair))[:most]
     near = sorted(kept, key=lambda pair: (-close[pair], kept.index(pair)))
-    score = {pair: 1 / (60 + kept.index(pair) + 1) + 1 / (60 + near.index(pair) + 1) for pair in kept}
-    return [(*pair, score[pair]) for pair in sorted(kept, key=lambda pair: (-score[pair], kept.index(pair)))]
+    ranks = {pair: (kept.index(pair) + 1, near.index(pair) + 1) for pair in kept}
+    score = {pair: 1 / (60 + ranks[pair][0]) + 1 / (60 + ranks[pair][1]) for pair in kept}
+    order = sorted(kept, key=lambda pair: (-score[pair], min(ranks[pair]), ranks[pair]))
+    return [(*pair, score[pair]) for pair in order]
 
 
 @given(VECTORS, st.lists(VECTORS, max_size=5), st.integers(1, 6))
