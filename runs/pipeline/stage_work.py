@@ -27,9 +27,15 @@ from runs.pipeline.grading.rounds import Found, Round, find_candidates, search_a
 from runs.pipeline.job import Job
 from runs.pipeline.model_runner import RunWithModel
 from runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
-from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, round_scores, search_systems, summarise_documents
+from runs.pipeline.rank import (
+    fuse_each_narrative,
+    fuse_each_query,
+    rank_for_track,
+    round_scores,
+    search_systems,
+    summarise_documents,
+)
 from runs.pipeline.rerank import open_job_reranker, rank_by_place, rerank_rows
-from runs.pipeline.submitted import rank_for_track
 from runs.pipeline.topic_steps import Pool, SearchedTopic, grade_candidates, open_neighbours, open_run_reader, open_task
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_records
 from runs.trec.types import Run, make_run

@@ -17,8 +17,7 @@ from retrieval import neighbours
 from retrieval.backends import open_dense
 from retrieval.types import Query, Rankings, Topic
 from runs.pipeline.job import Job
-from runs.pipeline.rank import find_graded_places, get_hybrid_scores
-from runs.pipeline.submitted import embed_topic
+from runs.pipeline.rank import embed_topic, find_graded_places, get_hybrid_scores
 from runs.tracks.answer_files import cut_to_limits
 from runs.tracks.rules import Track
 
