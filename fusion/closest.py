@@ -1,8 +1,14 @@
-"""Segment assignment (Keystone-Docs RAG, section 2.4): the segment of a document that is closest to a text."""
+"""The segments of documents that are closest to texts: one of a document (paper, section 2.4), or a ranking of several.
+
+The paper is Keystone-Docs RAG.
+"""
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fusion.evidence import fuse_reciprocal_ranks
 from indexing.vectors.types import Vectors
 
 
@@ -15,3 +21,28 @@ def find_closest_segments(texts: Vectors, segments: Vectors) -> tuple[NDArray[np
     cosines = texts @ segments.T
     best = np.argmax(cosines, axis=1)
     return best, cosines[np.arange(len(texts)), best]
+
+
+def choose_closest_segments(texts: Vectors, segments: Vectors, most: int) -> list[int]:
+    """Choose the numbers of the `most` segments (float32[s, d]) closest to any text (float32[t, d]), the closest first.
+
+    If two segments tie, the earlier one comes first.
+    """
+    order: list[int] = np.argsort(-(texts @ segments.T).max(axis=0), kind="stable").tolist()
+    return order[:most]
+
+
+def rank_segments(texts: Vectors, documents: Sequence[Vectors], most: int) -> list[tuple[int, int, float]]:
+    """Rank at most `most` segments of each document: those closest to any of the texts (float32[t, d]).
+
+    `documents` has the vectors of each document's segments, float32[segments, d], the best document first. Two lists
+    are fused by reciprocal ranks: the segments in the order of their documents, and in the order of their cosines.
+    Returns the place of the document, the number of the segment and its score, best first. Segments of equal cosine
+    stay in the order of their documents. `fuse_reciprocal_ranks` breaks ties of scores.
+    """
+    cosines = [(texts @ own.T).max(axis=0) for own in documents]
+    by_document = [
+        (place, number) for place, own in enumerate(documents) for number in choose_closest_segments(texts, own, most)
+    ]
+    by_cosine = sorted(by_document, key=lambda pair: -cosines[pair[0]][pair[1]])
+    return [(*pair, score) for pair, score in fuse_reciprocal_ranks([by_document, by_cosine])]

@@ -17,7 +17,7 @@ def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, t
 
     `queries` selects those of `context` that rate segments. All stretches together have at most `tokens` tokens. If
     there are too many documents for `LEAST_DOCUMENT_TOKENS` each, the last ones are left out. A segment that is longer
-    than its document's share is cut.
+    than its document's share is cut. A context that is not `whole` shows segments only.
     """
     rows = rows[: max(1, tokens // LEAST_DOCUMENT_TOKENS)]
     limit = tokens // max(len(rows), 1)
@@ -25,7 +25,7 @@ def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, t
     for row in rows:
         document, cosines = context.documents[row], context.query_vectors[queries] @ context.segments[row].T
         spans = [(0, len(document.text))]
-        if count_tokens(join_spans(document, spans)) > limit:
+        if not context.whole or count_tokens(join_spans(document, spans)) > limit:
             spans = choose_best_spans(document, cosines, None, limit)
             if spans and count_tokens(join_spans(document, spans)) > limit:
                 start, end = spans[0]

@@ -1,8 +1,9 @@
 """The documents of a topic, with the vectors by which their segments and sentences are chosen."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fusion.closest import choose_closest_segments
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.types import Document, Embedding, Span, Store
@@ -44,6 +45,8 @@ class TopicContext:
     segments: dict[int, Vectors]
     queries: Sequence[Query]
     query_vectors: Vectors
+    whole: bool = True
+    """Whether the whole text of a document is evidence. Otherwise only its segments are."""
 
     @property
     def by_id(self) -> dict[str, tuple[Document, Vectors]]:
@@ -59,6 +62,20 @@ def read_context(sources: Sources, rows: Sequence[int], queries: Sequence[Query]
         {row: vectors[row] for row in rows},
         queries,
         embed_queries(sources.embedding, [query.dense_text for query in queries], sources.threads),
+    )
+
+
+def keep_closest_segments(context: TopicContext, texts: Vectors, most: int) -> TopicContext:
+    """Keep, as the only evidence, the `most` segments of each document closest to any text (float32[t, d])."""
+    kept = {row: sorted(choose_closest_segments(texts, own, most)) for row, own in context.segments.items()}
+    return replace(
+        context,
+        documents={
+            row: replace(document, segments=tuple(document.segments[number] for number in kept[row]))
+            for row, document in context.documents.items()
+        },
+        segments={row: own[kept[row]] for row, own in context.segments.items()},
+        whole=False,
     )
 
 

@@ -51,9 +51,15 @@ def ask_each_clause(context: TopicContext, sources: Sources) -> TopicContext:
 def find_sentences(context: TopicContext) -> list[Span]:
     """Find the sentences of the documents that can be read alone, in the order of the documents.
 
-    A sentence that goes on from such a sentence, as with "It", is found together with it, as one stretch.
+    A sentence that goes on from such a sentence, as with "It", is found together with it, as one stretch. If the
+    context is not `whole`, a segment holds each.
     """
-    return [span for document in context.documents.values() for span in _find_readable(document)]
+    return [
+        span
+        for document in context.documents.values()
+        for span in _find_readable(document)
+        if context.whole or _list_holding_segments(document, span)
+    ]
 
 
 def _find_readable(document: Document) -> Iterator[Span]:
@@ -127,12 +133,15 @@ def find_stems(text: str) -> set[str]:
 
 def find_holding_segments(document: Document, span: Span) -> list[int]:
     """Find the numbers of the segments that hold a sentence; all numbers if none holds the whole sentence."""
-    found = [
+    return _list_holding_segments(document, span) or list(range(len(document.segments)))
+
+
+def _list_holding_segments(document: Document, span: Span) -> list[int]:
+    return [
         number
         for number, segment in enumerate(document.segments)
         if segment.span.start <= span.start and span.end <= segment.span.end
     ]
-    return found or list(range(len(document.segments)))
 
 
 def group_same_sentences(vectors: Vectors) -> list[list[int]]:

@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from indexing.attached.attach import Attachment, AttachSettings, adopt
 from indexing.attached.rest_server import Server, address, form_of
-from indexing.corpora.jsonl import TEXT_KEYS
-from indexing.corpora.pyserini import make_stored_document
+from indexing.corpora.jsonl import TEXT_KEYS, make_document
 from indexing.corpora.segments import cut_segments
 from indexing.errors import BadRecord, UserError
 from indexing.index import Index
@@ -208,7 +207,7 @@ def document_of_payload(payload: Any, name: str, where: str) -> Document:
     """
     record = _object(payload)
     if record is not None:
-        return make_stored_document(record, name, where)
+        return make_document({**record, "docid": name}, where)
     if not isinstance(payload, str):
         raise BadRecord(f"{where}: expected a document, found {type(payload).__name__}", "wrong type")
     own = (Segment(name, Span(name, 0, len(payload))),) if _SEGMENT.fullmatch(name) else ()
@@ -227,4 +226,4 @@ def _has_text(payload: Any) -> bool:
     record = _object(payload)
     if record is None:
         return isinstance(payload, str) and bool(payload)
-    return not record.keys().isdisjoint((*TEXT_KEYS, "segment"))
+    return not record.keys().isdisjoint(TEXT_KEYS)

@@ -13,7 +13,7 @@ from indexing.io.reading import read_json_lines
 from indexing.types import Document, Segment, Span, document_id, is_id
 
 ID_KEYS = ("docid", "_id", "id", "doc_id")
-TEXT_KEYS = ("text", "contents", "body")
+TEXT_KEYS = ("text", "contents", "body", "segment")
 LEAST_OVERLAP_CHARACTERS = 10
 MOST_OVERLAP_TRIES = 100
 """Places that are tried for an overlap one by one; after these, an algorithm of linear time searches."""
@@ -22,7 +22,7 @@ MOST_OVERLAP_TRIES = 100
 def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
     """The documents of a file, one a line.
 
-    The id is under `docid`, `_id`, `id` or `doc_id`, the text under `text`, `contents` or `body`.
+    The id is under `docid`, `_id`, `id` or `doc_id`, the text under `text`, `contents`, `body` or `segment`.
     """
     for number, record in read_json_lines(file, report):
         try:
@@ -32,9 +32,14 @@ def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterat
 
 
 def make_document(record: dict[str, Any], where: str) -> Document:
-    """The document of one JSON object. `BadRecord` if the object lacks a key, or a value has another type."""
-    name, text = _read_id(record, where), _read_string(record, _find_key(record, TEXT_KEYS, "text", where), where)
-    return Document(name, text, *_read_description(record, where), place=where)
+    """The document of one JSON object. If its text is under `segment`, it is its own only segment and keeps its id.
+
+    `BadRecord` if the object lacks a key, or a value has another type.
+    """
+    name, key = _read_id(record, where), _find_key(record, TEXT_KEYS, "text", where)
+    text = _read_string(record, key, where)
+    own = (Segment(name, Span(name, 0, len(text))),) if key == "segment" else ()
+    return Document(name, text, *_read_description(record, where), own, place=where)
 
 
 def read_segments(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:

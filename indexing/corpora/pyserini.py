@@ -6,15 +6,14 @@ documents; indexes whose names end in `-slim` do not.
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from indexing.corpora.jsonl import TEXT_KEYS, make_document
+from indexing.corpora.jsonl import make_document
 from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.types import Document, Segment, Span
+from indexing.types import Document
 
 PREFIX = "pyserini:"
 
@@ -67,15 +66,7 @@ def parse_stored_document(raw: str, name: str, where: str) -> Document:
         return Document(name, raw, place=where)
     if not isinstance(record, dict):
         raise BadRecord(f"{where}: expected a JSON object, found {type(record).__name__}", "wrong type")
-    return make_stored_document(record, name, where)
-
-
-def make_stored_document(record: dict[str, Any], name: str, where: str) -> Document:
-    """The document of this id that a JSON object holds. `BadRecord` as from `parse_stored_document`."""
-    if "segment" not in record or not record.keys().isdisjoint(TEXT_KEYS):
-        return make_document({**record, "docid": name}, where)
-    found = make_document({**record, "docid": name, "text": record["segment"]}, where)
-    return replace(found, segments=(Segment(name, Span(name, 0, len(found.text))),))
+    return make_document({**record, "docid": name}, where)
 
 
 def _read_document(fields: Any, where: str) -> Document:

@@ -200,6 +200,13 @@ class RunConfig(StrictSettings):
     """The folder of runs. The run directory is `<out>/<run_id>`."""
     track: Annotated[str | None, NoneNamed()] = "rag25"
     """The name of the [track](tracks.md) whose files are written. `none` writes rankings only."""
+    ranking: Literal["documents", "segments"] = "documents"
+    """The unit that is ranked for tracks of segments. `documents` submits one segment of each document: the closest to
+    the narrative (paper). `segments` submits several, and answers read and cite no others
+    ([guide](tracks.md#rankings-of-segments))."""
+    segments_per_document: int = Field(default=5, ge=1, le=1000)
+    """With `ranking: segments`, the most segments of a document: those closest to the narrative or one of its
+    queries."""
     run_desc: str | None = Field(default=None, max_length=10_000, pattern=r"\S")
     """The run's description, for tracks that ask for one. If it is null, Keystone lists the settings."""
     queries: Queries = Queries()
@@ -219,6 +226,11 @@ class RunConfig(StrictSettings):
                 raise ValueError(f"{key}: found {str(path)!r}, expected a path, which has no NUL")
         if self.track is not None and self.track not in TRACKS:
             raise ValueError(f"track: found {self.track!r}, expected one of {', '.join(TRACKS)}, none")
+        if self.ranks_segments and (self.track is None or not TRACKS[self.track].segments):
+            able = ", ".join(name for name, track in TRACKS.items() if track.segments)
+            raise ValueError(
+                f"ranking: found 'segments' with track {self.track or 'none'}, expected a track of segments: {able}"
+            )
         fusion = METHODS[self.fusion.method]
         if fusion.several and self.queries.method == "narrative":
             raise ValueError(
@@ -256,6 +268,11 @@ class RunConfig(StrictSettings):
         if self.model is None and (key := self.find_model_step()):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
+
+    @property
+    def ranks_segments(self) -> bool:
+        """Whether segments are ranked and answered from, and not documents."""
+        return self.ranking == "segments"
 
     def list_systems(self) -> list[System]:
         """List the systems that search each query, those that search by its passage last."""

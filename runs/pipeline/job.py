@@ -131,4 +131,6 @@ def describe_settings(config: RunConfig) -> str:
         settings = getattr(config, part).model_dump(mode="json", exclude={"endpoint"}).items()
         values = ", ".join(f"{key} {'+'.join(v) if isinstance(v, list) else v}" for key, v in settings if v is not None)
         parts.append(f"{part}: {values}")
+    if config.ranks_segments:
+        parts.append(f"ranking: segments, at most {config.segments_per_document} of a document")
     return f"Keystone, from whole narratives to cited answers; {'; '.join(parts)}"

@@ -5,16 +5,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from fusion.closest import find_closest_segments
 from generation.ask import run_together
 from generation.grading.grade import SELECTIONS, GradedTopic
 from generation.llm.model import Model
 from generation.types import Answer, EvidenceSet
 from indexing.errors import UserError
 from indexing.types import Document
-from indexing.vectors.embed import embed_queries
 from indexing.vectors.of_documents import TextsOf, join_title_and_text
-from indexing.vectors.of_segments import segment_vectors
 from retrieval.types import Query, Rankings, Topic
 from runs.pipeline.artifacts import RerankRecord, Summary, TopicStep
 from runs.pipeline.grading.grade_files import (
@@ -30,7 +27,14 @@ from runs.pipeline.grading.rounds import Found, Round, find_candidates, search_a
 from runs.pipeline.job import Job
 from runs.pipeline.model_runner import RunWithModel
 from runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
-from runs.pipeline.rank import fuse_each_narrative, fuse_each_query, round_scores, search_systems, summarise_documents
+from runs.pipeline.rank import (
+    fuse_each_narrative,
+    fuse_each_query,
+    rank_for_track,
+    round_scores,
+    search_systems,
+    summarise_documents,
+)
 from runs.pipeline.rerank import open_job_reranker, rank_by_place, rerank_rows
 from runs.pipeline.topic_steps import Pool, SearchedTopic, grade_candidates, open_neighbours, open_run_reader, open_task
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_records
@@ -148,30 +152,9 @@ def make_grades(
     return (*made, list(found.rounds), found.hybrid) if job.config.grading.rounds else made
 
 
-def make_segments(job: Job, ranking: Rankings) -> tuple[Run]:
-    """Make the ranking that is submitted, of documents or of their segments, as the track demands."""
-    track = job.track
-    ranking = ranking if track.rows is None else ranking.top(track.rows)
-    if track.segments:
-        names = find_closest_ids(job, ranking)
-    else:
-        names = [job.store.ids(ranking.of(i)) for i in range(len(ranking))]
-    hits = {
-        topic.id: list(zip(names[i], ranking.scores_of(i).tolist(), strict=True)) for i, topic in enumerate(job.topics)
-    }
-    return (make_run(job.config.run_id, hits),)
-
-
-def find_closest_ids(job: Job, ranking: Rankings) -> list[list[str]]:
-    """Find, for each document of each topic, the id of its segment closest to the narrative (paper, section 2.4)."""
-    vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
-    narratives = embed_queries(job.sources.embedding, [topic.narrative for topic in job.topics], job.threads)
-    found = []
-    for i in range(len(ranking)):
-        documents = job.store.get(ranking.of(i))
-        chosen = [find_closest_segments(narratives[i : i + 1], vectors[row])[0][0] for row in ranking.of(i).tolist()]
-        found.append([document.segments[number].id for document, number in zip(documents, chosen, strict=True)])
-    return found
+def make_retrieval(job: Job, ranking: Rankings, topics: Sequence[UnderstoodTopic] = ()) -> tuple[Run]:
+    """Make the ranking that is submitted, of documents or of their segments, as track and configuration demand."""
+    return (make_run(job.config.run_id, rank_for_track(job, list_queries(topics), ranking)),)
 
 
 def make_evidence(

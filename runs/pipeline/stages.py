@@ -27,7 +27,7 @@ from runs.pipeline.stage_work import (
     make_queries,
     make_rankings,
     make_reranked,
-    make_segments,
+    make_retrieval,
     make_submission,
 )
 
@@ -60,6 +60,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     asks_for_queries = any(key.startswith("queries.") for key in asks)
     passages = [plain["queries"]["passages"], plain["queries"]["passage_weight"]]
     identity = {"run_id": config.run_id, "index": index}
+    segments = [config.segments_per_document] if config.ranks_segments else []
     topics, track = [[topic.id, topic.narrative] for topic in job.topics], asdict(job.track)
     has_grades, has_files = config.grading.method is not None, config.track is not None
     has_answers = has_files and config.answer.method is not None
@@ -71,7 +72,8 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     found = (files.queries, of_queries, ranking, *((files.grades,) if has_grades else ()))
     window = config.model.window if config.model and "answer.method" in asks else None
     reader, is_plain = plain["reader"], config.reader.name == "plain"
-    reader_model = describe_model(config, "answer.method" in asks and not is_plain)
+    answer_model = describe_model(config, "answer.method" in asks)
+    reader_model = None if is_plain else answer_model
     table = [
         Stage("config", (files.config,), (), plain, lambda: (config,)),
         Stage(
@@ -121,16 +123,16 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
         Stage(
             "segments",
             (files.retrieval,),
-            (ranking,),
-            [identity, topics, track],
-            partial(make_segments, job),
+            (ranking, *((files.queries,) if config.ranks_segments else ())),
+            [identity, topics, track, *segments],
+            partial(make_retrieval, job),
             has_files,
         ),
         Stage(
             "gather",
             (files.evidence, *(() if is_plain else (files.trace,))),
             found,
-            [reader, index, topics, config.answer.method, config.answer.documents, window, reader_model],
+            [reader, index, topics, config.answer.method, config.answer.documents, window, reader_model, *segments],
             partial(make_evidence, job, run_with_model),
             has_answers,
         ),
@@ -138,7 +140,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "answer",
             (files.answers,),
             (files.evidence, *found),
-            [reader["name"], index, topics, track, plain["answer"], describe_model(config, "answer.method" in asks)],
+            [reader["name"], index, topics, track, plain["answer"], answer_model, *segments],
             partial(make_answers, job, run_with_model),
             has_answers,
         ),

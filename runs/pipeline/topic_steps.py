@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from threading import Lock
 
-from generation.context.topic import TopicContext, read_context
+from generation.context.topic import TopicContext, keep_closest_segments, read_context
 from generation.grading.deeper import Beyond, FindNeighbours
 from generation.grading.grade import Candidates, GradedTopic, grade_topic
 from generation.llm.model import Model
@@ -17,7 +17,7 @@ from retrieval import neighbours
 from retrieval.backends import open_dense
 from retrieval.types import Query, Rankings, Topic
 from runs.pipeline.job import Job
-from runs.pipeline.rank import find_graded_places, get_hybrid_scores
+from runs.pipeline.rank import embed_topic, find_graded_places, get_hybrid_scores
 from runs.tracks.answer_files import cut_to_limits
 from runs.tracks.rules import Track
 
@@ -93,7 +93,8 @@ async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) 
     """Open the task to answer a topic, and choose its documents.
 
     These are the `selected` ones (rows of the store, best first), or those of each query. For claims, they are the
-    documents that have a grade above 0 for the query, if there are any.
+    documents that have a grade above 0 for the query, if there are any. If the configuration ranks segments, each
+    document has only its closest ones.
     """
     topic = searched.topic
     of_queries = [searched.hybrid.of(place).tolist() for place in searched.places]
@@ -102,6 +103,9 @@ async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) 
         of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
     hits = choose_hits(job.answer_settings, selected, of_queries)
     context = await asyncio.to_thread(read_context, job.sources, list_rows(hits), searched.own)
+    if job.config.ranks_segments:
+        texts = await asyncio.to_thread(embed_topic, job, topic, searched.queries)
+        context = keep_closest_segments(context, texts, job.config.segments_per_document)
     cut = partial(_cut_to_track, topic.id, job.track)
     return Task(topic, context, job.get_word_limit(topic), cut, job.track.references), hits
 

@@ -93,6 +93,15 @@ def test_segments_are_joined_into_the_documents_that_they_were_cut_from(
     assert list(read_corpus(path)) == documents
 
 
+def test_segments_read_as_jsonl_are_documents_with_their_own_ids(tmp_path: Path) -> None:
+    records = [{"docid": f"d#{n}_{n}", "title": "T", "segment": text} for n, text in enumerate(["One. Two.", ""])]
+    path = put(tmp_path / "s.jsonl", jsonl(*records))
+    assert list(read_corpus(path, "jsonl")) == [
+        Document("d#0_0", "One. Two.", "T", segments=(Segment("d#0_0", Span("d#0_0", 0, 9)),)),
+        Document("d#1_1", "", "T", segments=(Segment("d#1_1", Span("d#1_1", 0, 0)),)),
+    ]
+
+
 def test_segments_that_do_not_overlap_are_joined_by_a_newline(tmp_path: Path) -> None:
     records = [{"docid": "d#0_0", "segment": "One."}, {"docid": "d#1_9", "segment": "Two."}]
     segments = (Segment("d#0_0", Span("d", 0, 4)), Segment("d#1_9", Span("d", 5, 9)))
@@ -191,7 +200,7 @@ def test_headings_of_html_are_one_a_line(tmp_path: Path, html: str, expected: st
         pytest.param({"_id": True, "text": "x"}, "_id: expected an id without space, found True", id="boolean id"),
         pytest.param({"id": None, "text": "x"}, "id: expected an id without space, found None", id="null id"),
         pytest.param({"id": 1.5, "text": "x"}, "id: expected an id without space, found 1.5", id="fraction as id"),
-        pytest.param({"id": "b"}, "expected one of the keys text, contents, body, found .'id'.", id="no text"),
+        pytest.param({"id": "b"}, "expected one of the keys text, contents, body, segment, found .'id'.", id="no text"),
         pytest.param({"id": "b", "text": 5}, "text: expected text, found int", id="number as text"),
         pytest.param({"id": "b", "text": 0}, "text: expected text, found int", id="zero as text"),
         pytest.param({"id": "b", "text": False}, "text: expected text, found bool", id="false as text"),

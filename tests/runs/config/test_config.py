@@ -119,6 +119,11 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
         ),
         pytest.param("fusion: {norm: max}", ["fusion.norm: found 'max'", "looks at ranks"], id="norm of ranks"),
         pytest.param(
+            "ranking: segments\ntrack: rag26",
+            ["ranking: found 'segments' with track rag26", "expected a track of segments: rag24, rag25"],
+            id="segments for a track of documents",
+        ),
+        pytest.param(
             "fusion: {method: wsum, norm: softmax}", ["fusion.norm: found 'softmax'", "min-max"], id="unknown norm"
         ),
         pytest.param(
