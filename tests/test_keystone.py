@@ -15,8 +15,8 @@ from runs.pipeline.stages import run
 from runs.trec.types import make_run
 from tests.support import programs
 from tests.support.models.plain_model import say
+from tests.support.places import ROOT
 from tests.support.servers.chat import serving
-from tests.support.structures.places import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from runs.evaluation.answers.families import FAMILIES as ANSWER_FAMILIES
 from runs.evaluation.answers.families import JUDGED
 from runs.evaluation.measures import FAMILIES
 from runs.tracks.rules import TRACKS
-from tests.support.structures.places import ROOT
+from tests.support.places import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import pytest
 from runs.config.read import read_config
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus, write_topics
-from tests.support.structures.places import ROOT
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 

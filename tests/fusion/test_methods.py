@@ -17,7 +17,7 @@ from fusion.lists import Groups
 from fusion.methods import METHODS, find_impossible_setting
 from fusion.norms import NORMS
 from retrieval.types import Rankings, ranked
-from tests.support.structures.places import ROOT
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 

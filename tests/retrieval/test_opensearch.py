@@ -34,9 +34,9 @@ from retrieval.lucene.analyzer import stems_of
 from retrieval.types import Bm25, Query, Rankings, SearchSettings, Statistics, offsets_of, ranked
 from runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_index_file, write_topics
+from tests.support.places import SHARED
 from tests.support.runs.command_line import keystone
 from tests.support.servers.opensearch import Cluster, call
-from tests.support.structures.places import SHARED
 
 pytestmark = pytest.mark.slow
 

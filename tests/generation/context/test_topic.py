@@ -4,7 +4,7 @@ import pytest
 
 from generation.context.fit_window import show_documents
 from generation.context.topic import keep_closest_segments
-from tests.support.topic_segments import ANTS, BEES, make_context, toward
+from tests.support.structures.topic_segments import ANTS, BEES, make_context, toward
 
 
 @pytest.mark.parametrize(

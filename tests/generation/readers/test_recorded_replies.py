@@ -22,7 +22,7 @@ from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.index import open_index
 from retrieval.backends import open_store
-from tests.support.structures.places import SHARED
+from tests.support.places import SHARED
 
 pytestmark = [
     pytest.mark.slow,

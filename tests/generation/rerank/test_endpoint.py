@@ -8,6 +8,7 @@ import pytest
 
 from generation.rerank.endpoint import BATCH_PASSAGES, MOST_REQUESTS, SCORES_FILE
 from indexing.errors import UserError
+from tests.support.places import ROOT
 from tests.support.runs.rerankings import make_candidates, rerank
 from tests.support.servers import vllm
 from tests.support.servers.rerank import (
@@ -20,7 +21,6 @@ from tests.support.servers.rerank import (
     status,
     torn,
 )
-from tests.support.structures.places import ROOT
 
 NARRATIVE = "abcdefgh"
 WORDS = ["xyz", "abc", "abcdefgh", "a", "abcdef", "qqq", "ab"]

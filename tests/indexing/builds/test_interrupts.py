@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.programs import started
-from tests.support.structures.places import ROOT
 from tests.support.waiting import LIMIT_S, within
 
 pytestmark = pytest.mark.slow

@@ -29,9 +29,9 @@ from indexing.vectors.faiss_index import build_dense
 from tests.support import programs
 from tests.support.indexes.index_folders import read_contents
 from tests.support.indexes.small_corpus import CORPUS
+from tests.support.places import ROOT
 from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import serving, status
-from tests.support.structures.places import ROOT
 from tests.support.waiting import LIMIT_S, join, wait_until
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from indexing.corpora.corpus import guess_format, read_corpus
 from indexing.corpora.segments import cut_segments
 from indexing.errors import UserError
 from indexing.types import Document, Segment, Span
-from tests.support.structures.places import SHARED
+from tests.support.places import SHARED
 
 SAMPLE = SHARED / "msmarco-v2.1-sample"
 

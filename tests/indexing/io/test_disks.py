@@ -20,9 +20,9 @@ from indexing.index import Index
 from indexing.io.writing import append, reserve_array, write_whole
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus, write_topics
+from tests.support.places import ROOT
 from tests.support.processes import start, wait
 from tests.support.runs.command_line import keystone
-from tests.support.structures.places import ROOT
 from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow

@@ -36,11 +36,11 @@ from indexing.vectors.embed import embed_passages, embed_queries
 from indexing.vectors.of_segments import segment_vectors
 from retrieval.backends import open_store
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
+from tests.support.places import SHARED
 from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import serving
 from tests.support.servers.opensearch import Cluster, call, start_cluster
-from tests.support.structures.places import SHARED
 from tests.support.waiting import join, wait_until
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from indexing.structures.rst.rs3 import format_rs3, parse_rs3
 from indexing.structures.sections import section_tree
 from indexing.structures.tree import leaves
 from indexing.types import Document
-from tests.support.structures.places import SHARED
+from tests.support.places import SHARED
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,7 @@ from retrieval.types import Query, Rankings, SearchSettings
 from tests.support import programs
 from tests.support.indexes.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.indexes.small_corpus import write_corpus
-from tests.support.structures.places import ROOT
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,7 @@ from runs.tracks.validate import validate
 from runs.trec.topics import read_topics
 from tests.support import programs
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS
-from tests.support.structures.places import ROOT
+from tests.support.places import ROOT
 
 pytestmark = pytest.mark.slow
 

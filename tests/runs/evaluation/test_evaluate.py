@@ -23,9 +23,9 @@ from runs.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measure, s
 from runs.report.terminal import format_p_value
 from runs.trec.run_files import read_qrels
 from runs.trec.types import Run, make_qrels, make_run
+from tests.support.places import SHARED
 from tests.support.runs.command_line import keystone
 from tests.support.runs.qrels import grades_of
-from tests.support.structures.places import SHARED
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from runs.tracks.validate import validate
 from runs.trec.run_files import read_run
 from runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNINGS, write_corpus, write_topics
+from tests.support.places import SHARED
 from tests.support.processes import run_with_kills, start, wait
 from tests.support.runs.command_line import keystone
-from tests.support.structures.places import SHARED
 from tests.support.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.slow

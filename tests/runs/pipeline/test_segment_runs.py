@@ -17,8 +17,8 @@ from runs.tracks.rules import TRACKS
 from runs.tracks.validate import validate
 from runs.trec.run_files import read_run
 from runs.trec.topics import read_topics
-from tests.support.model_runs import read_run_content
-from tests.support.small_corpus import CORPUS, write_topics
+from tests.support.indexes.small_corpus import CORPUS, write_topics
+from tests.support.runs.model_runs import read_run_content
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,8 @@ from runs.tracks.validate import validate
 from runs.trec.run_files import write_run
 from runs.trec.topics import read_topics
 from runs.trec.types import make_run
+from tests.support.places import SHARED
 from tests.support.runs.answer_files import tighten_limits
-from tests.support.structures.places import SHARED
 
 MATERIAL = SHARED / "trec-rag-material"
 RAG25 = TRACKS["rag25"]

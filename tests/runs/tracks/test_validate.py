@@ -15,9 +15,9 @@ from runs.tracks.rules import TRACKS, Track
 from runs.tracks.validate import detect_track, summarise_violations, validate
 from runs.tracks.violations import Violation
 from tests.support.indexes.small_corpus import NARRATIVES
+from tests.support.places import SHARED
 from tests.support.runs.answer_files import FILE, HOW, WHY, A, B, make_line, make_record, make_sentences
 from tests.support.runs.command_line import keystone
-from tests.support.structures.places import SHARED
 
 MATERIAL = SHARED / "trec-rag-material"
 

@@ -18,8 +18,8 @@ from runs.trec.doc_ids import encode_ids
 from runs.trec.render import decrease_strictly
 from runs.trec.run_files import read_qrels, read_run, write_run
 from runs.trec.types import Run, make_qrels, make_run
+from tests.support.places import SHARED
 from tests.support.runs.qrels import grades_of
-from tests.support.structures.places import SHARED
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from indexing.errors import UserError
 from indexing.types import is_id
 from retrieval.types import Topic
 from runs.trec.topics import read_topics
-from tests.support.structures.places import SHARED
+from tests.support.places import SHARED
 
 TRACKS = SHARED / "trec-rag-material"
 ID_KEYS = ["id", "qid", "topic_id", "narrative_id"]

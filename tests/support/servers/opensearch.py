@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tests.support import programs
+from tests.support.places import ROOT
 from tests.support.servers.ports import free_port
-from tests.support.structures.places import ROOT
 from tests.support.waiting import wait_until
 
 JARS = ROOT / ".opensearch"

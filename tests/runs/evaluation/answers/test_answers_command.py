@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.places import ROOT
 from tests.support.runs.command_line import keystone
 from tests.support.servers.chat import serving
-from tests.support.structures.places import ROOT
 
 pytestmark = pytest.mark.slow
 
