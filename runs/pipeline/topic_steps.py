@@ -12,6 +12,7 @@ from generation.grading.grade import Candidates, GradedTopic, grade_topic
 from generation.llm.model import Model
 from generation.queries.compose import find_places
 from generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, list_rows, open_reader
+from generation.rules.documents import choose_documents
 from generation.types import Sentence
 from retrieval import neighbours
 from retrieval.backends import open_dense
@@ -92,14 +93,17 @@ def open_run_reader(job: Job, model: Model | None) -> Reader:
 async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:
     """Open the task to answer a topic, and choose its documents.
 
-    These are the `selected` ones (rows of the store, best first), or those of each query. For claims, they are the
-    documents that have a grade above 0 for the query, if there are any.
+    These are among the `selected` ones (rows of the store, best first), or those of each query. For claims, they are
+    the documents that have a grade above 0 for the query, if there are any.
     """
     topic = searched.topic
     of_queries = [searched.hybrid.of(place).tolist() for place in searched.places]
     if job.answer_settings.method == "claims":
         grades = [searched.grades.get(query.id, {}) for query in searched.own]
         of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
+    if job.answer_settings.method == "rules" and job.config.reader.name == "plain":
+        number = job.answer_settings.documents
+        selected = await asyncio.to_thread(choose_documents, job.sources, searched.own, selected, number)
     hits = choose_hits(job.answer_settings, selected, of_queries)
     context = await asyncio.to_thread(read_context, job.sources, list_rows(hits), searched.own)
     cut = partial(_cut_to_track, topic.id, job.track)
