@@ -1,7 +1,7 @@
 """The steps for one topic of a job: grade its candidates, and open the task from which a reader answers it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from threading import Lock
@@ -46,10 +46,29 @@ class SearchedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The candidates of a topic, and its whole ranking, down which grading may go on: rows of the store, best first."""
+    """The candidates of a topic, and its whole ranking, down which grading may go on: rows of the store, best first.
+
+    If the ranking is empty, only the candidates are graded.
+    """
 
     rows: Sequence[int]
     ranking: Sequence[int]
+
+
+FIRST_GRADED = 5
+"""With a budget, this number of documents of every topic is graded before any further one."""
+
+
+def list_grading_steps(pools: Sequence[Pool]) -> Iterator[Sequence[Pool]]:
+    """List the steps in which a budget is spent on grades: the first 5 documents of all pools, 10, 20, and so on.
+
+    The last step is the pools as they are. Replies to the steps before are kept, so no document costs twice.
+    """
+    most = FIRST_GRADED
+    while any(len(pool.rows) > most for pool in pools):
+        yield [Pool(pool.rows[:most], ()) for pool in pools]
+        most *= 2
+    yield pools
 
 
 async def grade_candidates(
@@ -64,7 +83,7 @@ async def grade_candidates(
         return await asyncio.to_thread(read_context, job.sources, rows, queries)
 
     most = job.config.grading.deeper
-    beyond = Beyond(pool.ranking, find_neighbours, read, most) if most else None
+    beyond = Beyond(pool.ranking, find_neighbours, read, most) if most and pool.ranking else None
     scores = get_hybrid_scores(searched.hybrid, places, pool.rows)
     candidates = Candidates(searched.topic.id, await read(pool.rows), scores)
     return await grade_topic(model, candidates, job.grade_settings, beyond)
