@@ -1,6 +1,6 @@
 """The language model of the settings."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing
 from functools import partial
 from importlib import import_module
@@ -8,23 +8,26 @@ from pathlib import Path
 
 from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
-from generation.llm.usage import Purse
+from generation.llm.usage import NO_SHARES, Purse
 
 OpenBackend = Callable[..., AbstractAsyncContextManager[OpenModel]]
 """Opens a model: `open_backend(settings, folder)`. Its files are in the folder, unless the settings name others."""
 
 
 @asynccontextmanager
-async def open_model(settings: ModelSettings, folder: Path, costs: Path | None = None) -> AsyncIterator[OpenModel]:
+async def open_model(
+    settings: ModelSettings, folder: Path, costs: Path | None = None, shares: Mapping[str, float] = NO_SHARES
+) -> AsyncIterator[OpenModel]:
     """Open the model of the settings, within a running event loop. `UserError` for wrong settings, keys and files.
 
-    If the settings have a budget, the file `costs` keeps the cost of each call. Each backend is the module of its name
+    If the settings have a budget, the file `costs` keeps the cost of each call, and `shares` holds the share of the
+    budget for some purposes: see `Purse`. Each backend is the module of its name
     in this package, with a function `open_backend` of the type `OpenBackend`.
     """
     open_backend: OpenBackend = import_module(f"generation.llm.{settings.backend}").open_backend
     with ExitStack() as stack:
         if settings.budget is not None:
-            purse = stack.enter_context(closing(Purse(settings.budget, settings.prices, costs)))
+            purse = stack.enter_context(closing(Purse(settings.budget, settings.prices, costs, shares)))
             open_backend = partial(open_backend, purse=purse)
         async with open_backend(settings, folder) as model:
             yield model

@@ -78,6 +78,7 @@ def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> d
 MESSAGE_TOKENS = 64
 """More tokens than a server's chat template adds to a message."""
 NO_PRICES = Prices(prompt=0, completion=0)
+NO_SHARES: Mapping[str, float] = {}
 
 
 def find_most_usage(request: Request) -> Usage:
@@ -94,11 +95,16 @@ class Purse:
     Before a call is sent, the most that it can cost is set aside. So the budget holds for any number of calls at one
     time. The file keeps each cost before the call and after it. So a run that was killed continues with what is left.
     A call that was cut off keeps what was set aside for it.
+
+    `shares` holds, for some purposes of calls, the share of the budget up to which they are paid. The rest is left to
+    other purposes.
     """
 
-    def __init__(self, budget: Budget, prices: Prices | None, path: Path | None = None) -> None:
+    def __init__(
+        self, budget: Budget, prices: Prices | None, path: Path | None = None, shares: Mapping[str, float] = NO_SHARES
+    ) -> None:
         """Open the purse. `UserError` if the file cannot be written, or is damaged."""
-        self._budget, self._prices, self._open = budget, prices or NO_PRICES, 0
+        self._budget, self._prices, self._shares, self._open = budget, prices or NO_PRICES, shares, 0
         self._costs: dict[int, Usage] = {}
         self.spent = Usage()
         """The cost of all calls, with what is set aside."""
@@ -119,10 +125,11 @@ class Purse:
 
         If open calls may leave enough, it waits for them first.
         """
-        most = find_most_usage(request)
-        while not self._allows(most):
+        most, share = find_most_usage(request), self._shares.get(request.purpose, 1.0)
+        while not self._allows(most, share):
             if not self._open:
-                return PaidReply(Failure("the budget is spent"))
+                left = "" if share == 1 else ", but for the part of later steps"
+                return PaidReply(Failure(f"the budget is spent{left}"))
             await self._settled.wait()
         number = len(self._costs)
         self._record(number, most)
@@ -150,11 +157,11 @@ class Purse:
         if self._file:
             self._file.close()
 
-    def _allows(self, usage: Usage) -> bool:
+    def _allows(self, usage: Usage, share: float) -> bool:
         after, limit = add_usage(self.spent, usage), self._budget
         costs = after.calls, after.prompt_tokens + after.completion_tokens, compute_cost(after, self._prices)
         limits = limit.calls, limit.tokens, limit.dollars
-        return all(most is None or cost <= most for most, cost in zip(limits, costs, strict=True))
+        return all(most is None or cost <= most * share for most, cost in zip(limits, costs, strict=True))
 
     def _record(self, number: int, usage: Usage) -> None:
         self._note(number, usage)

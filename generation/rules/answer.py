@@ -18,10 +18,10 @@ from generation.rules.sentences import (
     compute_worth,
     find_holding_segments,
     find_sentences,
-    find_stems,
     group_same_sentences,
 )
 from generation.rules.subject import read_sentence
+from generation.rules.words import find_stems
 from generation.types import Answer, Evidence, Sentence
 from indexing.types import Document, Span
 from indexing.vectors.types import Vectors
@@ -30,7 +30,7 @@ MOST_CITATIONS = 3
 """The most citations of one sentence."""
 LEAST_WORTH = 0.7
 """The least worth of a sentence that serves a query, as `compute_worth` computes it."""
-MOST_SENTENCES = 3
+MOST_SENTENCES = 4
 """The most sentences that serve a query."""
 SAME_WORDS_SHARE = 0.8
 """The least share of content words in common by which two sentences repeat each other."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from generation.context.topic import Sources, TopicContext
 from generation.rules.queries import decompose
-from generation.rules.stands_alone import continues, stands_alone
-from generation.rules.subject import is_entry, read_sentence
-from generation.rules.words import find_content_words
+from generation.rules.stands_alone import continues, explains_title, stands_alone
+from generation.rules.subject import read_sentence
+from generation.rules.words import find_stems
 from indexing.corpora.segments import split_sentences
 from indexing.types import Document, Span
 from indexing.vectors.embed import embed_queries
@@ -31,21 +31,22 @@ OPENING_CHARACTERS = 500
 """A sentence that begins before this character opens its document."""
 OPENING_WORTH = 0.15
 """The worth that a sentence gains by opening its document."""
-ENTRY_LOSS = 0.15
-"""The worth that an entry of a manual loses."""
-STEM_LETTERS = 6
-"""Words count as equal if they share this number of first letters."""
 
 
 def ask_each_clause(context: TopicContext, sources: Sources) -> TopicContext:
-    """Return the context with its queries split into questions of one facet, in order, under the ids of the queries."""
-    asked: dict[str, Query] = {}
-    for query in context.queries:
-        for question in decompose(query.question):
-            asked.setdefault(question.lower(), replace(query, question=question, dense_text=question))
-    queries = list(asked.values())
+    """Return the context with its queries split into questions of one facet. Their embeddings are made anew."""
+    queries = split_into_questions(context.queries)
     vectors = embed_queries(sources.embedding, [query.dense_text for query in queries], sources.threads)
     return replace(context, queries=queries, query_vectors=vectors)
+
+
+def split_into_questions(queries: Sequence[Query]) -> list[Query]:
+    """Split queries into questions of one facet, each once, in order, under the ids of the queries."""
+    asked: dict[str, Query] = {}
+    for query in queries:
+        for question in decompose(query.question):
+            asked.setdefault(question.lower(), replace(query, question=question, dense_text=question))
+    return list(asked.values())
 
 
 def find_sentences(context: TopicContext) -> list[Span]:
@@ -66,12 +67,12 @@ def _find_readable(document: Document) -> Iterator[Span]:
     before: Span | None = None
     for start, end in split_sentences(document.text):
         span = Span(document.id, start, end)
-        text = read_sentence(document, span) if "." in document.text[end - 2 : end] else ""
-        if stands_alone(text):
+        text = read_sentence(document, span)
+        if "." in text[-2:] and (stands_alone(text) or explains_title(text, document.title)):
             yield span
             before = span
         else:
-            if before and continues(text) and "\n\n" not in document.text[before.end : start]:
+            if before and "." in text[-2:] and continues(text) and "\n\n" not in document.text[before.end : start]:
                 yield Span(document.id, before.start, end)
             before = None
 
@@ -94,14 +95,14 @@ def rate_chances(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.flo
 
     It has two parts: the mean cosine of the segments that hold the sentence, and the words that it shares with the
     query (the cosine of their rare words). The opening sentences of a document explain its subject, so they have more
-    of a chance. Entries of a manual are details, so they have less.
+    of a chance.
     """
     own = context.by_id
     near = np.empty((len(context.queries), len(spans)))
     for place, span in enumerate(spans):
         document, vectors = own[span.doc_id]
         near[:, place] = (context.query_vectors @ vectors[find_holding_segments(document, span)].T).mean(axis=1)
-        near[:, place] += OPENING_WORTH * (span.start < OPENING_CHARACTERS) - ENTRY_LOSS * is_entry(document, span)
+        near[:, place] += OPENING_WORTH * (span.start < OPENING_CHARACTERS)
     return near + WORDS_WEIGHT * compare_words(context, spans)
 
 
@@ -124,11 +125,6 @@ def compare_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.fl
         return weigh(one & other) / math.sqrt(weigh(one) * weigh(other) or 1)
 
     return np.array([[compare(one, other) for other in span_stems] for one in query_stems])
-
-
-def find_stems(text: str) -> set[str]:
-    """Find the stems of a text's content words."""
-    return {word.removesuffix("s")[:STEM_LETTERS] for word in find_content_words(text)}
 
 
 def find_holding_segments(document: Document, span: Span) -> list[int]:

@@ -6,7 +6,7 @@ little, because documents have many, and a sentence that points at nothing spoil
 
 import re
 
-from generation.rules.words import STOP_WORDS
+from generation.rules.words import STOP_WORDS, find_stems
 
 LEAST_WORDS, MOST_WORDS = 6, 45
 """The fewest and the most words of a sentence."""
@@ -54,7 +54,8 @@ _BACKWARD = re.compile(
       |indeed|instead|last(?:ly)?|later|likewise|meanwhile|moreover|nevertheless|neither|next|nonetheless|nor|now
       |of\ course|on\ (?:error|the\ (?:other|contrary))|or|other(?:s|wise)?|rather|second(?:ly)?|similarly|so
       |some(?:\ of)?\ (?:these|those)|still|subsequently|such|that\ (?:is|said|way)
-      |the\ (?:above|aforementioned|following|former|last|latter|next|others?|previous|rest|result|same|second|third)
+      |the\ (?:above|aforementioned|first\ one|following|former|last|latter|next|others?|previous|rest|result|same
+        |second|third)
       |then|there(?:after|by|fore|in)|third(?:ly)?|though|thus|to\ (?:do|achieve)\ (?:so|this|that)|too|unlike
       |whereas|which|who|whose|yet)\b""",
     re.IGNORECASE | re.VERBOSE,
@@ -68,7 +69,7 @@ _DEMONSTRATIVE = re.compile(
     r"\b(?:this|these)\b|\b(?:those|that)(?=\s+(?:case|way|one|time|reason)s?\b)"
     r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+follows|following|previous(?:ly)?)\b"
     r"|\bsuch\s+(?!as\b)|\b(?:next|preceding)\s+(?:section|chapter|page|paragraph|example)s?\b"
-    r"|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b|\bthe\s+(?:former|latter|same|given|specified)\b",
+    r"|\b(?:is|are|was|were)\s+then\b|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b|\bthe\s+(?:former|latter|same|given|specified)\b",
     re.IGNORECASE,
 )
 """Words that point at another place of the page, wherever they stand."""
@@ -111,12 +112,17 @@ _DEFINITION = re.compile(
 """A name and a dash before its explanation, as in glossaries and lists of tools."""
 LEAST_EXPLANATION_WORDS = 5
 """The fewest words of an explanation."""
+LEAST_TITLE_EXPLANATION_WORDS = 3
+"""The fewest words of an explanation of a document's title."""
+LEAST_NEW_STEMS = 2
+"""The fewest content words by which an explanation of a title says more than the title."""
 _SUBJECTLESS = frozenset(
     [verb for verb in _VERBS if verb not in ("ensure", "keep", "process", "record", "test", "use")]
     + _THIRD_PERSON
     + "returned raised called used useful usable invoked default defaults equivalent same like subclass alias "
     "implemented inherited taken given based derived intended base abstract optional wrapper convenience internal "
-    "mainly mostly usually normally typically applies copies modifies specifies may should can could must will would "
+    "functionally identical similar mainly mostly usually normally typically applies copies "
+    "modifies specifies may should can could must will would "
     "controls has have had is are was were does only not no if-not".split()
 )
 """First words of a remark whose subject is a heading: "Returns the time"."""
@@ -142,13 +148,15 @@ _INSTRUCTION = re.compile(
     r"necessary|needed|called|supplied|passed|used)\b"
     r"|^if\s+(?:\w+\s+)?\S+\s+(?:is|are)\s+(?:not\s+)?(?:true|false|none|given|omitted|specified|provided|set|present|zero)\b"
     r"|^(?:[^,]{1,30},|always|never|also|currently|just|simply)\s+(?:" + "|".join(_THIRD_PERSON) + r")\b"
-    r"|^(?:in|by|for|with|on|at|from|as|under|without|to)\b[^,]*,\s*(?:it|they|this|he|she|these)\b"
+    r"|^(?:in|by|for|with|within|on|at|from|as|under|without|to)\b[^,]*,\s*(?:it|they|this|he|she|these)\b"
     r"|\b(?:argument|parameter|keyword|flag|attribute|option)s?\b(?=\s+(?:is|are|gives?|may|must|should|can|specif|"
     r"determines?|indicates?|defaults?|has|have|will|controls?|defines?|to\b))|\b(?:is|are)\s+returned\b|\breturn\s+value\b"
     r"|^the\s+(?:default|resulting|optional|returned|given|input|output|new|old|current|corresponding|specific)\b"
     r"|^the\s+(?:[a-z]+\s+){1,2}(?:may|can|should|must|will|shall)\b|\bthere[,.]|\bhere\b"
     r"|^an?\s+(?:\w+\s+){1,3}(?:which|that|suitable|used|for)\b(?!.*\b(?:is|are|was|were|has|have|can|will|must|may)\b)"
     r"|^please\b|^attempt(?:s|ing)?\b|^default\b"
+    r"|^(?:abstract\s+|base\s+|mix-?in\s+)?(?:class|decorator|exception|function|interface|method|pattern|wrapper)"
+    r"\s+(?:for|of|that|to|used|which)\b"
 )
 """A remark on a function or an option that another line names, and an instruction to its author."""
 
@@ -161,8 +169,20 @@ def stands_alone(sentence: str) -> bool:
     "The function returns", and no pronoun before the first word that carries content.
     """
     if name := _DEFINITION.match(sentence):
-        return _explains(sentence[name.end() :])
+        return _explains(sentence[name.end() :], LEAST_EXPLANATION_WORDS)
     return _is_prose(sentence) and _is_whole(sentence) and _names_its_subject(sentence)
+
+
+def explains_title(sentence: str, title: str) -> bool:
+    """Return whether a sentence is the title of its document, a dash, and an explanation that says more."""
+    name, _, explanation = sentence.partition(" - ")
+    words = _WORD.findall(explanation)
+    return (
+        name == title
+        and _explains(explanation, LEAST_TITLE_EXPLANATION_WORDS)
+        and sum(word[0].isupper() for word in words) <= MOST_CAPITALS_SHARE * len(words)
+        and len(find_stems(explanation) - find_stems(f"{title} module")) >= LEAST_NEW_STEMS
+    )
 
 
 def continues(sentence: str) -> bool:
@@ -170,10 +190,10 @@ def continues(sentence: str) -> bool:
     return bool(_POINTER.match(sentence)) and stands_alone(_POINTER.sub("Venus", sentence, count=1))
 
 
-def _explains(explanation: str) -> bool:
+def _explains(explanation: str, least_words: int) -> bool:
     tokens = explanation.split()
     return (
-        LEAST_EXPLANATION_WORDS <= len(tokens) <= MOST_WORDS
+        least_words <= len(tokens) <= MOST_WORDS
         and sum(bool(_PLAIN.fullmatch(token)) for token in tokens) >= EXPLANATION_SHARE * len(tokens)
         and _ENDING.search(explanation) is not None
         and not any(pattern.search(explanation) for pattern in (_DEBRIS, _DEMONSTRATIVE))

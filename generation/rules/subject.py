@@ -19,17 +19,15 @@ def read_sentence(document: Document, span: Span) -> str:
 
     The title replaces "This" before a word such as "module": of the page `timeit`, "This module measures time." becomes
     "The timeit module measures time." A sentence below a line such as `run(task)` opens with "run() of timeit - ".
+    A title and its explanation, such as "timeit - Tool for measuring time", end with a full stop.
     """
     title = document.title if len(document.title.split()) <= MOST_TITLE_WORDS else ""
     entry, text = _find_entry(document, span)
     if entry:
         return f"{entry}(){f' of {title}' if title else ''} - {text}"
+    if text.startswith(f"{document.title} - ") and text[-1].isalnum():
+        return f"{text}."
     return _THIS_DOCUMENT.sub(lambda found: f"The {title} {found[1]}", text) if title else text
-
-
-def is_entry(document: Document, span: Span) -> bool:
-    """Return whether a sentence explains a line such as `run(task)`."""
-    return bool(_find_entry(document, span)[0])
 
 
 def _find_entry(document: Document, span: Span) -> tuple[str, str]:

@@ -24,6 +24,9 @@ STOP_WORDS = frozenset(
 )
 """Words without content, in lower case."""
 
+STEM_LETTERS = 6
+"""Words count as equal if they share this number of first letters."""
+
 INTERROGATIVES = ("how", "what", "what's", "when", "where", "whether", "which", "who", "whom", "whose", "why")
 """Words that open a question."""
 
@@ -53,3 +56,8 @@ def find_words(text: str) -> list[str]:
 def find_content_words(text: str) -> list[str]:
     """Find the words of a text that carry content, in order and in lower case."""
     return [word for word in map(str.lower, find_words(text)) if word not in STOP_WORDS and len(word) > 1]
+
+
+def find_stems(text: str) -> set[str]:
+    """Find the stems of a text's content words."""
+    return {word.removesuffix("s")[:STEM_LETTERS] for word in find_content_words(text)}

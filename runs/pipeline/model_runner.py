@@ -23,6 +23,10 @@ USAGE_FILE = "usage.json"
 """The file of the run directory that holds the cost of the calls."""
 COSTS_FILE = "costs.jsonl"
 """The file of the run directory that holds the costs of single calls, if the model has a budget."""
+RANKING_PURPOSES = ("rerank", "umbrela", "search_again")
+"""The purposes of calls that make the ranking better."""
+RANKING_SHARE = 0.75
+"""The share of a budget up to which these calls are paid, if the model writes answers after them."""
 CLOSE_TIMEOUT_S = 1.0
 """How long closing a model may take after an error or an interrupt."""
 
@@ -44,13 +48,14 @@ def open_model_runner(config: RunConfig, folder: Path | None) -> Iterator[RunWit
     """
     model: OpenModel | None = None
     costs = None if folder is None else folder / COSTS_FILE
+    shares = dict.fromkeys(RANKING_PURPOSES, RANKING_SHARE) if "answer.method" in config.list_model_steps() else {}
     stack = AsyncExitStack()
 
     def run_with_model(work: Callable[[Model | None], Awaitable[T]]) -> T:
         async def work_with_model() -> T:
             nonlocal model
             if model is None and config.model is not None:
-                model = await stack.enter_async_context(open_model(config.model, config.out, costs))
+                model = await stack.enter_async_context(open_model(config.model, config.out, costs, shares))
             thinking = config.model.thinking if config.model else 0
             return await work(ThinkingModel(model.name, model, thinking) if model and thinking else model)
 

@@ -36,7 +36,15 @@ from runs.pipeline.rank import (
     summarise_documents,
 )
 from runs.pipeline.rerank import open_job_reranker, rank_by_place, rerank_rows
-from runs.pipeline.topic_steps import Pool, SearchedTopic, grade_candidates, open_neighbours, open_run_reader, open_task
+from runs.pipeline.topic_steps import (
+    Pool,
+    SearchedTopic,
+    grade_candidates,
+    list_grading_steps,
+    open_neighbours,
+    open_run_reader,
+    open_task,
+)
 from runs.tracks.answer_files import cite_by_track_ids, make_answer_records
 from runs.trec.types import Run, make_run
 
@@ -126,15 +134,19 @@ def make_grades(
     """
     rankings = {topic.id: narrative.of(place).tolist() for place, topic in enumerate(job.topics)}
     find_neighbours = open_neighbours(job)
+    has_budget = job.config.model is not None and job.config.model.budget is not None
 
     async def grade_all(model: Model | None, found: Found) -> list[GradedTopic]:
         searched = [SearchedTopic(topic, found.queries, found.hybrid) for topic in job.topics]
         pools = [Pool(found.pools[topic.id], rankings[topic.id]) for topic in job.topics]
-        work = [
-            partial(grade_candidates, job, model, one, pool, find_neighbours)
-            for one, pool in zip(searched, pools, strict=True)
-        ]
-        return await run_together(work, TOPICS_AT_ONCE)
+        graded: list[GradedTopic] = []
+        for step in list_grading_steps(pools) if has_budget else [pools]:
+            work = [
+                partial(grade_candidates, job, model, one, pool, find_neighbours)
+                for one, pool in zip(searched, step, strict=True)
+            ]
+            graded = await run_together(work, TOPICS_AT_ONCE)
+        return graded
 
     found = find_candidates(job, list_queries(topics), hybrid, narrative)
     graded = run_with_model(partial(grade_all, found=found))

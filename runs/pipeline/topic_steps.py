@@ -1,7 +1,7 @@
 """The steps for one topic of a job: grade its candidates, and open the task from which a reader answers it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from threading import Lock
@@ -12,6 +12,7 @@ from generation.grading.grade import Candidates, GradedTopic, grade_topic
 from generation.llm.model import Model
 from generation.queries.compose import find_places
 from generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, list_rows, open_reader
+from generation.rules.documents import choose_documents
 from generation.types import Sentence
 from retrieval import neighbours
 from retrieval.backends import open_dense
@@ -45,10 +46,29 @@ class SearchedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The candidates of a topic, and its whole ranking, down which grading may go on: rows of the store, best first."""
+    """The candidates of a topic, and its whole ranking, down which grading may go on: rows of the store, best first.
+
+    If the ranking is empty, only the candidates are graded.
+    """
 
     rows: Sequence[int]
     ranking: Sequence[int]
+
+
+FIRST_GRADED = 5
+"""With a budget, this number of documents of every topic is graded before any further one."""
+
+
+def list_grading_steps(pools: Sequence[Pool]) -> Iterator[Sequence[Pool]]:
+    """List the steps in which a budget is spent on grades: the first 5 documents of all pools, 10, 20, and so on.
+
+    The last step is the pools as they are. Replies to the steps before are kept, so no document costs twice.
+    """
+    most = FIRST_GRADED
+    while any(len(pool.rows) > most for pool in pools):
+        yield [Pool(pool.rows[:most], ()) for pool in pools]
+        most *= 2
+    yield pools
 
 
 async def grade_candidates(
@@ -63,7 +83,7 @@ async def grade_candidates(
         return await asyncio.to_thread(read_context, job.sources, rows, queries)
 
     most = job.config.grading.deeper
-    beyond = Beyond(pool.ranking, find_neighbours, read, most) if most else None
+    beyond = Beyond(pool.ranking, find_neighbours, read, most) if most and pool.ranking else None
     scores = get_hybrid_scores(searched.hybrid, places, pool.rows)
     candidates = Candidates(searched.topic.id, await read(pool.rows), scores)
     return await grade_topic(model, candidates, job.grade_settings, beyond)
@@ -92,8 +112,8 @@ def open_run_reader(job: Job, model: Model | None) -> Reader:
 async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:
     """Open the task to answer a topic, and choose its documents.
 
-    These are the `selected` ones (rows of the store, best first), or those of each query. For claims, they are the
-    documents that have a grade above 0 for the query, if there are any. If the configuration ranks segments, each
+    These are among the `selected` ones (rows of the store, best first), or those of each query. For claims, they are
+    the documents that have a grade above 0 for the query, if there are any. If the configuration ranks segments, each
     document has only its closest ones.
     """
     topic = searched.topic
@@ -101,6 +121,9 @@ async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) 
     if job.answer_settings.method == "claims":
         grades = [searched.grades.get(query.id, {}) for query in searched.own]
         of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
+    if job.answer_settings.method == "rules" and job.config.reader.name == "plain":
+        number = job.answer_settings.documents
+        selected = await asyncio.to_thread(choose_documents, job.sources, searched.own, selected, number)
     hits = choose_hits(job.answer_settings, selected, of_queries)
     context = await asyncio.to_thread(read_context, job.sources, list_rows(hits), searched.own)
     if job.config.ranks_segments:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from generation.context.topic import Sources, TopicContext
 from generation.queries.compose import compose_queries, is_narrative_query, make_narrative_query
 from generation.rules.answer import CandidateSentences, choose_sentences, gather_sentences, quote_closest_segment
+from generation.rules.documents import choose_documents
 from generation.rules.queries import decompose, expand_topic, extract_topic
 from generation.rules.sentences import (
     SAME_COSINE,
@@ -148,6 +149,22 @@ def test_the_rules_for_the_topic(topic_by: TopicBy | None, topic: str, index: In
     rules = UnderstandingRules("sentences", topic_by, variants=0)
     (found,) = understand_by_rules([Topic("7", "Well. Ice melts. Why?")], Sources(index, open_store(index)), rules)
     assert (found.questions, found.topic, found.variants) == (("Ice melts.",), topic, ())
+
+
+def test_each_question_has_its_closest_document_among_those_of_an_answer(index: Index) -> None:
+    store = open_store(index)
+    ids = ["wasps", "glacier", "twin-a", "volcano", "flowers", "bees", "weather", "beekeeping"]
+    row_of = dict(zip(store.ids(range(len(CORPUS))), range(len(CORPUS)), strict=True))
+
+    def choose(question: str, number: int) -> list[str]:
+        query, rows = Query("1", "1#1", question, question, question), [row_of[doc_id] for doc_id in ids]
+        return store.ids(choose_documents(Sources(index, store), [query], rows, number))
+
+    assert choose("How does lava escape from a volcano?", 2) == ["wasps", "volcano"]
+    assert choose("How does lava escape from a volcano?", 4) == ids[:4]
+    assert choose("How do honey bees live, and how do glaciers move?", 3) == ["wasps", "glacier", "bees"]
+    assert choose("How do honey bees live?", 2) == ["wasps", "glacier"]
+    assert choose("How do honey bees live?", 20) == ids
 
 
 def test_composition_of_queries() -> None:

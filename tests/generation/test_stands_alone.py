@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.rules.answer import LEAST_WORTH, MOST_SENTENCES, keep_best, leave_out_repeats
-from generation.rules.stands_alone import continues, stands_alone
-from generation.rules.subject import is_entry, read_sentence
+from generation.rules.stands_alone import continues, explains_title, stands_alone
+from generation.rules.subject import read_sentence
 from generation.types import Evidence
 from indexing.types import Document, Span
 
@@ -63,6 +63,9 @@ def test_these_sentences_stand_alone(sentence: str) -> None:
         pytest.param("If omitted, the bees of all hives are counted.", id="an option without a name"),
         pytest.param("We think that a colony of bees has one queen.", id="first person"),
         pytest.param("hive - This is the home of a colony of bees.", id="an explanation that points"),
+        pytest.param("Functionally identical to a hive of another kind of bees.", id="no subject of a comparison"),
+        pytest.param("The bees of a hive are then counted by the keeper.", id="then"),
+        pytest.param("Class for counting the bees that leave a hive.", id="a kind without a name"),
         pytest.param("hive - A home.", id="an explanation that is too short"),
         pytest.param("", id="nothing"),
     ],
@@ -73,6 +76,7 @@ def test_these_sentences_do_not_stand_alone(sentence: str) -> None:
 
 @given(st.text(max_size=200) | st.text('a bThis.,-()"\n', max_size=200))
 def test_any_text_is_judged(text: str) -> None:
+    assert explains_title(text, text[:1]) in (True, False)
     assert stands_alone(text) in (True, False)
     assert continues(text) in (True, False)
 
@@ -91,20 +95,20 @@ def test_sentences_that_go_on_from_the_one_before(sentence: str, goes_on: bool) 
 
 
 @pytest.mark.parametrize(
-    ("title", "text", "sentence", "entry"),
+    ("title", "text", "sentence"),
     [
-        ("hive", "This module counts bees.", "The hive module counts bees.", False),
-        ("A headline of many words", "This module counts bees.", "This module counts bees.", False),
-        ("", "This module counts bees.", "This module counts bees.", False),
-        ("hive", "This picture\nshows bees.", "This picture shows bees.", False),
-        ("hive", "count(bees, most=3) -> int\nCount all bees.", "count() of hive - Count all bees.", True),
-        ("", "count(bees)\nCount all bees.", "count() - Count all bees.", True),
+        ("hive", "This module counts bees.", "The hive module counts bees."),
+        ("A headline of many words", "This module counts bees.", "This module counts bees."),
+        ("", "This module counts bees.", "This module counts bees."),
+        ("hive", "This picture\nshows bees.", "This picture shows bees."),
+        ("hive", "count(bees, most=3) -> int\nCount all bees.", "count() of hive - Count all bees."),
+        ("", "count(bees)\nCount all bees.", "count() - Count all bees."),
+        ("hive", "hive - A counter of bees", "hive - A counter of bees."),
     ],
 )
-def test_a_sentence_is_read_with_its_subject(title: str, text: str, sentence: str, entry: bool) -> None:
+def test_a_sentence_is_read_with_its_subject(title: str, text: str, sentence: str) -> None:
     document = Document("d", text, title)
-    span = Span("d", 0, len(text))
-    assert (read_sentence(document, span), is_entry(document, span)) == (sentence, entry)
+    assert read_sentence(document, Span("d", 0, len(text))) == sentence
 
 
 def test_the_line_before_a_sentence_names_its_subject() -> None:
@@ -115,6 +119,23 @@ def test_the_line_before_a_sentence_names_its_subject() -> None:
     assert read_sentence(document, Span("d", second, len(text))) == "Drones are bees."
 
 
+@pytest.mark.parametrize(
+    ("sentence", "explained"),
+    [
+        pytest.param("bee.hive - A home of insects.", True, id="with an article"),
+        pytest.param("bee.hive - Counter of insects.", True, id="two new words"),
+        pytest.param("bee.hive - Bee hive counter.", False, id="little more than the title"),
+        pytest.param("bee.hive - Module of hive counters.", False, id="a kind and one new word"),
+        pytest.param("bee.hive - Counter insects.", False, id="too short"),
+        pytest.param("bee.hive - Home About Our Products.", False, id="a menu"),
+        pytest.param("wasp.nest - A home of insects.", False, id="another title"),
+        pytest.param("A home of insects.", False, id="no title"),
+    ],
+)
+def test_an_explanation_of_the_title_stands_alone_if_it_says_more(sentence: str, explained: bool) -> None:
+    assert explains_title(sentence, "bee.hive") == explained
+
+
 def test_a_sentence_that_repeats_a_better_one_is_left_out() -> None:
     texts = ("Bees collect nectar from flowers.", "Flowers give nectar, which bees collect.", "Glaciers move slowly.")
     items = [Evidence(Span("d", n, n + 1), text, 1.0 + n, "1") for n, text in enumerate(texts)]
@@ -123,5 +144,5 @@ def test_a_sentence_that_repeats_a_better_one_is_left_out() -> None:
 
 def test_a_query_is_served_by_its_best_sentences_and_by_none_below_the_floor() -> None:
     kept = keep_best(np.array([[0.9, 1.2, 0.8, 1.0, 1.0], [LEAST_WORTH - 0.1] * 5]))
-    assert (kept > 0).tolist() == [[False, True, False, True, True], [False] * 5]
+    assert (kept > 0).tolist() == [[True, True, False, True, True], [False] * 5]
     assert (kept > 0).sum() == MOST_SENTENCES

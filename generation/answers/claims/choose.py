@@ -10,7 +10,8 @@ from fusion.coverage import choose
 from fusion.parasol import log_terms
 from generation.answers.claims.collect import Claim
 from generation.answers.claims.quotes import MOST_CITATIONS
-from generation.rules.sentences import SAME_COSINE, find_stems
+from generation.rules.sentences import SAME_COSINE
+from generation.rules.words import find_stems
 from generation.types import Citation
 from indexing.vectors.types import Vectors
 

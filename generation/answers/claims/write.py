@@ -17,7 +17,7 @@ from generation.ask import ask_all
 from generation.context.delimit import neutralise
 from generation.llm.model import Model
 from generation.prompts.answers import write_claims as prompt
-from generation.rules.sentences import find_stems
+from generation.rules.words import find_stems
 from generation.structured import read_objects
 from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 from indexing.errors import Unusable

@@ -8,8 +8,7 @@ from random import Random
 from generation.readers.disco_rag.chunks import Chunk
 from generation.readers.disco_rag.relations import INTER, UNRELATED, name_relation, report_unknown
 from generation.readers.disco_rag.replies import Found, tidy_lines
-from generation.rules.sentences import STEM_LETTERS
-from generation.rules.words import find_content_words
+from generation.rules.words import STEM_LETTERS, find_content_words
 from generation.types import Reply
 from indexing.errors import Unusable
 from indexing.structures.connectives import signal_across

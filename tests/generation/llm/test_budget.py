@@ -1,7 +1,7 @@
 """Budgets: no order and no cost of calls exceeds one, a killed run included, and a run that spends it is whole."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -30,6 +30,7 @@ class Call:
     completion: float
     turns: int
     end: str
+    purpose: str = "step"
 
 
 SHARES = st.floats(0, 1)
@@ -42,9 +43,16 @@ CALLS = st.lists(
         SHARES,
         st.integers(0, 4),
         st.sampled_from(["reply", "reply", "reply", "reply", "uncounted", "failure", "wrong", "refused"]),
+        st.sampled_from(["step", "grades"]),
     ),
     max_size=25,
 )
+
+
+def make_grades(calls: list[Call]) -> list[Call]:
+    return [replace(call, purpose="grades") for call in calls]
+
+
 BUDGETS = st.builds(
     Budget,
     calls=st.none() | st.integers(0, 20),
@@ -58,7 +66,7 @@ async def spend(purse: Purse, calls: list[Call], at_once: int) -> tuple[Usage, l
     billed, room = Usage(), asyncio.Semaphore(at_once)
 
     async def make(call: Call) -> PaidReply:
-        request = Request("step", (("user", "word " * call.words),), 20)
+        request = Request(call.purpose, (("user", "word " * call.words),), 20)
 
         async def send() -> PaidReply:
             nonlocal billed
@@ -83,22 +91,24 @@ async def spend(purse: Purse, calls: list[Call], at_once: int) -> tuple[Usage, l
     return billed, [one for one in found if isinstance(one, PaidReply | Exception)]
 
 
-def holds(budget: Budget, cost: Usage) -> bool:
+def holds(budget: Budget, cost: Usage, share: float = 1) -> bool:
     costs = cost.calls, cost.prompt_tokens + cost.completion_tokens, compute_cost(cost, PRICES)
     limits = budget.calls, budget.tokens, budget.dollars
-    return all(limit is None or spent <= limit for limit, spent in zip(limits, costs, strict=True))
+    return all(limit is None or spent <= limit * share for limit, spent in zip(limits, costs, strict=True))
 
 
 @settings(max_examples=1_000)
-@given(BUDGETS, CALLS, st.integers(1, 8))
-def test_no_profile_of_costs_exceeds_a_budget(budget: Budget, calls: list[Call], at_once: int) -> None:
-    purse = Purse(budget, PRICES)
+@given(BUDGETS, CALLS | CALLS.map(make_grades), st.integers(1, 8), st.floats(0, 1))
+def test_no_profile_of_costs_exceeds_a_budget(budget: Budget, calls: list[Call], at_once: int, share: float) -> None:
+    purse = Purse(budget, PRICES, shares={"grades": share})
     billed, found = asyncio.run(spend(purse, calls, at_once))
     assert len(found) == len(calls), "every call has an outcome"
     assert holds(budget, billed)
+    if all(call.purpose == "grades" for call in calls):
+        assert holds(budget, billed, share), "the rest of the budget is left"
     assert holds(budget, purse.spent)
     if budget == Budget():
-        assert all(isinstance(one, Exception) or one.outcome != Failure("the budget is spent") for one in found)
+        assert all(isinstance(one, Exception) or "budget" not in repr(one.outcome) for one in found)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +153,18 @@ def test_a_budget_is_used_up_to_the_bound_of_one_call(budget: Budget, sent: int)
 
     asyncio.run(run())
     assert times == sent
+
+
+def test_a_purpose_leaves_the_rest_of_the_budget_to_others() -> None:
+    async def send() -> PaidReply:
+        return PaidReply(Reply("yes"), Usage(1, 1, 0, 1))
+
+    async def run() -> list[bool]:
+        purse = Purse(Budget(calls=8), None, shares={"step": 0.75})
+        requests = [*[ONE] * 8, *[replace(ONE, purpose="answer")] * 4]
+        return [isinstance((await purse.pay(request, send)).outcome, Reply) for request in requests]
+
+    assert asyncio.run(run()) == [True] * 6 + [False] * 2 + [True] * 2 + [False] * 2
 
 
 def test_a_killed_run_continues_with_what_is_left(tmp_path: Path) -> None:

@@ -14,18 +14,19 @@ import pytest
 from generation.context.tokens import count_tokens
 from generation.llm.replay import record_replies
 from generation.llm.settings import REPLIES_FILE
+from generation.prompts.grading import umbrela
 from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.index import Index
 from runs.config.read import PRESETS, read_config
-from runs.pipeline.model_runner import USAGE_FILE
+from runs.pipeline.model_runner import COSTS_FILE, USAGE_FILE
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
 from runs.tracks.validate import detect_track, validate
 from runs.trec.run_files import read_qrels, read_run
 from runs.trec.topics import read_topics
 from tests.support import programs
-from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics
+from tests.support.indexes.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.support.models.reading_model import say
 from tests.support.runs.command_line import keystone
 from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
@@ -120,6 +121,33 @@ def test_a_run_that_spends_its_budget_is_valid_wherever_it_stops(
     shutil.rmtree(directory)
     make("keystone", index, tmp_path, server, *changes, f"model.budget={{calls: {stop}}}")
     assert len(server.requests) - asked <= 2 * stop, "a new directory has a new budget"
+
+
+def test_a_budget_pays_for_the_first_documents_of_every_topic_before_any_further_one(
+    index: Index, tmp_path: Path, server: Server
+) -> None:
+    changes = ("grading.pool=8", "grading.deeper=0", "answer.method=rules")
+    start = len(server.requests)
+    (tmp_path / "free").mkdir()
+    free = make("keystone", index, tmp_path / "free", server, *changes)
+    middle = len(server.requests)
+    paid = make("keystone", index, tmp_path, server, *changes, "model.budget={calls: 1000}")
+    assert read_run_content(paid).keys() - read_run_content(free).keys() == {COSTS_FILE}
+    assert all((paid / name).read_bytes() == content for name, content in read_run_content(free).items())
+    assert len(server.requests) - middle == middle - start, "no document costs twice"
+    messages = [body["messages"] for body in server.requests[middle:]]
+    graded = [user["content"].rsplit("Queries:") for system, user, *_ in messages if system["content"] == umbrela.GRID]
+    topics = [orjson.loads(line) for line in (paid / "grades.jsonl").read_bytes().splitlines()]
+    for topic, word in zip(topics, ("bees", "volcano"), strict=True):
+        texts = list(dict.fromkeys(CORPUS[doc_id][1] for doc_id in topic["documents"]))
+        own = {
+            text: place
+            for place, (passage, queries) in enumerate(graded)
+            for text in texts
+            if word in queries and text in passage
+        }
+        assert len(own) == len(texts) > 6
+        assert all(own[text] < 10 for text in texts[:4]), "four texts, because the twins have one"
 
 
 @pytest.mark.parametrize("method", ["rules", "model", "narrative"])
