@@ -38,7 +38,8 @@ def print_diagnosis(found: Diagnosis, noun: str) -> None:
     ]
     print_table(head, 1, [[escape_controls(cell) for cell in line] for line in lines])
     if found.left_out:
-        print(f"\n{plural(found.left_out, noun)} of topics that the run lacks are left out")
+        verb = "is" if found.left_out == 1 else "are"
+        print(f"\n{plural(found.left_out, noun)} of topics that the run lacks {verb} left out")
 
 
 def describe_diagnosis(found: Diagnosis) -> dict[str, Any]:
