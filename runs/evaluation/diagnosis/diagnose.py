@@ -171,9 +171,9 @@ def _find_all_uses(run: StoredRun, wanted: Sequence[Wanted]) -> list[Use]:
     for place, one in enumerate(wanted if run.has_answers else ()):
         places.setdefault(one.topic_id, []).append(place)
     for topic_id, own in places.items():
-        uses = find_uses(
-            [wanted[place] for place in own], run.answers[topic_id], run.evidence[topic_id], run.get_cited(topic_id)
-        )
+        asked = [wanted[place] for place in own]
+        documents = run.get_cited(topic_id) | run.get_documents(sorted({one.doc_id for one in asked if one.span}))
+        uses = find_uses(asked, run.answers[topic_id], run.evidence[topic_id], documents)
         for place, use in zip(own, uses, strict=True):
             found[place] = use
     return found

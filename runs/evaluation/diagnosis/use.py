@@ -1,6 +1,6 @@
 """The use of nuggets and documents in an answer: whether it says them, and whether it cites them where it does."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -42,21 +42,31 @@ def find_uses(
 ) -> Iterator[Use]:
     """Find the use of each nugget or document of a topic in the topic's answer and its evidence.
 
-    `documents` are those that the answer cites, by id. Words decide, as `rate_support` describes: they cannot tell a
-    claim from its denial.
+    `documents` are those that the answer cites and those of the nuggets, by id. Words decide, as in `rate_support`:
+    they cannot tell a claim from its denial.
     """
     sentences = [Cited(sentence, tuple(_list_sources(sentence, documents))) for sentence in answer.sentences]
     for one in wanted:
         spans = [item.span for item in evidence.items if item.span.doc_id == one.doc_id]
         read = any(one.span is None or _overlap(one.span, span) for span in spans)
-        found = _find_nugget(one, sentences) if one.text else _find_document(one, sentences, evidence)
+        texts = {one.text}
+        if one.span and one.doc_id in documents:
+            texts.add(documents[one.doc_id].text[one.span.start : one.span.end])
+        found = _find_nugget(one, texts, sentences) if one.text else _find_document(one, sentences, evidence)
         yield Use(read, *found)
 
 
-def _find_nugget(wanted: Wanted, sentences: Sequence[Cited]) -> tuple[bool, bool]:
-    """Find whether a sentence says a nugget, and whether one that does cites its place or another text that says it."""
-    saying = [one for one in sentences if says(one.sentence.text, wanted.text)]
-    cited = any(any(_holds(span, wanted) for span, _ in one.sources) or says(one.join(), wanted.text) for one in saying)
+def _find_nugget(wanted: Wanted, texts: Collection[str], sentences: Sequence[Cited]) -> tuple[bool, bool]:
+    """Find whether a sentence says a nugget, and whether one that does cites its place or another text that says it.
+
+    `texts` are the nugget's wordings: its own, and that of its place.
+    """
+
+    def has(source: str) -> bool:
+        return any(says(source, text) for text in texts)
+
+    saying = [one for one in sentences if has(one.sentence.text)]
+    cited = any(any(_holds(span, wanted) for span, _ in one.sources) or has(one.join()) for one in saying)
     return bool(saying), cited
 
 
