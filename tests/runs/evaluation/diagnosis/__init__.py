@@ -1,1 +1,1 @@
-"""Tests of the evaluation of diagnosis."""
+"""Tests of the diagnosis of runs."""
