@@ -69,6 +69,7 @@ def draw_losses(found: "Diagnosis") -> "Figure":
             [LOSSES[s] if s else "kept" for s in stages], list(map(found.sum_worth, stages)), color=colours
         )
         axes.bar_label(bars, [f"{sum(one.lost == stage for one in found.findings):,}" for stage in stages], padding=3)
+        axes.margins(x=0.1)
         axes.invert_yaxis()
         axes.set_xlabel("part of the coverage, with the number beside the bar")
         axes.grid(axis="x", alpha=0.3)

@@ -118,7 +118,7 @@ def _find_ranks(run: StoredRun, wanted: Sequence[Wanted]) -> dict[Stage, dict[tu
     return {
         "search": run.find_best_ranks(lists, docs),
         "systems": run.find_best_ranks([run.query_ranking], docs),
-        "queries": run.find_places(docs),
+        "queries": run.find_narrative_ranks(docs),
     }
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from generation.queries.compose import find_places
+from generation.readers.reader import AnswerSettings
 from generation.types import Answer, EvidenceSet
 from indexing.errors import UserError
 from indexing.index import open_index
@@ -15,7 +15,7 @@ from retrieval.types import Query
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import CONFIG, HYBRID, JOINED, NARRATIVE, RERANKED, list_artifacts
-from runs.pipeline.directory import Artifact, Values
+from runs.pipeline.directory import Values
 from runs.pipeline.grading.grade_files import GradeRecord, find_grades
 from runs.pipeline.job import DEFAULT_TRACK, Job
 from runs.pipeline.topic_steps import rank_by_grade
@@ -39,12 +39,13 @@ class StoredRun:
     @property
     def has_answers(self) -> bool:
         """Whether the run answers its topics."""
-        return self.config.track is not None and self.config.answer.method is not None
+        return bool(self.answers)
 
     @property
     def answers_queries(self) -> bool:
         """Whether an answer is made from the documents of each query, and not from those of the topic."""
-        return self.has_answers and self.config.answer.method in ("answers", "claims")
+        method = self.config.answer.method
+        return self.has_answers and method is not None and AnswerSettings(method).is_by_query
 
     @property
     def query_ranking(self) -> str:
@@ -60,7 +61,7 @@ class StoredRun:
         topic_of = {query.id: query.topic_id for own in self.queries.values() for query in own}
         return self._find_best(names, asked, topic_of)
 
-    def find_places(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
+    def find_narrative_ranks(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
         """Find the rank of each wanted document of a topic in the ranking of its narrative, if it has one."""
         return self._find_best([NARRATIVE], wanted, {topic: topic for topic in wanted})
 
@@ -118,21 +119,17 @@ def open_stored_run(directory: Path) -> StoredRun:
     job = Job(config, index, open_store(index), [], TRACKS[config.track or DEFAULT_TRACK])
     values = Values(directory)
     files = list_artifacts(job, values)
-
-    def read(artifact: Artifact[Any]) -> Any:
-        if not (directory / artifact.name).exists():
-            raise UserError(f"{directory}: has no {artifact.name} yet: finish the run by keystone run")
-        return values.get(artifact)
-
-    for ranking in (*files.systems, files.hybrid, files.narrative):
-        if not (directory / ranking.name).exists():
-            raise UserError(f"{directory}: has no {ranking.name} yet: finish the run by keystone run")
-    understood = read(files.queries)
-    queries = {one.understanding.topic_id: one.queries for one in understood}
-    run = StoredRun(directory, config, job.store, queries)
-    grades = {} if config.grading.method is None else {one.topic_id: one for one in read(files.grades)}
-    if not run.has_answers:
+    of_grades = (files.grades,) if config.grading.method is not None else ()
+    of_answers = (
+        (files.evidence, files.answers) if config.track is not None and config.answer.method is not None else ()
+    )
+    for file in (files.queries, *files.systems, files.hybrid, files.narrative, *of_grades, *of_answers):
+        if not (directory / file.name).exists():
+            raise UserError(f"{directory}: has no {file.name} yet: finish the run by keystone run")
+    queries = {one.understanding.topic_id: one.queries for one in values.get(files.queries)}
+    grades = {one.topic_id: one for one in values.get(files.grades)} if of_grades else {}
+    if not of_answers:
         return StoredRun(directory, config, job.store, queries, grades)
-    evidence = dict(zip(queries, read(files.evidence), strict=True))
-    answers = {answer.topic_id: answer for answer in read(files.answers)}
+    evidence = dict(zip(queries, values.get(files.evidence), strict=True))
+    answers = {answer.topic_id: answer for answer in values.get(files.answers)}
     return StoredRun(directory, config, job.store, queries, grades, evidence, answers)

@@ -15,7 +15,8 @@ from indexing.errors import UserError
 from indexing.index import Index, open_index
 from indexing.store import build_store, open_store
 from runs.config.read import read_config
-from runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Stage, diagnose
+from runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Stage, diagnose, list_stages
+from runs.evaluation.diagnosis.stored import open_stored_run
 from runs.evaluation.diagnosis.use import says
 from runs.evaluation.diagnosis.wanted import read_nuggets, read_relevant_documents
 from runs.pipeline.artifacts import write_json_lines
@@ -172,21 +173,40 @@ def diagnose_by(directory: Path, path: Path) -> Diagnosis:
     return diagnose(directory, lambda _store: read_nuggets(path))
 
 
-@pytest.mark.parametrize("kind", ["qrels", "nuggets"])
 @pytest.mark.parametrize("stage", DAMAGES)
-def test_every_loss_of_a_damaged_stage_is_attributed_to_it(
-    graded: Path, tmp_path: Path, stage: Stage, kind: str
-) -> None:
-    directory, wanted = tmp_path / "run", write_wanted(tmp_path, kind)
+def test_every_loss_of_a_damaged_stage_is_attributed_to_it(graded: Path, tmp_path: Path, stage: Stage) -> None:
+    directory = tmp_path / "run"
     shutil.copytree(graded, directory)
     DAMAGES[stage](directory)
     for later in list(DAMAGES)[list(DAMAGES).index(stage) + 1 :]:
         if later not in ("grade", "cited"):  # which would need what the earlier stage has lost
             DAMAGES[later](directory)
-    found = diagnose_by(directory, wanted)
-    assert found.stages == tuple(LOSSES)
-    assert [one.lost for one in found.findings] == [stage, stage, None, None]
-    assert (found.sum_worth(stage), found.sum_worth(None), found.left_out) == (0.5, 0.5, 1)
+    for kind in ("qrels", "nuggets"):
+        found = diagnose_by(directory, write_wanted(tmp_path, kind))
+        assert found.stages == tuple(LOSSES)
+        assert [one.lost for one in found.findings] == [stage, stage, None, None]
+        assert (found.sum_worth(stage), found.sum_worth(None), found.left_out) == (0.5, 0.5, 1)
+
+
+def test_answers_to_queries_are_made_from_the_documents_of_each_query(graded: Path, tmp_path: Path) -> None:
+    shutil.copytree(graded, tmp_path / "run")
+    config = yaml.safe_load((graded / "config.yaml").read_text())
+    hits = read_run(graded / "hybrid.trec").list_hits()
+    first = {own[0][0] for query, own in hits.items() if query.startswith("1#")}
+    best = {"answers": first, "claims": {"weather"}}
+    for method, selected in best.items():
+        answer = {"answer": {"method": method, "documents": 1}}
+        (tmp_path / "run/config.yaml").write_text(yaml.safe_dump({**config, **answer}))
+        edit_first(tmp_path / "run", "grades", grade_weather_alone)
+        run = open_stored_run(tmp_path / "run")
+        assert run.list_selected()["1"] == selected
+        assert [stage for stage in LOSSES if stage not in list_stages(run)] == (
+            ["queries", "graded", "grade"] if method == "answers" else ["queries"]
+        )
+
+
+def grade_weather_alone(record: dict[str, Any]) -> None:
+    record["grades"] = [[float(name == "weather") for name in record["documents"]] for _ in record["queries"]]
 
 
 @pytest.mark.parametrize("kind", ["qrels", "nuggets"])
