@@ -130,6 +130,7 @@ def open_stored_run(directory: Path) -> StoredRun:
     grades = {one.topic_id: one for one in values.get(files.grades)} if of_grades else {}
     if not of_answers:
         return StoredRun(directory, config, job.store, queries, grades)
-    evidence = dict(zip(queries, values.get(files.evidence), strict=True))
+    gathered = values.get(files.evidence)
+    evidence = dict(zip(queries, gathered, strict=True))
     answers = {answer.topic_id: answer for answer in values.get(files.answers)}
     return StoredRun(directory, config, job.store, queries, grades, evidence, answers)
