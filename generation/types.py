@@ -88,6 +88,8 @@ class Evidence:
     """The headings above the stretch, outermost first. An answer is shown them, and cites none of them."""
     why: str = ""
     """The step of the reader that chose the stretch, such as `answered by node 41`."""
+    segments: tuple[str, ...] = ()
+    """The ids of the segments that overlap the stretch. A run names them after its reader has gathered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class Sentence:
 
     text: str
     citations: tuple[Citation, ...]
+    evidence: tuple[int, ...] = ()
+    """The places of its evidence in the items of the topic, from 0. A run names them after its reader has answered."""
 
 
 Support = Literal["full", "partial", "none"]

@@ -25,7 +25,7 @@ from runs.cli.index_command import index
 from runs.cli.machine_commands import demo, doctor
 from runs.cli.measure_commands import evaluate, tune
 from runs.cli.plot_command import plot
-from runs.cli.report_command import report
+from runs.cli.report_command import diagnose, report
 from runs.cli.run_commands import answer, record, run
 from runs.report.say import say
 
@@ -83,6 +83,7 @@ for command in (
     evaluate,
     tune,
     explain,
+    diagnose,
     report,
     plot,
     trace,

@@ -39,8 +39,7 @@ def plot(
     from runs.report.plots import RECALL_DEPTHS, draw_runs, write_figure
     from runs.report.terminal import print_cautions, progress_bars
 
-    if out.suffix not in FORMATS:
-        raise UserError(f"--out {out}: expected a name that ends with {' or '.join(FORMATS)}")
+    check_picture(out)
     check_outputs([*runs, qrels], {"--out": out})
     bars = [parse_measure(name) for name in measure or ("nDCG@10", "R@100", "MAP", "MRR")]
     depths = [parse_measure(f"R@{depth}") for depth in RECALL_DEPTHS]
@@ -49,3 +48,9 @@ def plot(
     write_figure(draw_runs(evaluations, list(dict.fromkeys(map(str, bars)))), out)
     print_cautions(evaluations, quiet)
     say(out)
+
+
+def check_picture(out: Path) -> None:
+    """Raise `UserError` if the name of a picture does not end with one of `FORMATS`."""
+    if out.suffix not in FORMATS:
+        raise UserError(f"--out {out}: expected a name that ends with {' or '.join(FORMATS)}")

@@ -232,7 +232,10 @@ def _encode_evidence(topic_id: str, found: EvidenceSet) -> dict[str, Any]:
 
 
 def _decode_evidence(record: dict[str, Any]) -> EvidenceSet:
-    items = tuple(Evidence(**{**item, "span": Span(**item["span"])}) for item in record["items"])
+    items = tuple(
+        Evidence(**{**item, "span": Span(**item["span"]), "segments": tuple(item.get("segments", ()))})
+        for item in record["items"]
+    )
     notes = tuple(Note(**{**note, "sources": _decode_spans(note["sources"])}) for note in record["notes"])
     return EvidenceSet(items, notes, record["stop"], record["reader"], record["by"])
 
@@ -253,6 +256,8 @@ def _encode_answer(answer: Answer) -> dict[str, Any]:
 
 
 def _decode_answer(record: Mapping[str, Any]) -> Answer:
-    sentences = tuple(Sentence(sentence["text"], tuple(sentence["citations"])) for sentence in record["sentences"])
+    sentences = tuple(
+        Sentence(one["text"], tuple(one["citations"]), tuple(one.get("evidence", ()))) for one in record["sentences"]
+    )
     checks = tuple(SupportCheck(**check) for check in record.get("checks", ()))
     return Answer(record["topic_id"], sentences, _decode_fallbacks(record), checks)

@@ -13,6 +13,7 @@ from indexing.errors import UserError
 from indexing.types import Document
 from indexing.vectors.of_documents import TextsOf, join_title_and_text
 from retrieval.types import Query, Rankings, Topic
+from runs.pipeline.answering.evidence_links import name_segments, point_to_evidence
 from runs.pipeline.artifacts import RerankRecord, Summary, TopicStep
 from runs.pipeline.grading.grade_files import (
     GradeRecord,
@@ -181,7 +182,7 @@ def make_evidence(
 
     async def gather(model: Model | None, searched: SearchedTopic, selected: Sequence[int]) -> EvidenceSet:
         task, hits = await open_task(job, searched, selected)
-        return await open_run_reader(job, model).gather(task, hits)
+        return name_segments(await open_run_reader(job, model).gather(task, hits), job.store)
 
     searches = _list_searches(job, list_queries(topics), hybrid, ranking, *grades)
     work = [partial(gather, searched=searched, selected=selected) for searched, selected in searches]
@@ -201,7 +202,7 @@ def make_answers(
 
     async def answer(model: Model | None, searched: SearchedTopic, selected: Sequence[int], own: EvidenceSet) -> Answer:
         task, _ = await open_task(job, searched, selected)
-        return await open_run_reader(job, model).answer(task, own)
+        return point_to_evidence(await open_run_reader(job, model).answer(task, own), own)
 
     searches = _list_searches(job, list_queries(topics), hybrid, ranking, *grades)
     work = [

@@ -1,4 +1,4 @@
-"""Pictures of evaluations, as SVG or PNG: the same evaluations give the same bytes."""
+"""Pictures of evaluations and diagnoses, as SVG or PNG: the same values give the same bytes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from runs.evaluation.diagnosis.diagnose import Diagnosis
     from runs.evaluation.evaluate import Evaluation
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
@@ -49,6 +50,30 @@ def draw_runs(evaluations: "Sequence[Evaluation]", measures: Sequence[str]) -> "
         figure.legend(*bars.get_legend_handles_labels(), loc="outside lower center", ncols=min(len(evaluations), 3))
         if any(map(mark_circle, evaluations)):
             figure.suptitle(CIRCLE_TEXT, fontsize="small")
+    return figure
+
+
+def draw_losses(found: "Diagnosis") -> "Figure":
+    """Draw a bar for each stage: what the coverage gains if its losses alone are repaired. The last bar is kept."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    from runs.evaluation.diagnosis.diagnose import LOSSES
+
+    with rc_context(STYLE):
+        figure = Figure(figsize=(PANEL_WIDTH_INCHES * 1.5, HEIGHT_INCHES), layout="constrained")
+        axes = figure.subplots()
+        stages = (*found.stages, None)
+        colours = [COLOURS[0]] * len(found.stages) + [COLOURS[2]]
+        bars = axes.barh(
+            [LOSSES[s] if s else "kept" for s in stages], list(map(found.sum_worth, stages)), color=colours
+        )
+        axes.bar_label(bars, [f"{sum(one.lost == stage for one in found.findings):,}" for stage in stages], padding=3)
+        axes.margins(x=0.1)
+        axes.invert_yaxis()
+        axes.set_xlabel("part of the coverage, with the number beside the bar")
+        axes.grid(axis="x", alpha=0.3)
+        axes.set_axisbelow(True)
     return figure
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -50,7 +50,7 @@ def resolve_citation(citation: Any, names: Mapping[str | int, str]) -> str | Non
     return names.get(citation) if isinstance(citation, str) or is_integer(citation) else None
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: Any) -> TypeGuard[int]:
     """Whether a JSON value is an integer. Python counts true and false as integers; this function does not."""
     return isinstance(value, int) and not isinstance(value, bool)
 

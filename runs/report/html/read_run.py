@@ -16,10 +16,10 @@ from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import ANSWERS, CONFIG, EVIDENCE, GRADES, HYBRID, KEYSTONE, NARRATIVE, QUERIES, TRACE
 from runs.pipeline.directory import MANIFEST
 from runs.pipeline.model_runner import USAGE_FILE
-from runs.report.html.ranks import find_ranks, list_first
 from runs.report.html.topic import Found, make_topic_view
 from runs.report.html.types import RunView, TopicView
 from runs.tracks.rules import TRACKS
+from runs.trec.ranks import find_ranks, list_first
 from runs.trec.topics import read_topics
 
 MOST_DOCUMENTS = 100

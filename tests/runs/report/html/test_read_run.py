@@ -7,12 +7,12 @@ import pytest
 import yaml
 
 from indexing.errors import UserError
-from runs.report.html.ranks import find_ranks, list_first
 from runs.report.html.read_answers import read_answer_view
 from runs.report.html.read_run import read_view
 from runs.report.html.topic import STEP_CHARACTERS
 from runs.report.html.types import Place, QueryView
 from runs.report.html.write import write_report
+from runs.trec.ranks import find_ranks, list_first
 from tests.support.runs.command_line import keystone
 from tests.support.runs.report_runs import (
     DOC_IDS,

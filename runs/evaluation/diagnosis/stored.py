@@ -1,0 +1,136 @@
+"""A run directory opened for a diagnosis: its settings, its documents, and what it kept about each topic."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from generation.queries.compose import find_places
+from generation.readers.reader import AnswerSettings
+from generation.types import Answer, EvidenceSet
+from indexing.errors import UserError
+from indexing.index import open_index
+from indexing.types import Document, Store, document_id
+from retrieval.backends import open_store
+from retrieval.types import Query
+from runs.config.read import read_config
+from runs.config.run_config import RunConfig
+from runs.pipeline.artifacts import CONFIG, HYBRID, JOINED, NARRATIVE, RERANKED, list_artifacts
+from runs.pipeline.directory import Values
+from runs.pipeline.grading.grade_files import GradeRecord, find_grades
+from runs.pipeline.job import DEFAULT_TRACK, Job
+from runs.pipeline.topic_steps import rank_by_grade
+from runs.tracks.rules import TRACKS
+from runs.trec.ranks import find_ranks, list_first
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A finished run. `grades` is empty for a run without grades, `evidence` and `answers` for one without answers."""
+
+    directory: Path
+    config: RunConfig
+    store: Store
+    queries: Mapping[str, Sequence[Query]]
+    """The queries of each topic."""
+    grades: Mapping[str, GradeRecord] = field(default_factory=dict)
+    evidence: Mapping[str, EvidenceSet] = field(default_factory=dict)
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether the run answers its topics."""
+        return bool(self.answers)
+
+    @property
+    def answers_queries(self) -> bool:
+        """Whether an answer is made from the documents of each query, and not from those of the topic."""
+        method = self.config.answer.method
+        return self.has_answers and method is not None and AnswerSettings(method).is_by_query
+
+    @property
+    def query_ranking(self) -> str:
+        """The file with the last ranking of each query."""
+        return JOINED if (self.directory / JOINED).exists() else HYBRID
+
+    def find_best_ranks(self, names: Sequence[str], wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
+        """Find the best rank of each wanted document of a topic over the topic's queries, in any of these run files.
+
+        A document that no list has is left out.
+        """
+        asked = {query.id: docs for topic, docs in wanted.items() for query in self.queries[topic]}
+        topic_of = {query.id: query.topic_id for own in self.queries.values() for query in own}
+        return self._find_best(names, asked, topic_of)
+
+    def find_narrative_ranks(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], int]:
+        """Find the rank of each wanted document of a topic in the ranking of its narrative, if it has one."""
+        return self._find_best([NARRATIVE], wanted, {topic: topic for topic in wanted})
+
+    def _find_best(
+        self, names: Sequence[str], asked: Mapping[str, Sequence[str]], topic_of: Mapping[str, str]
+    ) -> dict[tuple[str, str], int]:
+        best: dict[tuple[str, str], int] = {}
+        for name in names:
+            for query_id, ranks in find_ranks(self.directory / name, asked).items():
+                for doc_id, rank in zip(asked[query_id], ranks, strict=True):
+                    key = topic_of[query_id], doc_id
+                    if rank and rank <= best.get(key, rank):
+                        best[key] = rank
+        return best
+
+    def list_selected(self) -> dict[str, set[str]]:
+        """List the documents of each topic that its answer is made from, or that its grades select."""
+        most = self.config.answer.documents
+        if self.answers_queries:
+            return dict(self._list_selected_by_query(most))
+        if self.grades:
+            first = most if self.has_answers else None
+            return {topic: set(record.selected[:first]) for topic, record in self.grades.items()}
+        ranking = NARRATIVE if self.config.rerank.method is None else RERANKED
+        return {topic: set(docs) for topic, docs in list_first(self.directory / ranking, most).items()}
+
+    def _list_selected_by_query(self, most: int) -> Iterator[tuple[str, set[str]]]:
+        lists = list_first(self.directory / self.query_ranking, self.config.retrieval.depth)
+        grades = find_grades(list(self.grades.values()), self.store) if self.config.answer.method == "claims" else {}
+        for topic, queries in self.queries.items():
+            rows: list[int] = []
+            for place in find_places(topic, queries):
+                found = self.store.rows(lists.get(queries[place].id, [])).tolist()
+                own = grades.get(topic, {}).get(queries[place].id, {})
+                rows += (rank_by_grade(own, found) or found)[:most]
+            yield topic, set(self.store.ids(rows))
+
+    def get_documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Get documents by their ids. Those that the store lacks are left out."""
+        rows = self.store.rows(ids)
+        return {document.id: document for document in self.store.get(rows[rows >= 0])}
+
+    def get_cited(self, topic_id: str) -> dict[str, Document]:
+        """Get the documents that the answer to a topic cites, by id. A citation names a document or its segment."""
+        cited = {citation for sentence in self.answers[topic_id].sentences for citation in sentence.citations}
+        return self.get_documents(sorted(cited | set(map(document_id, cited))))
+
+
+def open_stored_run(directory: Path) -> StoredRun:
+    """Open a run directory. `UserError` for a folder without a run, for an unfinished run, and without its index."""
+    if not (directory / CONFIG).is_file():
+        raise UserError(f"{directory}: holds no {CONFIG}, expected the directory of a run, as keystone run prints it")
+    config = read_config(directory / CONFIG)
+    index = open_index(config.index)
+    job = Job(config, index, open_store(index), [], TRACKS[config.track or DEFAULT_TRACK])
+    values = Values(directory)
+    files = list_artifacts(job, values)
+    of_grades = (files.grades,) if config.grading.method is not None else ()
+    of_answers = (
+        (files.evidence, files.answers) if config.track is not None and config.answer.method is not None else ()
+    )
+    for file in (files.queries, *files.systems, files.hybrid, files.narrative, *of_grades, *of_answers):
+        if not (directory / file.name).exists():
+            raise UserError(f"{directory}: has no {file.name} yet: finish the run by keystone run")
+    queries = {one.understanding.topic_id: one.queries for one in values.get(files.queries)}
+    grades = {one.topic_id: one for one in values.get(files.grades)} if of_grades else {}
+    if not of_answers:
+        return StoredRun(directory, config, job.store, queries, grades)
+    gathered = values.get(files.evidence)
+    evidence = dict(zip(queries, gathered, strict=True))
+    answers = {answer.topic_id: answer for answer in values.get(files.answers)}
+    return StoredRun(directory, config, job.store, queries, grades, evidence, answers)

@@ -1,0 +1,72 @@
+"""A diagnosis on the terminal and as JSON: the losses of each stage, of each narrative, and one by one."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding
+from runs.wording import escape_controls, plural
+
+KEPT = "kept"
+
+
+def print_diagnosis(found: Diagnosis, noun: str) -> None:
+    """Print a row for each stage, and a row for each narrative. `noun` names that which was wanted."""
+    from rich.console import Console
+    from rich.table import Table
+
+    def print_table(head: Sequence[str], texts: int, rows: Sequence[Sequence[str]]) -> None:
+        table = Table(box=None, pad_edge=False)
+        for number, name in enumerate(head):
+            table.add_column(name, justify="left" if number < texts else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        Console(width=None if sys.stdout.isatty() else 200).print(table, markup=False)
+
+    topics, every = found.count_by_topic(), len(found.findings)
+    rows = []
+    for stage in (*found.stages, None):
+        counts = [own[stage] for own in topics.values()]
+        number = sum(counts)
+        cells = f"{number:,}", f"{number / every:.1%}", str(sum(map(bool, counts))), f"{found.sum_worth(stage):.4f}"
+        rows.append([stage or KEPT, LOSSES[stage] if stage else f"{KEPT}: this is the coverage", *cells])
+    print_table(["stage", "loss", f"{noun}s", "share", "topics", "worth"], 2, rows)
+    print("\nworth: what the coverage gains if these losses alone are repaired\n")
+    head = ["topic", f"{noun}s", *found.stages, KEPT]
+    lines = [
+        [topic, str(own.total()), *(str(own[s] or "-") for s in (*found.stages, None))] for topic, own in topics.items()
+    ]
+    print_table(head, 1, [[escape_controls(cell) for cell in line] for line in lines])
+    if found.left_out:
+        verb = "is" if found.left_out == 1 else "are"
+        print(f"\n{plural(found.left_out, noun)} of topics that the run lacks {verb} left out")
+
+
+def describe_diagnosis(found: Diagnosis) -> dict[str, Any]:
+    """Describe a diagnosis as values of JSON: the coverage, the losses of each stage, and each finding."""
+    numbers = {
+        stage: {"loss": LOSSES[stage], "number": number, "worth": found.sum_worth(stage)}
+        for stage in found.stages
+        for number in [sum(one.lost == stage for one in found.findings)]
+    }
+    return {
+        "coverage": found.sum_worth(None),
+        "stages": numbers,
+        "findings": list(map(_describe_finding, found.findings)),
+    }
+
+
+def _describe_finding(finding: Finding) -> dict[str, Any]:
+    wanted = finding.wanted
+    place = {"start": wanted.span.start, "end": wanted.span.end} if wanted.span else {}
+    return {
+        "topic_id": wanted.topic_id,
+        "id": wanted.name,
+        "doc_id": wanted.doc_id,
+        **({"text": wanted.text} if wanted.text else {}),
+        **place,
+        "lost": finding.lost,
+        "worth": finding.worth,
+        "ranks": finding.ranks,
+        "grade": finding.grade,
+    }

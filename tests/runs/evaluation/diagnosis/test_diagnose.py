@@ -1,0 +1,293 @@
+"""If one stage of a run is damaged, every loss is attributed to that stage."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from indexing.errors import UserError
+from indexing.index import Index, open_index
+from indexing.store import build_store, open_store
+from runs.config.read import read_config
+from runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Stage, diagnose, list_stages
+from runs.evaluation.diagnosis.stored import open_stored_run
+from runs.evaluation.diagnosis.use import says
+from runs.evaluation.diagnosis.wanted import read_nuggets, read_relevant_documents
+from runs.pipeline.artifacts import write_json_lines
+from runs.pipeline.stages import run
+from runs.trec.run_files import read_run, write_run
+from runs.trec.types import make_run
+from tests.support.indexes.small_corpus import CORPUS, write_index_file, write_topics
+from tests.support.runs.command_line import keystone
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = ["retrieval.depth=9", "fusion.depth=9", "answer.documents=9"]
+NUGGETS = [
+    ("1", "bees", "Honey bees live in colonies of many thousand workers."),
+    ("1", "beekeeping", "Mites are the worst enemy of a colony."),
+    ("2", "volcano", "Lava, ash and gases escape from it."),
+    ("2", "weather", "Ash of an eruption can cool the weather for years."),
+]
+"""Sentences that the undamaged run uses. The damage is that of the first topic."""
+DAMAGED = ("bees", "beekeeping")
+OTHER = "twin-a"
+"""A document that says nothing of the nuggets."""
+
+
+def make(index: Index, folder: Path, *changes: str) -> Path:
+    topics = write_topics(folder / "topics.jsonl")
+    places = ["run_id=run", f"index={index.folder}", f"topics={topics}", f"out={folder / 'out'}"]
+    return run(read_config(None, [*places, *SETTINGS, *changes]), threads=2)
+
+
+@pytest.fixture(scope="module")
+def graded(index: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run by rules whose documents all have been graded 3, as a model would do."""
+    directory = make(index, tmp_path_factory.mktemp("diagnosed"))
+    config = yaml.safe_load((directory / "config.yaml").read_text())
+    config |= {"grading": {"method": "pointwise"}, "model": {"name": "m", "urls": ["http://localhost:1/v1"]}}
+    config["answer"]["documents"] = 9
+    (directory / "config.yaml").write_text(yaml.safe_dump(config))
+    queries = {one["topic_id"]: [query["id"] for query in one["queries"]] for one in read_lines(directory, "queries")}
+    records = []
+    for topic, hits in read_run(directory / "narrative.trec").list_hits().items():
+        docs = [doc for doc, _ in hits]
+        grades = {"grades": [[3.0] * len(docs) for _ in queries[topic]], "spans": [[[0, 9]]] * len(docs)}
+        selected = {"selected": docs, "scores": [1.0] * len(docs)}
+        counts = {"graded_by": "m", "pairs": 1, "asked": 1, "fallbacks": []}
+        records.append(
+            {"topic_id": topic, "queries": queries[topic], "documents": docs, **grades, **selected, **counts}
+        )
+    write_json_lines(directory / "grades.jsonl", records)
+    return directory
+
+
+def read_lines(directory: Path, name: str) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in (directory / f"{name}.jsonl").read_bytes().splitlines()]
+
+
+def edit_first(directory: Path, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the record of the first topic in a file of a run."""
+    records = read_lines(directory, name)
+    change(records[0])
+    write_json_lines(directory / f"{name}.jsonl", records)
+
+
+def leave_out_of_corpus(directory: Path) -> None:
+    config = yaml.safe_load((directory / "config.yaml").read_text())
+    whole = open_index(Path(config["index"]))
+    index = replace(whole, folder=directory / "index")
+    write_index_file(index)
+    build_store((document for document in open_store(whole) if document.id not in DAMAGED), index.store)
+    (directory / "config.yaml").write_text(yaml.safe_dump({**config, "index": str(index.folder)}))
+
+
+def leave_out_of_lists(directory: Path, *names: str) -> None:
+    for name in names:
+        hits = read_run(directory / f"{name}.trec").list_hits()
+        kept = {q: [hit for hit in own if q[0] != "1" or hit[0] not in DAMAGED] for q, own in hits.items()}
+        write_run(directory / f"{name}.trec", make_run("run", kept))
+
+
+def set_grades(directory: Path, grade: float | None) -> None:
+    def change(record: dict[str, Any]) -> None:
+        places = [record["documents"].index(name) for name in DAMAGED]
+        for row in record["grades"]:
+            for place in places:
+                row[place] = grade
+
+    edit_first(directory, "grades", change)
+
+
+def leave_out_of_selection(directory: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        record["selected"] = [name for name in record["selected"] if name not in DAMAGED]
+
+    edit_first(directory, "grades", change)
+
+
+def leave_out_of_evidence(directory: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        record["items"] = [item for item in record["items"] if item["span"]["doc_id"] not in DAMAGED]
+
+    edit_first(directory, "evidence", change)
+
+
+def is_damaged(sentence: dict[str, Any]) -> bool:
+    return any(citation.partition("#")[0] in DAMAGED for citation in sentence["citations"])
+
+
+def leave_out_of_answer(directory: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        record["sentences"] = [sentence for sentence in record["sentences"] if not is_damaged(sentence)]
+
+    edit_first(directory, "answers", change)
+
+
+def cite_wrongly(directory: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        for sentence in filter(is_damaged, record["sentences"]):
+            sentence["citations"] = [f"{OTHER}#w0_0"]
+
+    edit_first(directory, "answers", change)
+
+
+DAMAGES: dict[Stage, Callable[[Path], None]] = {
+    "corpus": leave_out_of_corpus,
+    "search": lambda directory: leave_out_of_lists(directory, "bm25", "dense"),
+    "systems": lambda directory: leave_out_of_lists(directory, "hybrid"),
+    "queries": lambda directory: leave_out_of_lists(directory, "narrative"),
+    "graded": lambda directory: set_grades(directory, None),
+    "grade": lambda directory: set_grades(directory, 1),
+    "selected": leave_out_of_selection,
+    "read": leave_out_of_evidence,
+    "used": leave_out_of_answer,
+    "cited": cite_wrongly,
+}
+"""The damage of each stage. What a stage lost, the later ones do not have either."""
+
+
+def write_wanted(folder: Path, kind: str) -> Path:
+    path = folder / kind
+    if kind == "qrels":
+        path.write_text("".join(f"{topic} 0 {doc} 1\n" for topic, doc, _ in NUGGETS) + "9 0 bees 1\n1 0 wasps 0\n")
+        return path
+    lines = []
+    for topic, doc, text in NUGGETS:
+        start = CORPUS[doc][1].index(text)
+        lines.append({"topic": topic, "docid": doc, "text": text, "start": start, "end": start + len(text)})
+    path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"qid": 9, "doc_id": "x", "text": "none"}]))
+    return path
+
+
+def diagnose_by(directory: Path, path: Path) -> Diagnosis:
+    if path.name == "qrels":
+        return diagnose(directory, lambda store: read_relevant_documents(path, 1, store))
+    return diagnose(directory, lambda _store: read_nuggets(path))
+
+
+@pytest.mark.parametrize("stage", DAMAGES)
+def test_every_loss_of_a_damaged_stage_is_attributed_to_it(graded: Path, tmp_path: Path, stage: Stage) -> None:
+    directory = tmp_path / "run"
+    shutil.copytree(graded, directory)
+    DAMAGES[stage](directory)
+    for later in list(DAMAGES)[list(DAMAGES).index(stage) + 1 :]:
+        if later not in ("grade", "cited"):  # which would need what the earlier stage has lost
+            DAMAGES[later](directory)
+    for kind in ("qrels", "nuggets"):
+        found = diagnose_by(directory, write_wanted(tmp_path, kind))
+        assert found.stages == tuple(LOSSES)
+        assert [one.lost for one in found.findings] == [stage, stage, None, None]
+        assert (found.sum_worth(stage), found.sum_worth(None), found.left_out) == (0.5, 0.5, 1)
+
+
+def test_answers_to_queries_are_made_from_the_documents_of_each_query(graded: Path, tmp_path: Path) -> None:
+    shutil.copytree(graded, tmp_path / "run")
+    config = yaml.safe_load((graded / "config.yaml").read_text())
+    hits = read_run(graded / "hybrid.trec").list_hits()
+    first = {own[0][0] for query, own in hits.items() if query.startswith("1#")}
+    best = {"answers": first, "claims": {"weather"}}
+    for method, selected in best.items():
+        answer = {"answer": {"method": method, "documents": 1}}
+        (tmp_path / "run/config.yaml").write_text(yaml.safe_dump({**config, **answer}))
+        edit_first(tmp_path / "run", "grades", grade_weather_alone)
+        run = open_stored_run(tmp_path / "run")
+        assert run.list_selected()["1"] == selected
+        assert [stage for stage in LOSSES if stage not in list_stages(run)] == (
+            ["queries", "graded", "grade"] if method == "answers" else ["queries"]
+        )
+
+
+def grade_weather_alone(record: dict[str, Any]) -> None:
+    record["grades"] = [[float(name == "weather") for name in record["documents"]] for _ in record["queries"]]
+
+
+@pytest.mark.parametrize("kind", ["qrels", "nuggets"])
+def test_an_undamaged_run_keeps_everything(graded: Path, tmp_path: Path, kind: str) -> None:
+    found = diagnose_by(graded, write_wanted(tmp_path, kind))
+    assert {one.lost for one in found.findings} == {None}
+    assert found.sum_worth(None) == 1
+    assert all(one.grade == 3 and set(one.ranks) == {"search", "systems", "queries"} for one in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stage"),
+    [
+        (["fusion.depth=1", "answer.documents=1"], "queries"),
+        (["answer.documents=1"], "selected"),
+    ],
+)
+def test_a_setting_that_cuts_loses_at_its_stage(index: Index, tmp_path: Path, changes: list[str], stage: Stage) -> None:
+    found = diagnose_by(make(index, tmp_path, *changes), write_wanted(tmp_path, "qrels"))
+    assert found.stages == ("corpus", "search", "systems", "queries", "selected", "read", "used", "cited")
+    assert {one.lost for one in found.findings} <= {stage, None}
+    assert any(one.lost == stage for one in found.findings)
+
+
+def test_a_run_of_rankings_keeps_what_it_ranks(index: Index, tmp_path: Path) -> None:
+    found = diagnose_by(make(index, tmp_path, "track=none"), write_wanted(tmp_path, "qrels"))
+    assert found.stages == ("corpus", "search", "systems", "queries")
+    assert {one.lost for one in found.findings} == {None}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Mites, the worst enemy of each colony, spread.", True),
+        ("Mites live in a colony.", False),
+        ("Beetles are the worst enemy of a hive.", False),
+    ],
+)
+def test_a_text_says_a_nugget_if_it_has_nearly_all_its_words(text: str, said: bool) -> None:
+    assert says(text, "Mites are the worst enemy of a colony.") == said
+
+
+def test_the_command_prints_writes_and_draws_and_refuses_bad_nuggets(graded: Path, tmp_path: Path) -> None:
+    nuggets = write_wanted(tmp_path, "nuggets")
+    files: list[str | Path] = ["--out", tmp_path / "losses.svg", "--json", tmp_path / "losses.json"]
+    done = keystone("diagnose", graded, "--nuggets", nuggets, *files)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "selected  not selected" in done.stdout
+    assert "1 nugget of topics that the run lacks is left out" in done.stdout
+    assert ">in the evidence, but not used<" in (tmp_path / "losses.svg").read_text()
+    told = orjson.loads((tmp_path / "losses.json").read_bytes())
+    assert (told["coverage"], [one["lost"] for one in told["findings"]]) == (1, [None] * 4)
+    nuggets.write_text('{"topic": "1", "text": "a"}\n')
+    refused = keystone("diagnose", graded, "--nuggets", nuggets)
+    assert refused.stderr == f"error: {nuggets}:1: expected an id under doc_id or docid, found the keys topic, text\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("", "holds no line"),
+        ('{"topic": "1", "docid": "d", "text": ""}', "text: expected the text of a nugget"),
+        ('{"topic": "1", "docid": [], "text": "a"}', "docid: expected an id"),
+        ('{"topic": "1", "docid": "d", "text": "a", "start": 3}', "start, end: expected"),
+        ('{"topic": "1", "docid": "d", "text": "a", "start": 3, "end": 3}', "start, end: expected"),
+    ],
+)
+def test_bad_nuggets_are_refused(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "nuggets").write_text(line)
+    with pytest.raises(UserError, match=message):
+        read_nuggets(tmp_path / "nuggets")
+
+
+def test_a_folder_without_a_finished_run_and_foreign_topics_are_refused(graded: Path, tmp_path: Path) -> None:
+    qrels = write_wanted(tmp_path, "qrels")
+    with pytest.raises(UserError, match=r"holds no config\.yaml"):
+        diagnose_by(tmp_path, qrels)
+    qrels.write_text("9 0 bees 1\n")
+    with pytest.raises(UserError, match="its topics look like '1', not '9'"):
+        diagnose_by(graded, qrels)
+    shutil.copytree(graded, tmp_path / "run")
+    (tmp_path / "run/answers.jsonl").unlink()
+    with pytest.raises(UserError, match=r"has no answers\.jsonl yet"):
+        diagnose_by(tmp_path / "run", write_wanted(tmp_path, "qrels"))

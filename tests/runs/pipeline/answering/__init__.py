@@ -1,0 +1,1 @@
+"""Tests of the evidence and the answers of a run."""
