@@ -219,8 +219,8 @@ def test_real_collections_reach_the_known_figures(tmp_path: Path) -> None:
         ("scifact", "corpus.jsonl.gz", 0.671, False),
         ("time", "corpus.jsonl", 0.645, True),
     ):
-        data = SHARED / name
-        made = keystone("index", data / corpus, "--out", tmp_path / name, "-q", *([] if dense else ["--no-dense"]))
+        data, embedding = SHARED / name, ("--dense", "all") if dense else ("--no-dense",)
+        made = keystone("index", data / corpus, "--out", tmp_path / name, "-q", *embedding)
         assert made.returncode == 0, made.stderr
         path = tmp_path / f"{name}.yaml"
         path.write_text(
