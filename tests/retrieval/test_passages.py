@@ -180,6 +180,7 @@ def test_the_closest_segment_is_read_and_never_embedded(tmp_path: Path, monkeypa
         search_embeddings(made[None], queries, SearchSettings(depth=4))
 
 
+@pytest.mark.slow
 def test_a_pool_of_passages_ranks_as_all_passages_restricted_to_it(tmp_path: Path) -> None:
     check_pool_restricts(tmp_path, "passages", "pool-passages")
 

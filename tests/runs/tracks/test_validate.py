@@ -430,6 +430,7 @@ def test_the_command_prints_violations_then_counts_then_the_verdict(tmp_path: Pa
     ]
 
 
+@pytest.mark.slow
 def test_five_messages_of_a_kind_are_printed_and_all_are_counted(tmp_path: Path, topics: Path) -> None:
     path = tmp_path / "run.tsv"
     path.write_text("".join(f"1 0 a{n} {n} {1 / n} t\n" for n in range(1, 40)) + "2 Q0 b 1 1 t\n")
