@@ -12,6 +12,7 @@ from fusion.blocks import list_windows, make_blocks, merge_blocks
 NUMBERS, SIZES = st.integers(0, 130), st.integers(2, 40)
 
 
+@pytest.mark.slow
 @given(NUMBERS, SIZES)
 def test_every_two_documents_share_a_block_of_the_size_that_was_asked_for(documents: int, size: int) -> None:
     blocks = make_blocks(documents, size)
@@ -22,6 +23,7 @@ def test_every_two_documents_share_a_block_of_the_size_that_was_asked_for(docume
         assert block == sorted(set(block))
 
 
+@pytest.mark.slow
 @given(NUMBERS, SIZES, st.integers(0, 5))
 def test_merged_blocks_are_the_sorted_whole_if_all_blocks_follow_one_order(
     documents: int, size: int, seed: int
@@ -32,6 +34,7 @@ def test_merged_blocks_are_the_sorted_whole_if_all_blocks_follow_one_order(
     assert merge_blocks(documents, orders) == sorted(range(documents), key=worth.__getitem__)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 60), st.integers(2, 20), st.randoms(use_true_random=False))
 def test_any_orders_merge_into_each_document_once_whatever_the_order_of_the_blocks(
     documents: int, size: int, chance: Random

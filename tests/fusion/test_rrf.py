@@ -145,6 +145,7 @@ UTILITIES = st.integers(1, 4).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(
     UTILITIES,
     st.lists(st.integers(1, 5), min_size=7, max_size=7),

@@ -89,6 +89,7 @@ def many() -> tuple[Vectors, list[int]]:
     return make_clustered_vectors(int(counts.sum()), 1), counts.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("best", [1, 3])
 @pytest.mark.parametrize("depth", [1, 50, 600, 2_000])
 def test_blocks_of_documents_and_queries_change_no_ranking(
@@ -146,6 +147,7 @@ def test_a_passage_that_was_not_found_counts_like_the_last_one() -> None:
         assert dict(hits_of(ranking)[0]) == {row: float(np.float32(score)) for row, score in scores.items()}
 
 
+@pytest.mark.slow
 def test_the_closest_segment_is_read_and_never_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = " ".join(f"Bees of hive {n} carry pollen to the {n} flowers of field {n}." for n in range(23))
     corpus = write_corpus(tmp_path / "corpus.jsonl")
@@ -185,6 +187,7 @@ def test_a_pool_of_passages_ranks_as_all_passages_restricted_to_it(tmp_path: Pat
     check_pool_restricts(tmp_path, "passages", "pool-passages")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("corpus", "options", "why"),
     [

@@ -36,6 +36,7 @@ def test_hits_in_any_order_become_rankings_by_score_then_row(
         assert list(zip(found.of(i).tolist(), found.scores_of(i).tolist(), strict=True)) == expected
 
 
+@pytest.mark.slow
 @given(HITS, st.randoms(use_true_random=False))
 def test_the_constructor_accepts_no_other_order(hits: list[dict[int, float]], random: Any) -> None:
     lists = [random.sample(list(own.items()), len(own)) for own in hits]

@@ -267,6 +267,7 @@ def test_sentences_of_sub_answers_all_cite() -> None:
     assert fallbacks == [Fallback("1", "cite", "1 of 3 sentences are left without citation")]
 
 
+@pytest.mark.slow
 @given(st.lists(REPLY, min_size=1, max_size=6))
 def test_no_reply_breaks_an_answer(replies: list[Said]) -> None:
     turns = iter(replies * 20)
@@ -285,6 +286,7 @@ def test_no_reply_breaks_an_answer(replies: list[Said]) -> None:
             json.dumps([sentence.text for sentence in answer.sentences], ensure_ascii=False).encode()
 
 
+@pytest.mark.slow
 @given(st.lists(REPLY, min_size=1, max_size=6))
 def test_no_reply_breaks_a_sub_answer(replies: list[Said]) -> None:
     turns = iter(replies * 20)

@@ -197,6 +197,7 @@ WHOLE = st.lists(ITEM, min_size=3, max_size=3).map(lambda items: [{**one, "id": 
 SAID = (WHOLE | st.lists(ITEM, max_size=5)).map(lambda items: json.dumps({"sentences": items})) | JSON.map(json.dumps)
 
 
+@pytest.mark.slow
 @given(SAID | st.just(Failure("no endpoint answers")) | st.builds(Reply, SAID, st.sampled_from(["stop", "length"])))
 def test_no_reply_breaks_a_check(reply: Said) -> None:
     found, _ = check(reply)

@@ -224,6 +224,7 @@ def test_no_edit_changes_a_citation_or_exceeds_the_limit(
         assert answer is None or 0 < count_words(answer.sentences) <= high
 
 
+@pytest.mark.slow
 @given(LENGTHS, st.integers(1, 40), st.lists(EDITED, min_size=1, max_size=4))
 def test_no_reply_breaks_a_resynthesis(lengths: list[list[int] | None], high: int, replies: list[Said]) -> None:
     turns = iter(replies * 20)

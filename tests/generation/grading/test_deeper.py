@@ -45,6 +45,7 @@ TABLES = st.tuples(st.integers(1, 3), st.integers(1, 80)).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(TABLES, st.integers(1, 30), st.integers(0, 70), st.data())
 def test_no_more_than_the_limit_is_graded_and_no_document_twice(
     truth: Floats, k: int, most: int, data: st.DataObject
@@ -62,6 +63,7 @@ def test_no_more_than_the_limit_is_graded_and_no_document_twice(
     assert top.documents.tolist() == sorted(range(len(graded)), key=lambda place: (-scores[place], place))[:k]
 
 
+@pytest.mark.slow
 @given(TABLES, st.integers(1, 30), st.integers(1, 70))
 def test_every_group_but_the_last_pays(truth: Floats, k: int, most: int) -> None:
     pool = list(range(min(5, truth.shape[1])))

@@ -97,6 +97,7 @@ def holds(budget: Budget, cost: Usage, share: float = 1) -> bool:
     return all(limit is None or spent <= limit * share for limit, spent in zip(limits, costs, strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=1_000)
 @given(BUDGETS, CALLS | CALLS.map(make_grades), st.integers(1, 8), st.floats(0, 1))
 def test_no_profile_of_costs_exceeds_a_budget(budget: Budget, calls: list[Call], at_once: int, share: float) -> None:

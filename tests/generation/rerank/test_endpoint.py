@@ -84,6 +84,7 @@ def test_scores_are_kept_by_model_form_narrative_and_passage(tmp_path: Path) -> 
 FAULTS: list[Fault] = [status(429, Retry_After="0"), status(503), status(500), half, torn]
 
 
+@pytest.mark.slow
 def test_many_topics_with_faults_get_the_orders_of_a_good_server(tmp_path: Path) -> None:
     topics = [
         make_candidates(NARRATIVE, [[f"{'abcdefgh'[: n % 9]} {topic} {n}"] for n in range(70)], str(topic))

@@ -38,6 +38,7 @@ def order(method: str, model: Scripted, *topics: Candidates, **changes: Any) -> 
     return rerank({"method": method, **changes}, Path("unused"), topics, model)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 70), st.integers(2, 25), st.randoms(use_true_random=False))
 def test_blocks_by_a_consistent_model_equal_sorting(documents: int, block: int, chance: Random) -> None:
     worth = list(range(documents))

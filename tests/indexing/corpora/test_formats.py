@@ -265,6 +265,7 @@ def test_a_record_of_ir_datasets(record: Any, expected: Document) -> None:
     assert list(read_corpus(path)) == [expected]
 
 
+@pytest.mark.slow
 def test_a_data_set_is_indexed_by_its_id(tmp_path: Path) -> None:
     tsv = tmp_path / "docs.tsv"
     tsv.write_text("d1\tHoney bees live in colonies.\nd2\tLava.\n")

@@ -121,6 +121,7 @@ def test_the_graph_is_symmetric_and_its_weights_are_co_occurrences(facts: list[l
         assert all(find_neighbours(graph, other)[key] == weight for other, weight in found.items())
 
 
+@pytest.mark.slow
 @given(DOCUMENTS, DOCUMENTS, DOCUMENTS)
 def test_joining_graphs_is_associative_and_equals_one_graph_of_all_facts(
     one: list[list[list[str]]], two: list[list[list[str]]], three: list[list[list[str]]]

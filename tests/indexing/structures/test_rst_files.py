@@ -59,6 +59,7 @@ def discourse_trees(draw: st.DrawFn) -> TreeText:
     return TreeText(Tree("name", tuple(nodes)), " ".join(parts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", sorted(FORMATS))
 @given(found=discourse_trees())
 def test_a_discourse_tree_comes_back(suffix: str, found: TreeText) -> None:

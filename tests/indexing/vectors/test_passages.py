@@ -27,6 +27,7 @@ def test_another_process_opens_the_same_passages(tmp_path: Path) -> None:
     assert len(again) == 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("texts", "passages"),
     [

@@ -46,6 +46,7 @@ def count(run: Path, qrels: Path) -> int:
     return found.circular_rows
 
 
+@pytest.mark.slow
 def test_only_files_that_grades_have_shaped_are_marked(tmp_path: Path) -> None:
     directory = make_run_directory(tmp_path / "run")
     found = {name: count(directory / name, directory / "grades.qrels")

@@ -66,6 +66,7 @@ def test_a_true_null_hypothesis_is_rejected_as_often_as_it_should_be() -> None:
     assert rejected == pytest.approx(0.05, abs=0.015)
 
 
+@pytest.mark.slow
 def test_bootstrap_intervals_hold_the_mean_about_as_often_as_they_say() -> None:
     rng = np.random.default_rng(3)
     intervals = [find_bootstrap_interval(rng.beta(2, 3, 60)) for _ in range(400)]

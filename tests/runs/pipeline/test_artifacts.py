@@ -26,6 +26,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", [None, "keystone", "uema21lab_base"])
 def test_a_value_in_memory_is_the_one_in_its_file(
     preset: str | None, index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

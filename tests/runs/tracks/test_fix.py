@@ -236,6 +236,7 @@ def test_the_repairs_of_a_whole_answer_file(mended: Mend) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "expected", "repairs"),
     [
@@ -354,6 +355,7 @@ def test_a_repaired_answer_has_the_text_and_the_documents_it_had(
     assert not fix_record(record, track, {"1": "Why?"}), "a second repair found something to do"
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(list(TRACKS.values())).map(tighten_limits),
     st.lists(st.tuples(st.lists(IDS, max_size=7), st.lists(SENTENCE, max_size=6)), max_size=3),
@@ -413,6 +415,7 @@ def test_a_repaired_run_ranks_as_it_did(tmp_path_factory: pytest.TempPathFactory
     assert fix(folder / "out", folder / "again", track, [WHY, HOW])[0] == []
 
 
+@pytest.mark.slow
 @given(FILE, st.sampled_from(["x.tsv", "x.jsonl"]), st.sampled_from(list(TRACKS.values())))
 def test_any_bytes_are_repaired_or_kept(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, name: str, track: Track

@@ -34,6 +34,7 @@ TOPIC_IDS = st.lists(st.text(st.sampled_from("0a7-{}[]"), min_size=1, max_size=3
 TOPICS = TOPIC_IDS.flatmap(lambda ids: st.tuples(*(st.builds(Topic, st.just(i), TEXT.filter(str.strip)) for i in ids)))
 
 
+@pytest.mark.slow
 @given(st.sampled_from(list(TRACKS.values())).map(tighten_limits), TOPICS, st.data())
 def test_a_written_answer_file_is_valid_and_read_with_its_texts_and_citations(
     tmp_path_factory: pytest.TempPathFactory, track: Track, topics: tuple[Topic, ...], data: st.DataObject
@@ -52,6 +53,7 @@ def test_a_written_answer_file_is_valid_and_read_with_its_texts_and_citations(
         assert all(set(f.citations) <= set(g.citations) for f, g in zip(found.answer.sentences, texts, strict=True))
 
 
+@pytest.mark.slow
 @given(TOPICS, st.data())
 def test_a_written_run_is_valid(
     tmp_path_factory: pytest.TempPathFactory, topics: tuple[Topic, ...], data: st.DataObject

@@ -133,6 +133,7 @@ def check(sentences: tuple[Sentence, ...]) -> None:
     assert all(sentence in OWN or not find_objection(sentence.text, CLAIMS) for sentence in sentences)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.fixed_dictionaries(

@@ -169,6 +169,7 @@ def test_calls_are_dealt_to_graph_plan_and_trees_and_never_exceeded(calls: int) 
     assert len(found.items) == 3
 
 
+@pytest.mark.slow
 @given(st.integers(1, 20), st.integers(1000, 30_000), st.lists(st.booleans(), min_size=40, max_size=40))
 def test_no_limit_of_calls_or_tokens_is_exceeded_by_one(calls: int, tokens: int, works: list[bool]) -> None:
     spent: list[int] = []

@@ -58,6 +58,7 @@ def test_one_document_has_all_entries() -> None:
     assert len(choose_entries([grow(draw_chain(20), [])], ASKED, settle())) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", PICKS)
 @given(forest=FORESTS, kept=st.integers(1, 20))
 def test_every_method_picks_leaves_of_the_forest(method: str, forest: list[Discourse], kept: int) -> None:

@@ -42,6 +42,7 @@ def test_a_question_for_causes_relations_or_a_whole_is_complex(question: str, ma
     assert find_marker(question) == marker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["how ", "? ", "led ", "why", "how many "])
 def test_the_gate_takes_linear_time(part: str) -> None:
     begun = time.process_time()

@@ -93,6 +93,7 @@ def test_ten_thousand_damaged_replies_give_an_action_or_a_reason() -> None:
     assert 500 < refused < 9_500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["\n", "Action", "Action:", "Move[", "[(", "*" * 9, "Observation ", "a_ ", "<think>"])
 def test_reading_takes_linear_time(part: str) -> None:
     text = part * 200_000

@@ -131,6 +131,7 @@ def test_facts_take_at_most_half_of_the_allowance_and_leave_what_they_do_not_use
     assert (allowance.calls, allowance.tokens) == (3, 100_000 - used)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", ["I do not know.", "", Failure("no server")])
 @pytest.mark.parametrize("calls", range(1, 40, 3))
 def test_no_question_exceeds_its_calls_or_tokens(said: Said, calls: int) -> None:

@@ -107,6 +107,7 @@ VALID = [
 ]
 
 
+@pytest.mark.slow
 def test_ten_thousand_damaged_replies_are_read_or_unusable() -> None:
     chance = Random(13)
     usable = 0

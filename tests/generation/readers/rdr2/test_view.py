@@ -105,6 +105,7 @@ def trees(draw: st.DrawFn) -> tuple[Tree, str]:
     return Tree("d", tuple(nodes)), text
 
 
+@pytest.mark.slow
 @given(trees(), st.integers(200, 2000), st.randoms(use_true_random=False))
 def test_a_view_of_any_tree_keeps_its_limit_and_names_only_its_own_nodes(
     made: tuple[Tree, str], limit: int, chance: Random

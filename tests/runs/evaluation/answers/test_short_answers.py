@@ -84,6 +84,7 @@ def test_passages_are_measured_together_and_by_rank(
     assert measure_passages(passages, answers) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @given(st.text(), ANSWERS)
 def test_measures_of_short_answers_stay_within_bounds(text: str, answers: list[list[str]]) -> None:
     for number in (

@@ -119,6 +119,7 @@ def test_a_model_that_gives_no_search_is_recorded_and_the_grades_stay(index: Ind
     assert {one["step"] for one in missed} == {"search_again"}
 
 
+@pytest.mark.slow
 def test_answers_in_bulk_refuse_rounds(index: Index, tmp_path: Path, server: Server) -> None:
     config = read_config(None, list_settings(index, tmp_path, server, "grading.rounds=1"), "keystone")
     with pytest.raises(UserError, match=r"grading\.rounds: found 1, expected 0"):
