@@ -22,7 +22,7 @@ PRESETS = tuple(
         if path.name.endswith(".yaml")
     )
 )
-"""The names of the presets: the runs of the paper, `keystone`, the best of our own, and one for each reader."""
+"""The names of the presets: the runs of the paper, `keystone`, two of our own, and one for each reader."""
 
 Layer = tuple[str, dict[str, Any]]
 """An override, and the values after it. For the values before all overrides, the override is empty."""

@@ -25,7 +25,7 @@ from tests.support import programs
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS
 from tests.support.places import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 RECORDED = ROOT / "tests" / "generation" / "readers" / "recorded" / "demo.replies.jsonl.xz"
 """The replies that structure-aware readers got to their prompts, besides those of the demo.
