@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pytest
 from typer.main import get_command
 
+from benchmarks.__main__ import BENCHMARKS
 from indexing.corpora.corpus import FORMATS
 from runs.cli.main import app
 from runs.config.read import PRESETS
@@ -104,6 +105,12 @@ def test_the_map_has_every_folder() -> None:
 def test_presets_exist(page: Path) -> None:
     named = set(re.findall(r"--preset ([a-z]\w+)", read(page)))
     assert named <= set(PRESETS)
+
+
+@pages
+def test_benchmarks_exist(page: Path) -> None:
+    named = {name for names in re.findall(r"python -m benchmarks ([a-z_ ]+)", read(page)) for name in names.split()}
+    assert named <= set(BENCHMARKS)
 
 
 @pages
