@@ -38,7 +38,7 @@ The defaults differ from the paper where a meaning names the paper's value. With
 lost ([measurements](defaults.md)). `rules` always stands for "no language model".
 
 These are all keys with their defaults. Keystone generates this page from the code, so do not edit it here: change
-`runs/config/run_config.py` and run `python -m runs.config.reference > docs/config.md`.
+`runs/config/sections.py` or `run_config.py`, and run `python -m runs.config.reference > docs/config.md`.
 """
 """The text before the table of keys."""
 TYPE_NAMES = {

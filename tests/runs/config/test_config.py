@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from indexing.errors import UserError
 from runs.config.read import read_config
-from runs.config.run_config import Answer, Fusion, Queries, Retrieval, RunConfig
+from runs.config.run_config import RunConfig
+from runs.config.sections import Answer, Fusion, Queries, Retrieval
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,180 @@
+"""The sections of a run's configuration, each with its settings."""
+
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fusion.methods import find_impossible_setting
+from generation.llm.chat import MOST_TOKENS
+from indexing.settings.none_named import NoneNamed
+from indexing.settings.strict_settings import StrictSettings
+from retrieval.types import K1, B
+
+
+class Queries(StrictSettings):
+    """How a narrative becomes queries."""
+
+    method: Literal["rules", "model", "narrative"] = "rules"
+    """`rules` decomposes the narrative without a language model. `model` asks the language model to decompose it, to
+    extract its topic and to expand that topic. `narrative` takes the whole narrative as the only query."""
+    facets: Literal["sentences", "clauses"] = "sentences"
+    """The questions that `rules` makes: the sentences as they are, or clauses turned into questions (paper)."""
+    topic: Annotated[Literal["lead", "phrase"] | None, NoneNamed("lead", "phrase", "none")] = "lead"
+    """The topic that `rules` adds to each question: the narrative's first sentence (`lead`), an extracted phrase
+    (paper), or nothing."""
+    dense_topic: bool = False
+    """If true, the embedding model gets the topic too (paper). If false, BM25 alone gets it."""
+    variants: int = Field(default=0, ge=0, le=50)
+    """How many variants expand the topic for BM25 (paper: `NUM_QUERIES` = 10)."""
+    expand: Literal["phrase", "narrative"] = "phrase"
+    """The text from which `model` expands the topic: the topic's phrase alone (paper), or with the narrative."""
+    question_weight: int = Field(default=3, ge=1, le=20)
+    """The weight of a question's words for BM25. The words of its topic and variants have weight 1 (paper: 1)."""
+    narrative_weight: float = Field(default=2, ge=0, le=20)
+    """The weight of the whole narrative as one more query in the second stage of fusion. Each other query has weight
+    1. With 0 the narrative is not searched (paper: 0)."""
+    passages: Annotated[Literal["hyde", "query2doc", "both"] | None, NoneNamed("none", "hyde", "query2doc", "both")] = (
+        None
+    )
+    """The rankings that passages add to the first stage of fusion. The language model writes a passage for each query,
+    as if from a document that answers it. `hyde` searches by the passage's embedding, `query2doc` by BM25 for the
+    question and the passage, and `both` does both. `hyde` needs `dense` among the systems, `query2doc` needs `bm25`."""
+    passage_weight: float = Field(default=1, gt=0, le=20)
+    """The weight of these rankings in the first stage of fusion. The rankings of the query itself have weight 1."""
+
+
+class Retrieval(StrictSettings):
+    """How each query is searched. Each system's rankings are kept as a run file."""
+
+    systems: list[Literal["bm25", "dense"]] = Field(default=["bm25", "dense"], min_length=1, max_length=2)
+    """The systems that search each query: BM25, embeddings, or both."""
+    depth: int = Field(default=1000, ge=1, le=100_000)
+    """How many documents each system returns for a query (paper: `N_query`, 1000)."""
+    k1: float = Field(default=K1, ge=0, le=100)
+    """The k1 of BM25: how slowly a word's score stops growing with the number of times that it occurs.
+    A run sets it for Lucene indexes; OpenSearch and REST servers keep their own."""
+    b: float = Field(default=B, ge=0, le=1)
+    """The b of BM25: how much the length of a document counts. It holds for the same indexes as `k1`."""
+    feedback: Annotated[Literal["rm3", "rocchio"] | None, NoneNamed("none", "rm3", "rocchio")] = None
+    """The pseudo-relevance feedback that expands each BM25 query from its first ten documents."""
+    summarise: bool = False
+    """If true, the language model summarises documents of more than 8,000 tokens before the run embeds them (paper).
+    Only an index made with `--dense pool` leaves embedding to the run."""
+    best_passages: int = Field(default=5, ge=1, le=1000)
+    """How many of a document's best passages give its dense score, which is their mean. With 1 it is the best passage
+    (MaxP). Only indexes of passages have any: those made with `--dense passages` or `--dense pool-passages`."""
+    faiss: str = ""
+    """The search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
+    statistics: Literal["global", "local"] = "global"
+    """Where BM25 counts words if an OpenSearch index has several shards. `global` counts in all shards together,
+    `local` in each shard separately (see [opensearch.md](opensearch.md))."""
+
+    @model_validator(mode="after")
+    def _check_systems(self) -> Self:
+        if len(set(self.systems)) < len(self.systems):
+            raise ValueError(f"systems: found {self.systems}, expected each system once")
+        return self
+
+
+class Fusion(StrictSettings):
+    """How the rankings of a narrative become one ranking. The [methods](fusion.md) have a page of their own."""
+
+    method: str = "rrf"
+    """The method of the second stage, which fuses the queries of a narrative: a [method's](fusion.md) name."""
+    k: int = Field(default=60, ge=1, le=1_000_000)
+    """The k of the first stage, which fuses the systems of a query by reciprocal rank fusion (paper: 60)."""
+    k_narrative: int = Field(default=10, ge=1, le=1_000_000)
+    """The k of the second stage, for `rrf` and `frequency` (paper: k' = 60, and 10 in its run `uema2lab_rrf_k10`)."""
+    norm: str | None = None
+    """The [normalisation](fusion.md#normalisations) of scores, for methods that look at scores. If it is null, they
+    use `min-max`."""
+    parameters: dict[str, float] = Field(default={})
+    """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
+    depth: int = Field(default=100, ge=1, le=100_000)
+    """How many documents a narrative's ranking keeps (paper: `N_narr`, 100)."""
+
+    @model_validator(mode="after")
+    def _check_possible(self) -> Self:
+        if "k" in self.parameters:
+            raise ValueError(f"parameters.k: found {self.parameters['k']:g}, expected it as k_narrative")
+        if found := find_impossible_setting(self.method, self.norm, self.parameters):
+            key, why = found
+            raise ValueError(f"{'parameters.' * (key in self.parameters)}{key}: {why}")
+        return self
+
+
+class Grading(StrictSettings):
+    """How the language model grades documents for the queries (UMBRELA), and which documents the grades select."""
+
+    method: Annotated[Literal["pointwise", "grid"] | None, NoneNamed("none", "pointwise", "grid")] = None
+    """`none` grades nothing. `pointwise` asks the model about one query and one document in each call. `grid` asks
+    about one document and all queries of its topic in each call."""
+    pool: int = Field(default=20, ge=1, le=100_000)
+    """How many documents each query's hybrid ranking gives to the pool (paper: 20 of R_i). Each document of the pool
+    is graded for all queries of its topic."""
+    narrative: bool = False
+    """If true, the whole narrative is one of the queries that documents are graded for."""
+    deeper: int = Field(default=0, ge=0, le=100_000)
+    """The most documents that are graded beyond the pool, down the narrative's ranking. Grading goes on by groups of
+    ten until no document of a group comes among the first `documents` by Parasol
+    ([guide](rerank.md#deeper-grades))."""
+    neighbours: int = Field(default=0, ge=0, le=100)
+    """How many nearest documents, by embeddings, each selected document of grade 2 or 3 adds to those of `deeper`."""
+    select: Literal["parasol", "coverage"] = "parasol"
+    """`parasol` selects the documents of the highest Parasol score. `coverage` selects a set that covers the queries,
+    one document after the other ([both](parasol.md))."""
+    documents: int = Field(default=20, ge=1, le=100_000)
+    """How many documents are selected. `coverage` may select fewer."""
+    budget: int | None = Field(default=None, ge=1, le=MOST_TOKENS)
+    """The tokens of graded passages that a `coverage` set may hold. If it is null, there is no limit."""
+    cap: float = Field(default=math.inf, gt=0, allow_inf_nan=True)
+    """The sum of grades at which `coverage` counts a query as covered; 3 is one exact document. Keystone then chooses
+    nothing more for that query. The set ends when no document left adds to a query that is not covered."""
+    bounds: bool = True
+    """If true, pairs that cannot change the selection by `parasol` are not graded."""
+    expected: bool = False
+    """If true, a grade is the mean of 0 to 3 under the model's probabilities. If the model gives no probabilities,
+    the grade is the one it names."""
+    segments: int = Field(default=3, ge=1, le=1000)
+    """How many segments each query of the topic adds to the passage that is graded: those closest to it."""
+    tokens: int = Field(default=2000, ge=50, le=1_000_000)
+    """The most tokens of that passage."""
+    rounds: int = Field(default=0, ge=0, le=2)
+    """How many further rounds search again for queries without a document of grade 2. The model writes up to three new
+    search texts for each such query, in one call."""
+    round_documents: int = Field(default=10, ge=1, le=100_000)
+    """The most documents that a further round adds to the pool of a narrative."""
+
+
+class Answer(StrictSettings):
+    """How the answer is made from the selected documents.
+
+    If nothing is graded, the first documents of the ranking are the selected ones.
+    """
+
+    method: Annotated[
+        Literal["rules", "retrieval", "answers", "claims"] | None,
+        NoneNamed("rules", "retrieval", "answers", "claims", "none"),
+    ] = "rules"
+    """`rules` chooses sentences of the documents for coverage. `retrieval` asks the model for one answer from all
+    documents. `answers` asks the model for one answer to each query, and makes one answer of these. `claims` asks it
+    for claims with quotes for each query, and writes prose from those whose quotes are found. `none` submits rankings
+    only."""
+    documents: int = Field(default=20, ge=1, le=100_000)
+    """How many documents an answer is made from. With `answers` and `claims` this number holds for each query."""
+    words: int | None = Field(default=None, ge=1, le=100_000)
+    """The most words of an answer. If it is null, the track decides (rag25: 399)."""
+    prompt_with: Literal["query", "narrative"] = "query"
+    """The question that each sub-answer answers: its query (the paper's ideal) or the narrative (the paper's runs)."""
+    synthesis: Literal["select_edit", "edit", "resynthesise"] = "select_edit"
+    """How sub-answers become one answer. `select_edit` chooses sentences for coverage and edits them. `edit` edits all
+    sentences (the paper's runs). `resynthesise` writes the answer anew (the paper's ideal)."""
+    segments: Literal["closest", "words"] = "words"
+    """Which segments of a document a sentence by the model cites. `closest` cites the one whose embedding is closest
+    (paper). `words` compares rare words too, and cites up to three segments where one does not say it all."""
+    support: Literal["none", "rules", "model"] = "rules"
+    """How each sentence by the model is checked against the segments that it cites. If they do not support it in full,
+    other segments are sought. `rules` compare numbers, names and rare words, and drop a sentence without support.
+    `model` asks the model, which also rewrites the sentence to what the segments say. `none` checks nothing (paper).
+    With `answer.method: rules`, sentences are copied from their segments and need no check."""
