@@ -223,10 +223,11 @@ async def trickle(exchange: Exchange) -> bool:
     """Sends the right answer byte by byte."""
     body = json.dumps(exchange.completion()).encode()
     exchange.send(b"", length=len(body))
-    for byte in body:
+    for byte in body[:-1]:
         exchange.writer.write(bytes([byte]))
         await asyncio.sleep(0.0005)
     exchange.server.answered.append(exchange.body)
+    exchange.writer.write(body[-1:])
     return True
 
 
@@ -280,8 +281,8 @@ def tells_usage(tokens: Any) -> Fault:
             "completion_tokens": tokens,
             "prompt_tokens_details": {"cached_tokens": tokens},
         }
-        exchange.reply(exchange.completion() | {"usage": usage})
         exchange.server.answered.append(exchange.body)
+        exchange.reply(exchange.completion() | {"usage": usage})
         return True
 
     return fault
