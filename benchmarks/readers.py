@@ -117,7 +117,7 @@ def rows() -> list[Row]:
     table = []
     for name, own in found.items():
         by_story = average_by_story(questions, own.overlaps)
-        precision, recall, f1 = np.array(own.overlaps).mean(axis=0)
+        precision, recall, f1 = np.array(own.overlaps).mean(axis=0).tolist()
         p = float(ttest_rel(by_story, plain).pvalue) if name != "plain" else 1.0
         bound = f"P {precision:.3f} R {recall:.3f}, {own.tokens:.0f} tokens, {own.seconds:.2f} s a question, p {p:.3f}"
         base = float(np.array(found["plain"].overlaps)[:, 2].mean())
