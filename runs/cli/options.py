@@ -45,6 +45,9 @@ Overrides = Annotated[
     ),
 ]
 Preset = Annotated[str | None, typer.Option(help="A preset, as for run.", autocompletion=complete_preset)]
+SkipOwn = Annotated[
+    bool, typer.Option("--skip-own", help="Leave out each topic's document with the same id, as BEIR does.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, as docs/ask.md describes.")]
 CORES = os.cpu_count() or 1
 REPORTED_RECORDS = 5

@@ -81,7 +81,7 @@ def assign(
 
     Example: keystone nuggets assign out/my-run --nuggets nuggets.jsonl --config run.yaml --out assigned.jsonl
     """
-    from runs.cli.commands.measure_commands import read_model_settings
+    from runs.cli.commands.evaluate_command import read_model_settings
     from runs.cli.outputs import check_run_outputs
     from runs.evaluation.nuggets.assign import assign_to_files
     from runs.evaluation.nuggets.write import write_nuggets

@@ -12,8 +12,8 @@ import pytest
 from generation.prompts.grading import second_opinions
 from indexing.errors import UserError
 from indexing.index import Index
+from runs.cli.commands.evaluate_command import evaluate
 from runs.cli.commands.judge_command import judge
-from runs.cli.commands.measure_commands import evaluate
 from runs.evaluation.evaluate import evaluate_files
 from runs.evaluation.judging.redraw import JudgeInterval, find_judge_intervals
 from runs.evaluation.measures import parse_measure

@@ -14,10 +14,11 @@ from ir_datasets.formats import BaseQrels, BaseQueries, GenericQrel, GenericQuer
 from indexing.errors import UserError
 from indexing.index import Index
 from indexing.vectors.types import Effort
+from runs.cli.commands.evaluate_command import evaluate
 from runs.cli.commands.file_commands import validate
-from runs.cli.commands.measure_commands import evaluate, tune
 from runs.cli.commands.report_command import diagnose
 from runs.cli.commands.run_commands import answer
+from runs.cli.commands.tune_commands import tune
 from runs.cli.outputs import check_outputs
 from runs.config.read import read_config
 from runs.exchange.bundle.reproduce import reproduce

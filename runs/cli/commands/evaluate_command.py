@@ -1,4 +1,4 @@
-"""The commands `keystone evaluate`, `tune` and `sweep`."""
+"""The command `keystone evaluate`."""
 
 import os
 from dataclasses import asdict
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexing.errors import UserError
-from runs.cli.options import CORES, Json, Overrides, Quiet, Threads, complete_setting
-from runs.report.say import say, say_result
+from runs.cli.options import Quiet, SkipOwn, complete_setting
+from runs.report.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,9 +31,6 @@ class Form(StrEnum):
     MARKDOWN = "markdown"
     LATEX = "latex"
     CSV = "csv"
-
-
-Folds = Annotated[int, typer.Option(min=2, help="The number of parts of the topics for cross-validation.")]
 
 
 def evaluate(
@@ -70,9 +67,7 @@ def evaluate(
     relevant_from: Annotated[
         int, typer.Option(min=1, help="The grade from which R, P, MAP and MRR count a document as relevant.")
     ] = 1,
-    skip_own: Annotated[
-        bool, typer.Option(help="Leave out each topic's document with the same id, as BEIR does.")
-    ] = False,
+    skip_own: SkipOwn = False,
     condensed: Annotated[bool, typer.Option("--condensed", help="Leave out documents without a judgment.")] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a run that is judged by the grades that selected its documents.")
@@ -178,111 +173,3 @@ def _evaluate_answers(files: list[Path], references: Path, names: list[str], set
 
     with open_model_runner(settings, None) as run_with_model:
         return evaluate_answer_files(files, references, names, run_with_model)
-
-
-def tune(
-    config: Annotated[Path, typer.Argument(help="The YAML file of the run to tune.")],
-    qrels: Annotated[Path, typer.Option(help="Judgments of its topics, in any form of docs/corpora.md.")],
-    attempt: Annotated[
-        list[str] | None,
-        typer.Option("--try", help="KEY=[VALUE, ...] to try. Repeat for several keys.", show_default="a grid"),
-    ] = None,
-    set: Overrides = None,
-    measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--measure",
-            "-m",
-            help="Measures to print. The first one chooses the settings. Repeat for several.",
-            show_default="nDCG@10, R@100",
-        ),
-    ] = None,
-    folds: Folds = 5,
-    skip_own: Annotated[
-        bool, typer.Option(help="Leave out each topic's document with the same id, as BEIR does.")
-    ] = False,
-    json: Json = False,
-    threads: Threads = CORES,
-    quiet: Quiet = False,
-) -> None:
-    """Find settings by cross-validation over judged topics. Unless others are better, the run's own are recommended.
-
-    Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
-    """
-    from runs.cli.outputs import check_run_outputs
-    from runs.config.read import read_config
-    from runs.evaluation.measures import parse_measure
-    from runs.evaluation.tune import Trials, describe_tuning
-    from runs.evaluation.tune import tune as tuned
-    from runs.report.terminal import print_cautions, print_tuning, progress_bars
-
-    check_run_outputs(read_config(config, set), [config, qrels], {})
-    measures = [parse_measure(name) for name in measure or ("nDCG@10", "R@100")]
-    with progress_bars(quiet) as progress:
-        trials = Trials(qrels, measures, attempt, folds, skip_own)
-        found = tuned(config, set or [], trials, threads, progress)
-    if json:
-        say_result("tune", config, describe_tuning(found))
-    else:
-        print_tuning(found)
-    print_cautions([found.configured], quiet)
-
-
-def sweep(
-    config: Annotated[Path, typer.Argument(help="The YAML file of the run.")],
-    attempt: Annotated[
-        list[str], typer.Option("--try", help="KEY=[VALUE, ...] to try. Repeat for several keys: all combinations.")
-    ],
-    qrels: Annotated[Path | None, typer.Option(help="Judgments of its topics, in any form of docs/corpora.md.")] = None,
-    references: Annotated[Path | None, typer.Option(help="References of answers: a JSON object a topic.")] = None,
-    set: Overrides = None,
-    measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--measure",
-            "-m",
-            help="Measures to print. The first one chooses the settings. Repeat for several.",
-            show_default="nDCG@10, R@100; with --references those whose fields it has",
-        ),
-    ] = None,
-    folds: Folds = 5,
-    skip_own: Annotated[
-        bool, typer.Option(help="With --qrels, leave out each topic's document with the same id, as BEIR does.")
-    ] = False,
-    json: Json = False,
-    threads: Threads = CORES,
-    quiet: Quiet = False,
-) -> None:
-    """Make a whole run for each combination of settings, and print measures and costs. Shared stages are made once.
-
-    The runs are in OUT/RUN_ID.sweep. Unless other settings are better by cross-validation, the run's own are
-    recommended.
-
-    Example: keystone sweep run.yaml --qrels qrels.txt --try 'fusion.k=[20, 60]' --try 'retrieval.depth=[100, 1000]'
-    """
-    from runs.cli.outputs import check_run_outputs
-    from runs.config.read import read_config
-    from runs.evaluation.measures import parse_measure
-    from runs.evaluation.sweep import Grid, measure_answers, measure_rankings
-    from runs.evaluation.sweep import sweep as swept
-    from runs.evaluation.tune import describe_tuning
-    from runs.report.terminal import print_cautions, print_sweep, progress_bars
-
-    settings = read_config(config, set)
-    outputs: dict[str, Path | None] = {"the folder of the sweep": settings.out / f"{settings.run_id}.sweep"}
-    check_run_outputs(settings, [config, qrels, references], outputs)
-    if qrels is not None and references is None:
-        measures = [parse_measure(name) for name in measure or ("nDCG@10", "R@100")]
-        take_measures = measure_rankings(qrels, measures, skip_own)
-    elif references is not None and qrels is None and not skip_own:
-        take_measures = measure_answers(references, measure or [])
-    else:
-        raise UserError("expected either --qrels, with or without --skip-own, or --references")
-    with progress_bars(quiet) as progress:
-        found = swept(config, set or [], Grid(attempt, take_measures, folds), threads, progress)
-    if json:
-        runs = [{"settings": setting, **asdict(point)} for setting, point in found.points.items()]
-        say_result("sweep", config, {**describe_tuning(found.tuning), "runs": runs})
-    else:
-        print_sweep(found)
-    print_cautions([found.tuning.configured], quiet)

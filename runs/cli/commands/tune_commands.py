@@ -1,0 +1,116 @@
+"""The commands `keystone tune` and `keystone sweep`, which try settings on judged topics."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from indexing.errors import UserError
+from runs.cli.options import CORES, Json, Overrides, Quiet, SkipOwn, Threads
+from runs.report.say import say_result
+
+RANKING_MEASURES = ("nDCG@10", "R@100")
+"""The measures of rankings unless the user names others. The first one chooses the settings."""
+QRELS = typer.Option(help="Judgments of its topics, in any form of docs/corpora.md.")
+Measures = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--measure",
+        "-m",
+        help="Measures to print. The first one chooses the settings. Repeat for several.",
+        show_default="nDCG@10, R@100",
+    ),
+]
+Folds = Annotated[int, typer.Option(min=2, help="The number of parts of the topics for cross-validation.")]
+
+
+def tune(
+    config: Annotated[Path, typer.Argument(help="The YAML file of the run to tune.")],
+    qrels: Annotated[Path, QRELS],
+    attempt: Annotated[
+        list[str] | None,
+        typer.Option("--try", help="KEY=[VALUE, ...] to try. Repeat for several keys.", show_default="a grid"),
+    ] = None,
+    set: Overrides = None,
+    measure: Measures = None,
+    folds: Folds = 5,
+    skip_own: SkipOwn = False,
+    json: Json = False,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
+) -> None:
+    """Find settings by cross-validation over judged topics. Unless others are better, the run's own are recommended.
+
+    Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
+    """
+    from runs.cli.outputs import check_run_outputs
+    from runs.config.read import read_config
+    from runs.evaluation.measures import parse_measure
+    from runs.evaluation.tune import Trials, describe_tuning
+    from runs.evaluation.tune import tune as tuned
+    from runs.report.terminal import print_cautions, print_tuning, progress_bars
+
+    check_run_outputs(read_config(config, set), [config, qrels], {})
+    measures = [parse_measure(name) for name in measure or RANKING_MEASURES]
+    with progress_bars(quiet) as progress:
+        trials = Trials(qrels, measures, attempt, folds, skip_own)
+        found = tuned(config, set or [], trials, threads, progress)
+    if json:
+        say_result("tune", config, describe_tuning(found))
+    else:
+        print_tuning(found)
+    print_cautions([found.configured], quiet)
+
+
+def sweep(
+    config: Annotated[Path, typer.Argument(help="The YAML file of the run.")],
+    attempt: Annotated[
+        list[str], typer.Option("--try", help="KEY=[VALUE, ...] to try. Repeat for several keys: all combinations.")
+    ],
+    qrels: Annotated[Path | None, QRELS] = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(help="References of answers: a JSON object a topic, whose fields choose the default measures."),
+    ] = None,
+    set: Overrides = None,
+    measure: Measures = None,
+    folds: Folds = 5,
+    skip_own: SkipOwn = False,
+    json: Json = False,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
+) -> None:
+    """Make a whole run for each combination of settings, and print measures and costs. Shared stages are made once.
+
+    The runs are in OUT/RUN_ID.sweep. Unless other settings are better by cross-validation, the run's own are
+    recommended.
+
+    Example: keystone sweep run.yaml --qrels qrels.txt --try 'fusion.k=[20, 60]' --try 'retrieval.depth=[100, 1000]'
+    """
+    from runs.cli.outputs import check_run_outputs
+    from runs.config.read import read_config
+    from runs.evaluation.measures import parse_measure
+    from runs.evaluation.sweep import Grid, measure_answers, measure_rankings
+    from runs.evaluation.sweep import sweep as swept
+    from runs.evaluation.tune import describe_tuning
+    from runs.report.terminal import print_cautions, print_sweep, progress_bars
+
+    settings = read_config(config, set)
+    outputs: dict[str, Path | None] = {"the folder of the sweep": settings.out / f"{settings.run_id}.sweep"}
+    check_run_outputs(settings, [config, qrels, references], outputs)
+    if qrels is not None and references is None:
+        measures = [parse_measure(name) for name in measure or RANKING_MEASURES]
+        take_measures = measure_rankings(qrels, measures, skip_own)
+    elif references is not None and qrels is None and not skip_own:
+        take_measures = measure_answers(references, measure or [])
+    else:
+        raise UserError("expected either --qrels, with or without --skip-own, or --references")
+    with progress_bars(quiet) as progress:
+        found = swept(config, set or [], Grid(attempt, take_measures, folds), threads, progress)
+    if json:
+        runs = [{"settings": setting, **asdict(point)} for setting, point in found.points.items()]
+        say_result("sweep", config, {**describe_tuning(found.tuning), "runs": runs})
+    else:
+        print_sweep(found)
+    print_cautions([found.tuning.configured], quiet)
