@@ -185,4 +185,4 @@ def _has_token(headers: Mapping[bytes, bytes], token: str) -> bool:
 
 def _name_front(path: str) -> str:
     first = path.split("/", 2)[1] if path.startswith("/") and path != "/v1/answers" else ""
-    return {"v1": "rest", "mcp": "mcp", "health": "state", "metrics": "state"}.get(first, "web")
+    return {"v1": "rest", "api": "rest", "mcp": "mcp", "health": "state", "metrics": "state"}.get(first, "web")
