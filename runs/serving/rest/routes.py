@@ -4,12 +4,16 @@ Paths are split before they are decoded, so an index or a document may have a sl
 """
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from indexing.errors import UserError
@@ -35,7 +39,17 @@ def open_front(service: Service) -> Front:
     """Open the REST interface of a service."""
     rest = Rest(service, StoredDocuments(service))
     endpoint = _Endpoint(rest)
-    return Front([], partial(perform, rest), direct={"/v1/": endpoint, "/api/v1.0/": endpoint})
+    routes = [Route("/openapi.yaml", _show_description)]
+    return Front(routes, partial(perform, rest), direct={"/v1/": endpoint, "/api/v1.0/": endpoint})
+
+
+@cache
+def _read_description() -> bytes:
+    return files("runs.serving.rest").joinpath("openapi.yaml").read_bytes()
+
+
+async def _show_description(_request: Request) -> Response:
+    return Response(_read_description(), media_type="application/yaml")
 
 
 class _Endpoint:

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from indexing.attached import rest_server
 from indexing.attached.rest_store import adopt_server
@@ -131,6 +132,34 @@ def test_the_reply_to_rank_llm_has_the_id_of_its_query(served: Served) -> None:
     assert [(one["docid"], one["score"], one["doc"]) for one in first["candidates"]] == [
         (one["docid"], one["score"], one["doc"]) for one in newer["candidates"]
     ]
+
+
+def check(value: Any, schema: Any, description: Any) -> None:
+    """Assert that a reply has the keys of a schema of OpenAPI, no more and no less."""
+    if reference := schema.get("$ref"):
+        schema = description
+        for name in reference.removeprefix("#/").split("/"):
+            schema = schema[name]
+    if items := schema.get("items"):
+        assert value
+        for one in value:
+            check(one, items, description)
+    elif own := schema.get("properties"):
+        assert set(value) == set(schema["required"]) == set(own)
+        for name in own:
+            check(value[name], own[name], description)
+
+
+def test_replies_are_as_the_description_of_the_paths_has_them(served: Served) -> None:
+    description = yaml.safe_load(get(served, "/openapi.yaml")[1])
+    assert len(description["paths"]) == 5
+    for path, asked in description["paths"].items():
+        name = "bees%23w0_0" if "/segment/" in path else "bees"
+        for index, code, expected in (("index", 200, "200"), ("other", 400, "default")):
+            status, body = get(served, f"/v1{path.format(index=index, id=name)}?query=bees")
+            reply = description["components"]["responses"][asked["get"]["responses"][expected]["$ref"].split("/")[-1]]
+            check(orjson.loads(body), reply["content"]["application/json"]["schema"], description)
+            assert status == code
 
 
 def test_health_and_metrics(served: Served) -> None:
