@@ -1,16 +1,18 @@
 """The operations of the REST interface: each makes the bytes of its reply, for a request or for `keystone replay`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from indexing.errors import NotFound, UserError
+from indexing.types import document_id
 from runs.report.passages import Passage
 from runs.serving import service as operations
 from runs.serving.call_log import Call, Reply
-from runs.serving.rest.payloads import Form, StoredDocuments, cut_payload, parse_payload
+from runs.serving.rest.payloads import Form, StoredDocuments, cut_payload, make_segment_raw, parse_payload
 from runs.serving.server.json_replies import make_error
 from runs.serving.service import Hit, Service
 
@@ -60,7 +62,7 @@ async def _search(rest: Rest, asked: Arguments) -> Reply:
 
 async def _fetch_document(rest: Rest, asked: Arguments) -> Reply:
     """Pyserini 2: `GET /v1/INDEX/doc/DOCID`."""
-    (raw,) = await rest.documents.read([asked["docid"]])
+    raw = await _read(rest, asked["docid"])
     if raw is None:
         raise NotFound(f"Document not found: {asked['docid']}")
     payload: Any = parse_payload(raw) if asked["parse"] else raw
@@ -92,6 +94,19 @@ async def _decompose(rest: Rest, asked: Arguments) -> Reply:
     return Reply(orjson.dumps({"api": "v1", "index": asked["index"], "queries": shown}))
 
 
+async def _search_first(rest: Rest, asked: Arguments) -> Reply:
+    """Anserini's first server: `GET /api/v1.0/indexes/INDEX/search`."""
+    hits = await operations.search(rest.service, asked["query"], asked["hits"])
+    doc_ids = [hit.doc_id for hit in hits]
+    objects = await rest.documents.encode(doc_ids, "object")
+    candidates = b",".join(
+        b'{"docid":%b,"score":%b,"doc":%b}' % (orjson.dumps(hit.doc_id), repr(hit.score).encode(), found or b"null")
+        for hit, found in zip(hits, objects, strict=True)
+    )
+    head = orjson.dumps({"query": {"text": asked["query"], "qid": asked["qid"]}})
+    return Reply(b'%b,"candidates":[%b]}' % (head[:-1], candidates), surfaced=doc_ids)
+
+
 async def _search_index(rest: Rest, asked: Arguments) -> Reply:
     """Pyserini 1: `POST /v1/indexes/INDEX/search`."""
     hits = await operations.search(rest.service, asked["query"], asked["hits"])
@@ -112,11 +127,24 @@ def _list_candidates(hits: Sequence[Hit], texts: Sequence[bytes | None]) -> list
 
 async def _fetch_index_document(rest: Rest, asked: Arguments) -> Reply:
     """Pyserini 1: `GET /v1/indexes/INDEX/documents/DOCID`."""
-    (raw,) = await rest.documents.read([asked["docid"]])
+    raw = await _read(rest, asked["docid"])
     if raw is None:
         raise NotFound(f"Document {asked['docid']} not found in index {asked['index']}")
     payload = raw if raw.lstrip().startswith("{") else orjson.dumps({"id": asked["docid"], "contents": raw}).decode()
     return Reply(payload.encode(), read=[asked["docid"]])
+
+
+async def _read(rest: Rest, name: str) -> str | None:
+    """Read the document with an id as it is stored, or else the segment with it; None if the index has neither.
+
+    Answers cite segments, and an index of segments in Pyserini has each of them as a document.
+    """
+    (raw,) = await rest.documents.read([name])
+    if raw is not None or document_id(name) == name:
+        return raw
+    with suppress(NotFound):
+        return make_segment_raw(await operations.fetch_document(rest.service, document_id(name)), name)
+    return None
 
 
 def _show_passage(passage: Passage) -> dict[str, str]:
@@ -129,6 +157,7 @@ OPERATIONS: dict[str, Callable[[Rest, Arguments], Awaitable[Reply]]] = {
     "segments": _list_segments,
     "segment": _fetch_segment,
     "queries": _decompose,
+    "api.search": _search_first,
     "indexes.search": _search_index,
     "indexes.document": _fetch_index_document,
 }

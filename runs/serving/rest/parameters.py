@@ -34,6 +34,12 @@ def parse_search(found: Mapping[str, str], index: str) -> dict[str, Any]:
     return {"index": index, "query": query, **own, **_parse_form(found)}
 
 
+def parse_first_search(found: Mapping[str, str], index: str) -> dict[str, Any]:
+    """Parse the parameters of a search of Anserini's first server. `UserError` as from `parse_search`."""
+    asked = parse_search({key: found[key] for key in ("query", "hits") if key in found}, index)
+    return {"index": index, "query": asked["query"], "hits": asked["hits"], "qid": found.get("qid", "")}
+
+
 def parse_document(found: Mapping[str, str], index: str, doc_id: str) -> dict[str, Any]:
     """Parse the parameters of a request for a document of Pyserini 2. `UserError` as its server refuses them."""
     if not doc_id.strip():

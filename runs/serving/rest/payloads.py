@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import orjson
@@ -12,8 +13,11 @@ from retrieval.backends import open_store
 from runs.serving.batches import Batches
 from runs.serving.service import Service
 
-Form = Literal["parsed", "raw", "contents"]
-"""A document as its object without its id, as the string that the index stores, or as its text alone."""
+Form = Literal["parsed", "object", "raw", "contents"]
+"""A document as its object without its id, as the string that the index stores, or as its text alone.
+
+A parsed object with one value is that value. An `object` is always one.
+"""
 ID_KEYS = frozenset({"id", "_id", "docid"})
 CUT_KEYS = frozenset({"body", "content", "contents", "text"})
 """The keys whose texts `max_doc_length` cuts, in lower case."""
@@ -87,23 +91,42 @@ def _make_raw(document: Document) -> str:
     return orjson.dumps({**record, "segment" if is_segment else "contents": document.text}).decode()
 
 
+def make_segment_raw(document: Document, segment_id: str) -> str | None:
+    """Make the JSON that stands for a segment of a document; None if the document lacks it."""
+    for segment in document.segments:
+        if segment.id == segment_id:
+            text = document.segment_text(segment)
+            return _make_raw(replace(document, id=segment_id, text=text, segments=(segment,)))
+    return None
+
+
 def parse_payload(raw: str) -> Any:
     """Parse a stored document as Pyserini 2 shows it: without its id, and with values as strings.
 
     If one value is left, it is the payload. A document that is no JSON object stays as it is.
     """
+    parsed = _parse(raw)
+    return next(iter(parsed.values())) if isinstance(parsed, dict) and len(parsed) == 1 else parsed
+
+
+def parse_object(raw: str) -> dict[str, Any]:
+    """Parse a stored document as an object without its id; what is no object stands under `contents`."""
+    parsed = _parse(raw)
+    return parsed if isinstance(parsed, dict) else {"contents": parsed if isinstance(parsed, str) else raw}
+
+
+def _parse(raw: str) -> Any:
     try:
         record = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return raw
     if not isinstance(record, dict):
         return record
-    parsed = {
+    return {
         key: value if isinstance(value, dict | list) else str(value)
         for key, value in record.items()
         if key not in ID_KEYS
     }
-    return next(iter(parsed.values())) if len(parsed) == 1 else parsed
 
 
 def cut_payload(payload: Any, most: int) -> Any:
@@ -130,6 +153,7 @@ def find_text(raw: str) -> str:
 
 ENCODERS: dict[Form, Callable[[str], bytes]] = {
     "parsed": lambda raw: orjson.dumps(parse_payload(raw)),
+    "object": lambda raw: orjson.dumps(parse_object(raw)),
     "raw": orjson.dumps,
     "contents": lambda raw: orjson.dumps(find_text(raw)),
 }

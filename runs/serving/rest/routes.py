@@ -1,15 +1,19 @@
-"""The paths of the REST interface, below `/v1/`: from a request to a call, and from its reply to the response.
+"""The paths of the REST interface, below `/v1/` and `/api/v1.0/`: from a request to a call, and then to a response.
 
 Paths are split before they are decoded, so an index or a document may have a slash in its name.
 """
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from indexing.errors import UserError
@@ -17,7 +21,7 @@ from indexing.io.json_values import parse_json
 from runs.serving.call_log import Call, Reply, log_call
 from runs.serving.front import Front
 from runs.serving.rest.calls import Rest, perform
-from runs.serving.rest.parameters import parse_document, parse_search, parse_search_body
+from runs.serving.rest.parameters import parse_document, parse_first_search, parse_search, parse_search_body
 from runs.serving.rest.payloads import StoredDocuments
 from runs.serving.server.json_replies import make_error, send_json
 from runs.serving.service import Service
@@ -25,6 +29,8 @@ from runs.serving.service import Service
 NAME = "rest"
 ROUTE_ERROR = "Expected route /v1/{index}/search or /v1/{index}/doc/{docid}"
 ONLY_GET = make_error("Only GET is supported", 405)
+OF_A_TEXT, OF_AN_ID = ("search", "queries"), ("doc", "segments", "segment")
+"""The last names of paths with a query, and the names before an id."""
 SETTINGS = {"efSearch": None, "encoder": None, "queryGenerator": None}
 """The settings of an index for Pyserini 1. BM25 has none of them."""
 
@@ -32,7 +38,18 @@ SETTINGS = {"efSearch": None, "encoder": None, "queryGenerator": None}
 def open_front(service: Service) -> Front:
     """Open the REST interface of a service."""
     rest = Rest(service, StoredDocuments(service))
-    return Front([], partial(perform, rest), direct={"/v1/": _Endpoint(rest)})
+    endpoint = _Endpoint(rest)
+    routes = [Route("/openapi.yaml", _show_description)]
+    return Front(routes, partial(perform, rest), direct={"/v1/": endpoint, "/api/v1.0/": endpoint})
+
+
+@cache
+def _read_description() -> bytes:
+    return files("runs.serving.rest").joinpath("openapi.yaml").read_bytes()
+
+
+async def _show_description(_request: Request) -> Response:
+    return Response(_read_description(), media_type="application/yaml")
 
 
 class _Endpoint:
@@ -42,9 +59,10 @@ class _Endpoint:
         self._rest, self._names = rest, _list_names(rest.service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        parts = [unquote(part) for part in scope["raw_path"].decode("latin-1").split("/")[2:]] or [""]
+        api, *parts = [unquote(part) for part in scope["raw_path"].decode("latin-1").split("/")[1:]]
+        parts = parts or [""]
         try:
-            found = await self._find(parts, scope, receive)
+            found = await self._find(parts, scope, receive) if api == "v1" else self._find_first(parts, scope)
         except UserError as error:
             found = make_error(str(error), 422, "detail") if parts[0] == "indexes" else make_error(str(error), 400)
         if isinstance(found, Call):
@@ -55,24 +73,35 @@ class _Endpoint:
     async def _find(self, parts: list[str], scope: Scope, receive: Receive) -> Call | Reply:
         """Find the call that a request asks for, or the reply that needs none."""
         method = scope["method"]
-        if parts[0] == "indexes" and (method != "GET" or parts[-1] != "search"):
+        names_id = len(parts) > 2 and parts[-2] in OF_AN_ID
+        asks_text = parts[-1] in OF_A_TEXT and parts[2:-1] != ["documents"]
+        is_newer = method == "GET" and (asks_text or (names_id and len(parts) > 3))
+        if parts[0] == "indexes" and not is_newer:
             return await self._find_for_pyserini_1(parts[1:], scope, receive)
         if method != "GET":
             return ONLY_GET
-        asked = _parse_query(scope["query_string"])
-        session = asked.get("run_id") or asked.get("qid") or ""
-        if parts[:1] == ["indexes"] and len(parts) > 2:  # the form of the first servers, whose replies had fewer keys
-            parts = parts[1:]
-        if parts[-1] in ("search", "queries") and len(parts) > 1:
-            index = "/".join(parts[:-1])
+        asked, session = _parse_query(scope["query_string"])
+        if parts[-1] in OF_A_TEXT and len(parts) > 1:
+            index = self._name("/".join(parts[:-1]))
             arguments = parse_search(asked, index)
             return self._known(index) or Call(NAME, parts[-1], arguments, session)
-        if len(parts) > 2 and parts[-2] in ("doc", "segments", "segment"):
-            index, name = "/".join(parts[:-2]), parts[-1]
+        if names_id:
+            index, name = self._name("/".join(parts[:-2])), parts[-1]
             if parts[-2] == "doc":
                 return self._known(index) or Call(NAME, "document", parse_document(asked, index, name), session)
             key = "docid" if parts[-2] == "segments" else "id"
             return self._known(index) or Call(NAME, parts[-2], {"index": index, key: name}, session)
+        return make_error(ROUTE_ERROR, 404)
+
+    def _find_first(self, parts: list[str], scope: Scope) -> Call | Reply:
+        """Find the call for a request to Anserini's first server, whose only path here is that of a search."""
+        if scope["method"] != "GET":
+            return ONLY_GET
+        match parts:
+            case ["v1.0", "indexes", index, "search"]:
+                asked, session = _parse_query(scope["query_string"])
+                arguments = parse_first_search(asked, index)
+                return self._known(index) or Call(NAME, "api.search", arguments, session)
         return make_error(ROUTE_ERROR, 404)
 
     async def _find_for_pyserini_1(self, parts: list[str], scope: Scope, receive: Receive) -> Call | Reply:
@@ -94,6 +123,10 @@ class _Endpoint:
                 raise UserError("settings: expected none, because those of this server are fixed when it starts")
         return make_error("Not Found", 404, "detail")
 
+    def _name(self, index: str) -> str:
+        """Return the name of an index below `/v1/`, where it may stand below `indexes/` as in Pyserini 1."""
+        return index if index in self._names else index.removeprefix("indexes/")
+
     def _known(self, index: str, key: str = "error", status: int = 400) -> Reply | None:
         """Return None for the name of the index, and the reply to a request for any other."""
         if index in self._names:
@@ -102,17 +135,23 @@ class _Endpoint:
 
 
 def _list_names(service: Service) -> frozenset[str]:
-    """List the names of the index: its folder, and the index that the folder was made over."""
-    folder, at = service.index.folder.resolve(), service.index.at
-    names = {service.name, str(folder), at.get("index", ""), at.get("name", "")}
-    return frozenset({*names, *(Path(name).name for name in names)} - {""})
+    """List the names of the index: the paths of its folder and of the index that the folder was made over.
+
+    Every end of a path is a name. So a path works as it was given, wherever the server was started.
+    """
+    folder, at = service.index.folder, service.index.at
+    paths = [folder.absolute(), folder.resolve(), *(Path(at[key]) for key in ("index", "name") if at.get(key))]
+    ends = ("/".join(path.parts[start:]) for path in paths for start in range(bool(path.root), len(path.parts)))
+    return frozenset({*map(str, paths), *ends})
 
 
-def _parse_query(query: bytes) -> dict[str, str]:
+def _parse_query(query: bytes) -> tuple[dict[str, str], str]:
+    """Parse a query string; returns its parameters, and the session that it names, or nothing."""
     try:
-        return dict(parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict"))
+        asked = dict(parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict"))
     except ValueError as error:
         raise UserError(f"query string: expected percent-encoded UTF-8: {error}") from error
+    return asked, asked.get("run_id") or asked.get("qid") or ""
 
 
 async def _read_json(receive: Receive) -> Any:

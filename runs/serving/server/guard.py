@@ -24,8 +24,8 @@ TOKEN_VARIABLES = ("KEYSTONE_API_TOKEN", "PYSERINI_API_TOKEN", "CASTORINI_API_TO
 """The environment variables that may hold the token, the first one first."""
 OTHER_SITES = (b"cross-site", b"same-site")
 """The header `Sec-Fetch-Site` by which a browser tells that another page asks. A call may cost its owner money."""
-OPEN_PATHS = frozenset({"/", "/health"})
-"""The paths that need no token. The page holds nothing of the index, and asks its reader for the token."""
+OPEN_PATHS = frozenset({"/", "/health", "/openapi.yaml"})
+"""The paths that need no token. They hold nothing of the index, and the page asks its reader for the token."""
 RETRY_AFTER_S = 1
 
 
@@ -185,4 +185,4 @@ def _has_token(headers: Mapping[bytes, bytes], token: str) -> bool:
 
 def _name_front(path: str) -> str:
     first = path.split("/", 2)[1] if path.startswith("/") and path != "/v1/answers" else ""
-    return {"v1": "rest", "mcp": "mcp", "health": "state", "metrics": "state"}.get(first, "web")
+    return {"v1": "rest", "api": "rest", "mcp": "mcp", "health": "state", "metrics": "state"}.get(first, "web")

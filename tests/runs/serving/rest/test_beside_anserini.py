@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 import pytest
@@ -63,9 +64,12 @@ def round_scores(reply: Any) -> Any:
         "/v1/bees/search?query=zzyzx",
         "/v1/bees/doc/wasps",
         "/v1/bees/doc/wasps?parse=false",
+        "/v1/{path}/search?query=insects&hits=2",
+        "/v1/{path}/doc/wasps",
     ],
 )
-def test_replies_are_equal(app: Any, theirs: HTTPConnection, target: str) -> None:
+def test_replies_are_equal(app: Any, theirs: HTTPConnection, folder: Path, target: str) -> None:
+    target = target.format(path=quote(str(folder / "bees"), ""))
     theirs.request("GET", target)
     reply = theirs.getresponse()
     wanted = orjson.loads(reply.read())

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from runs.serving.rest.payloads import cut_payload, find_text, parse_payload
+from runs.serving.rest.payloads import cut_payload, find_text, parse_object, parse_payload
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,18 @@ from runs.serving.rest.payloads import cut_payload, find_text, parse_payload
 def test_parsed_documents_and_their_texts(raw: str, payload: Any, text: str) -> None:
     assert parse_payload(raw) == payload
     assert find_text(raw) == text
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        pytest.param('{"id": "1", "contents": "a"}', {"contents": "a"}, id="one value stays in its object"),
+        pytest.param("plain text", {"contents": "plain text"}, id="no JSON"),
+        pytest.param("[1, 2]", {"contents": "[1, 2]"}, id="no object"),
+    ],
+)
+def test_documents_as_objects(raw: str, found: Any) -> None:
+    assert parse_object(raw) == found
 
 
 @pytest.mark.parametrize(

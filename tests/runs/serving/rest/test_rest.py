@@ -113,11 +113,21 @@ def test_documents_and_segments(app: Any) -> None:
     assert ask(app, "/v1/index/doc/bees?max_doc_length=3").json["doc"]["contents"] == "Hon"
     old = ask(app, "/v1/indexes/index/documents/bees").json
     assert old == {"id": "bees", **found["doc"]}
+    assert ask(app, "/v1/index/doc/bees%23w0_0").json["doc"] == {"title": "Bees", "segment": found["doc"]["contents"]}
+    old = ask(app, "/v1/indexes/index/documents/bees%23w0_0").json
+    assert old == {"id": "bees#w0_0", "title": "Bees", "segment": found["doc"]["contents"]}
     segments = ask(app, "/v1/index/segments/bees").json["segments"]
     assert [(one["id"], one["docid"], one["title"]) for one in segments] == [("bees#w0_0", "bees", "Bees")]
     assert ask(app, "/v1/index/segment/bees%23w0_0").json["segment"] == segments[0]
     queries = ask(app, f"/v1/index/queries?{ASKED}").json["queries"]
     assert queries[0]["question"] == QUESTION
+
+
+@pytest.mark.parametrize("doc_id", ["search", "queries", "doc", "bees"])
+def test_any_id_is_that_of_a_document_of_pyserini_1(app: Any, doc_id: str) -> None:
+    found = ask(app, f"/v1/indexes/index/documents/{doc_id}")
+    assert found.status == (200 if doc_id == "bees" else 404)
+    assert doc_id == "bees" or found.json == {"detail": f"Document {doc_id} not found in index index"}
 
 
 def test_the_state_of_an_index_of_pyserini_1(app: Any, index: Index) -> None:
@@ -151,6 +161,15 @@ def test_the_state_of_an_index_of_pyserini_1(app: Any, index: Index) -> None:
         pytest.param("/v1/index/search?query=a&parse=false&max_doc_length=3", 400, "requires parse=true", id="raw cut"),
         pytest.param("/v1/other/search?query=a", 400, "Index not available: other", id="another index"),
         pytest.param("/v1/index/doc/none", 404, "Document not found: none", id="no document"),
+        pytest.param("/v1/index/doc/bees%23x", 404, "Document not found: bees#x", id="no segment as a document"),
+        pytest.param("/v1/index/doc/none%23w0_0", 404, "Document not found: none#w0_0", id="a segment of no document"),
+        pytest.param("/v1/indexes/other/doc/bees", 400, "Index not available: other", id="another index below indexes"),
+        pytest.param("/v1/mall0/index/doc/bees", 400, "Index not available: mall0/index", id="half a name of a folder"),
+        pytest.param("/api/v1.0/indexes/index/search", 400, "Parameter 'query' is required", id="no query, first"),
+        pytest.param("/api/v1.0/indexes/other/search?query=a", 400, "Index not available: other", id="no index, first"),
+        pytest.param("/api/v1.0/indexes/index", 404, "Expected route", id="no route, first"),
+        pytest.param("/api%2Fv1.0/indexes/index/search?query=a", 404, "Expected route", id="an encoded slash, first"),
+        pytest.param("/api/v2/indexes/index/search?query=a", 404, "Not Found", id="another version"),
         pytest.param("/v1/index/segments/none", 404, "found no document 'none'", id="no document of segments"),
         pytest.param("/v1/index/segment/bees%23x", 404, "found no segment 'bees#x'", id="no segment"),
         pytest.param("/v1/index/nothing", 404, "Expected route", id="no route"),
@@ -185,6 +204,8 @@ def test_errors_of_pyserini_1(app: Any, body: Any, status: int) -> None:
 
 def test_other_methods_of_http_are_refused(app: Any) -> None:
     assert ask(app, f"/v1/index/search?{ASKED}", "POST", {}).json == {"error": "Only GET is supported"}
+    first = ask(app, f"/api/v1.0/indexes/index/search?{ASKED}", "POST", {})
+    assert (first.status, first.json) == (405, {"error": "Only GET is supported"})
     assert ask(app, "/v1/indexes/index/settings", "POST", {"efSearch": "5"}).status == 422
 
 
@@ -202,6 +223,8 @@ def test_the_log_repeats_every_call_byte_for_byte(app: Any, service: Service, tm
         "/v1/index/doc/none",
         f"/v1/index/search?{ASKED}&method=decomposed",
         "/v1/index/segments/bees",
+        "/v1/index/doc/bees%23w0_0?run_id=agent-1",
+        f"/api/v1.0/indexes/index/search?{ASKED}&hits=1&qid=7",
     ]
     path = tmp_path / "calls.jsonl"
     fronts = open_fronts(service)
@@ -210,10 +233,12 @@ def test_the_log_repeats_every_call_byte_for_byte(app: Any, service: Service, tm
         replies = [ask(app, target) for target in targets]
         asyncio.run(ask_app(app, "/v1/index/search"))  # no call: nothing to repeat
     lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-    assert [line["operation"] for line in lines] == ["search", "document", "document", "search", "segments"]
-    assert [line["session"] for line in lines] == ["agent-1", "agent-1", "", "", ""]
-    assert [line["status"] for line in lines] == [200, 200, 404, 200, 200]
+    operations = ["search", "document", "document", "search", "segments", "document", "api.search"]
+    assert [line["operation"] for line in lines] == operations
+    assert [line["session"] for line in lines] == ["agent-1", "agent-1", "", "", "", "agent-1", "7"]
+    assert [line["status"] for line in lines] == [200, 200, 404, 200, 200, 200, 200]
     assert (lines[0]["surfaced"], lines[1]["read"], lines[2]["read"]) == (["bees", "beekeeping"], ["bees"], [])
+    assert (lines[5]["read"], lines[6]["surfaced"]) == (["bees#w0_0"], ["bees"])
     for line, reply in zip(lines, replies, strict=True):
         call = Call(line["front"], line["operation"], line["arguments"], line["session"])
         assert asyncio.run(repeat(fronts[line["front"]], call)) == reply.body

@@ -57,6 +57,7 @@ def ask(guard: Guard, target: str = "/v1/index/search", body: bytes | None = Non
         pytest.param(REMOTE, {"x_api_key": TOKEN}, 200, id="the token as Pyserini's header"),
         pytest.param(REMOTE, {"target": "/health"}, 200, id="health needs no token"),
         pytest.param(REMOTE, {"target": "/"}, 200, id="the page needs no token"),
+        pytest.param(REMOTE, {"target": "/openapi.yaml"}, 200, id="the description needs no token"),
         pytest.param(Guard(requests=0), {}, 429, id="too many requests"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`keystone serve` as a process: our `rest:` corpus and Pyserini's documented calls work, and no call is lost."""
+"""`keystone serve` as a process: our `rest:` corpus and castorini's documented calls work, and no call is lost."""
 
 import signal
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 from indexing.attached import rest_server
 from indexing.attached.rest_store import adopt_server
@@ -24,6 +25,17 @@ pytestmark = pytest.mark.slow
 
 TEXTS = ["honey bees in the kitchen", "ash of a volcano", "insects", "zzyzx"]
 CLIENTS = 16
+TEXTS_OF_ONE = {"title": str, "contents": str}
+HIT = {"docid": str, "score": float}
+SEARCH = {
+    "api": str,
+    "index": str,
+    "query": {"text": str},
+    "candidates": [{**HIT, "rank": int, "doc": TEXTS_OF_ONE}],
+}
+FIRST_SEARCH = {"query": {"text": str, "qid": str}, "candidates": [{**HIT, "doc": TEXTS_OF_ONE}]}
+DOCUMENT = {"api": str, "index": str, "docid": str, "doc": TEXTS_OF_ONE}
+SEGMENT = {**DOCUMENT, "doc": {"title": str, "segment": str}}
 
 
 @pytest.fixture(scope="module")
@@ -61,24 +73,93 @@ def test_the_rest_corpus_has_the_rankings_and_scores_of_the_local_index(
     assert bees.title == ("Bees" if form == "v1" else "")  # the older form gives the text alone
 
 
+def outline(value: Any) -> Any:
+    """The keys and the types of a reply; a list is as its first item."""
+    if isinstance(value, dict):
+        return {key: outline(own) for key, own in value.items()}
+    return [outline(value[0])] if isinstance(value, list) else type(value)
+
+
 @pytest.mark.parametrize(
-    ("target", "keys"),
-    [  # the calls of castorini's skills for agents, and of Pyserini's pages, with the name of this index
-        ("/v1/index/search?query=Albert%20bees&hits=5", ["api", "index", "query", "candidates"]),
-        ("/v1/index/search?query=bees&hits=5&qid=e-1&question=Who%3F&run_id=e&agent=codex%2Fv1&step=0",
-         ["api", "index", "query", "candidates"]),
-        ("/v1/index/search?query=honey%20bees&hits=5&k1=0.8&b=0.3", ["api", "index", "query", "candidates"]),
-        ("/v1/index/search?query=honey&hits=5&max_doc_length=500", ["api", "index", "query", "candidates"]),
-        ("/v1/index/doc/bees?qid=e-1&question=Who%3F&run_id=e&agent=codex%2Fv1&step=1",
-         ["api", "index", "docid", "doc"]),
-        ("/v1/index/doc/bees?parse=false", ["api", "index", "docid", "doc"]),
-        ("/v1/indexes/index/search?query=what%20is%20a%20bee&hits=1", ["api", "index", "query", "candidates"]),
-        ("/v1/indexes/index/documents/bees", ["id", "title", "contents"]),
+    ("target", "reply"),
+    [  # as castorini's repositories have them, with the name of this index, of its documents and of its segments
+        pytest.param("/v1/index/search?query=honey+bees&hits=3", SEARCH, id="RAGDoll: search"),
+        pytest.param("/v1/index/doc/bees", DOCUMENT, id="RAGDoll: read a document"),
+        pytest.param("/v1/index/doc/bees%23w0_0", SEGMENT, id="RAGDoll: read a cited segment"),
+        pytest.param("/v1/index/search?query=what%20are%20bees&hits=50", SEARCH, id="castorini-skills: curl pipelines"),
+        pytest.param("/v1/{ends}/search?query=honey%20bees&hits=2", SEARCH, id="castorini-skills: path as index"),
+        pytest.param("/v1/{ends}/doc/bees", DOCUMENT, id="castorini-skills: a document of a path"),
+        pytest.param("/v1/index/search?query=what%20is%20a%20bee", SEARCH, id="umbrela, ragnarok, nuggetizer"),
+        pytest.param("/v1/index/search?query=what%20is%20a%20bee&hits=5", SEARCH, id="Anserini's skills: search"),
+        pytest.param(
+            "/v1/index/search?query=bees&hits=5&qid=e-1&question=Who%3F&run_id=e&agent=codex%2Fv1&step=0",
+            SEARCH,
+            id="a search of an agent",
+        ),
+        pytest.param(
+            "/v1/index/doc/bees?qid=e-1&question=Who%3F&run_id=e&agent=codex%2Fv1&step=1",
+            DOCUMENT,
+            id="a document for an agent",
+        ),
+        pytest.param("/v1/index/search?query=honey%20bees&hits=5&k1=0.8&b=0.3", SEARCH, id="Pyserini: BM25"),
+        pytest.param("/v1/index/search?query=honey&hits=5&max_doc_length=500", SEARCH, id="Pyserini: cut hits"),
+        pytest.param("/v1/index/doc/bees?max_doc_length=500", DOCUMENT, id="Pyserini: a cut document"),
+        pytest.param("/v1/index/doc/bees?parse=false", {**DOCUMENT, "doc": str}, id="Pyserini: a document as stored"),
+        pytest.param("/v1/{parent}/index/search?query=honey", SEARCH, id="Pyserini: a relative path"),
+        pytest.param("/v1/{folder}/doc/bees", DOCUMENT, id="Pyserini: an absolute path"),
+        pytest.param("/v1/indexes/index/search?query=what%20is%20a%20bee&hits=1", SEARCH, id="below indexes: search"),
+        pytest.param("/v1/indexes/index/doc/bees", DOCUMENT, id="below indexes: a document"),
+        pytest.param("/v1/indexes/index/documents/bees", {"id": str, **TEXTS_OF_ONE}, id="Pyserini 1: a document"),
+        pytest.param(
+            "/api/v1.0/indexes/index/search?query=How%20do%20bees", FIRST_SEARCH, id="Pyserini: MS MARCO V2.1"
+        ),
+        pytest.param(
+            "/api/v1.0/indexes/index/search?query=honey&hits=20&qid=1234", FIRST_SEARCH, id="rank_llm: search"
+        ),
     ],
-)  # fmt: skip
-def test_documented_calls_work_as_written(served: Served, target: str, keys: list[str]) -> None:
-    status, body = get(served, target)
-    assert (status, list(orjson.loads(body))) == (200, keys)
+)
+def test_documented_calls_work_as_written(served: Served, index: Index, target: str, reply: Any) -> None:
+    folder = index.folder.resolve()
+    names = {"ends": f"{folder.parent.name}%2Findex", "parent": folder.parent.name, "folder": folder}
+    status, body = get(served, target.format(**names))
+    assert (status, outline(orjson.loads(body))) == (200, reply)
+
+
+def test_the_reply_to_rank_llm_has_the_id_of_its_query(served: Served) -> None:
+    first = orjson.loads(get(served, "/api/v1.0/indexes/index/search?query=honey&hits=20&qid=1234")[1])
+    newer = orjson.loads(get(served, "/v1/index/search?query=honey&hits=20")[1])
+    assert first["query"] == {"text": "honey", "qid": "1234"}
+    assert [(one["docid"], one["score"], one["doc"]) for one in first["candidates"]] == [
+        (one["docid"], one["score"], one["doc"]) for one in newer["candidates"]
+    ]
+
+
+def check(value: Any, schema: Any, description: Any) -> None:
+    """Assert that a reply has the keys of a schema of OpenAPI, no more and no less."""
+    if reference := schema.get("$ref"):
+        schema = description
+        for name in reference.removeprefix("#/").split("/"):
+            schema = schema[name]
+    if items := schema.get("items"):
+        assert value
+        for one in value:
+            check(one, items, description)
+    elif own := schema.get("properties"):
+        assert set(value) == set(schema["required"]) == set(own)
+        for name in own:
+            check(value[name], own[name], description)
+
+
+def test_replies_are_as_the_description_of_the_paths_has_them(served: Served) -> None:
+    description = yaml.safe_load(get(served, "/openapi.yaml")[1])
+    assert len(description["paths"]) == 5
+    for path, asked in description["paths"].items():
+        name = "bees%23w0_0" if "/segment/" in path else "bees"
+        for index, code, expected in (("index", 200, "200"), ("other", 400, "default")):
+            status, body = get(served, f"/v1{path.format(index=index, id=name)}?query=bees")
+            reply = description["components"]["responses"][asked["get"]["responses"][expected]["$ref"].split("/")[-1]]
+            check(orjson.loads(body), reply["content"]["application/json"]["schema"], description)
+            assert status == code
 
 
 def test_health_and_metrics(served: Served) -> None:
