@@ -76,9 +76,7 @@ def build_index(
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:
         if not (folder / "index.json").exists():
             documents = partial(read_corpus, corpus, format, segments, read=engine.read)
-            read = stage(
-                folder, "store", lambda path: _build_store(documents, settings.windows, path, progress, report)
-            )
+            read = stage(folder, "store", lambda path: _build_store(documents, settings, path, progress, report))
             store, shards, faiss_files = DocumentStore(folder / "store"), None, 0
             passages, offsets = settings.passages, None
             if not opensearch:
@@ -109,7 +107,11 @@ def build_index(
 
 
 def _build_store(
-    documents: Callable[..., Iterator[Document]], windows: bool, path: Path, progress: Progress, report: Report
+    documents: Callable[..., Iterator[Document]],
+    settings: BuildSettings,
+    path: Path,
+    progress: Progress,
+    report: Report,
 ) -> dict[str, Any]:
     """Build the document store; returns the numbers of documents, left-out records and segments for `index.json`."""
     left_out: Counter[str] = Counter()
@@ -121,8 +123,8 @@ def _build_store(
 
     def cut() -> Iterator[Document]:
         for document in map(cut_segments, documents(report=counted)):
-            if not windows:
-                refuse_windows(document)
+            if not settings.windows:
+                refuse_windows(document, settings.segments)
             _count_segments(document, segments)
             yield document
 

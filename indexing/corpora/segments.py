@@ -6,6 +6,7 @@ MS MARCO V2.1 is cut in the same way: a window of 10 sentences begins every 5 (T
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from indexing.errors import UserError
 from indexing.types import Document, Segment, Span
@@ -103,11 +104,20 @@ def is_cut_officially(document_id: str) -> bool:
     return bool(re.fullmatch(MS_MARCO_DOCUMENT_PATTERN, document_id))
 
 
-def refuse_windows(document: Document) -> None:
-    """Raise `UserError` for a document of MS MARCO V2.1 whose segments are windows that Keystone cut."""
+def refuse_windows(document: Document, segments: Path | None = None) -> None:
+    """Raise `UserError` for a document of MS MARCO V2.1 whose segments are windows that Keystone cut.
+
+    `segments` is the file that should have held its official segments; the message names it.
+    """
     if is_cut_officially(document.id) and is_window(document.segments[0].id):
         where = f"{document.place}: " if document.place else ""
+        none = f"{where}document {document.id} has no official segment"
+        if segments:
+            raise UserError(
+                f"{none}: {segments} holds none that fits its text. No track knows windows that Keystone cuts: "
+                "complete that file, or ask for windows with --windows"
+            )
         raise UserError(
-            f"{where}document {document.id} has no official segment, and no track knows windows that Keystone cuts: "
+            f"{none}, and no track knows windows that Keystone cuts: "
             "name the file of its official segments with --segments, or ask for windows with --windows"
         )

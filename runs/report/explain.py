@@ -12,6 +12,7 @@ import numpy as np
 from generation.queries.compose import weigh_queries
 from indexing.errors import UserError
 from indexing.io.reading import read_json_lines
+from indexing.types import document_id
 from retrieval.types import Query, Rankings, ranked
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
@@ -71,7 +72,9 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
     docs = sorted({doc for hits in stored.values() for own in hits.values() for doc, _ in own}, key=str.encode)
     lists = {engine: _rank_hits(hits, docs) for engine, hits in stored.items()}
     if doc_id not in docs:
-        raise UserError(f"document {doc_id}: no query of topic {topic_id} found it in {directory}")
+        whole = document_id(doc_id)
+        hint = f"; the run ranks its document: ask for {whole}" if whole in docs else ""
+        raise UserError(f"document {doc_id}: no query of topic {topic_id} found it in {directory}{hint}")
     number = docs.index(doc_id)
     config = config.model_copy(update={"fusion": config.fusion.model_copy(update={"depth": len(docs)})})
 

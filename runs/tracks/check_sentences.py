@@ -58,7 +58,9 @@ def collect_cited_ids(answer: list[Any], names: Citable) -> set[str]:
 
 
 def _check_length(number: int, key: str, reported: Any, length: int) -> Iterator[Violation]:
-    if not is_integer(reported):
+    if reported is None:
+        yield make_error(number, key, f"{key}: missing; expected {length}")
+    elif not is_integer(reported):
         yield make_error(number, key, f"{key}: expected a number, found {shorten_value(reported)}")
     elif reported != length:
         yield make_warning(number, key, f"{key}: expected {length}, found {reported}")

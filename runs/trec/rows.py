@@ -205,6 +205,8 @@ def _explain_refusal(line: str, columns: int) -> str:
     if control := CONTROL.search(line):
         return f"holds the control character {control[0]!r}"
     fields = split_columns(line)
+    if line.lstrip(" \t").startswith("{"):
+        return f"found a JSON object, expected {columns} columns between spaces or tabs"
     if columns == RUN_COLUMNS:
         if len(fields) < RUN_COLUMNS:
             return f"expected {RUN_COLUMNS} columns, found {len(fields)}"

@@ -50,7 +50,10 @@ def _read_assigned(path: Path) -> Iterator[NuggetBank]:
     for bank in read_nuggets(path):
         for one in bank.nuggets:
             if one.assignment is None:
-                raise UserError(f"{one.place}: topic {bank.topic_id!r}: {one.text!r} is not assigned to an answer")
+                raise UserError(
+                    f"{one.place}: topic {bank.topic_id!r}: {one.text!r} is not assigned to an answer: "
+                    "`keystone nuggets assign` makes a file that can be scored"
+                )
         yield replace(bank, run_id=bank.run_id or unicode_name(path))
 
 

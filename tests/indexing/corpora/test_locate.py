@@ -159,6 +159,8 @@ def test_windows_of_a_tracks_documents_need_the_option(
         line = 3 if given_segments else 1
         assert f"{path}:{line}: document msmarco_v2.1_doc_00_{line - 1} has no official segment" in shown.stderr
         assert "--windows" in shown.stderr
+        remedy = f"{options[1]} holds none that fits its text" if options else "name the file of its official segments"
+        assert remedy in shown.stderr
         assert (shown.returncode, (tmp_path / "i").exists()) == (1, False)
         return
     official, cut = expected

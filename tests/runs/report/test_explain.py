@@ -121,7 +121,11 @@ def test_a_run_of_one_query_and_one_engine_has_nothing_to_leave_out(run: Path, i
 
 @pytest.mark.parametrize(
     ("topic", "doc", "message"),
-    [("99", "bees", "topic 99 is missing"), ("0", "none", "document none: no query of topic 0 found it")],
+    [
+        ("99", "bees", "topic 99 is missing"),
+        ("0", "none", "document none: no query of topic 0 found it"),
+        ("0", "bees#0_0", "its document: ask for bees"),
+    ],
 )
 def test_an_unknown_topic_or_document_is_refused(run: Path, topic: str, doc: str, message: str) -> None:
     with pytest.raises(UserError, match=message):

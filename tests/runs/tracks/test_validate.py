@@ -109,7 +109,12 @@ ANSWER_FAULTS = [
     pytest.param("rag26", make_line("rag26", metadata__run_desc=None), "metadata.run_desc: missing", id="run_desc"),
     pytest.param("rag26", make_line("rag26", metadata__narrative=None), "metadata.narrative: missing", id="narrative"),
     pytest.param("rag24", make_line("rag24", topic="why?"), "topic: differs from the topics file", id="topic's text"),
-    pytest.param("rag24", make_line("rag24", response_length=None), "response_length: expected a number", id="length"),
+    pytest.param(
+        "rag24", make_line("rag24", response_length=None), "response_length: missing; expected 1", id="length"
+    ),
+    pytest.param(
+        "rag24", make_line("rag24", response_length="1"), "response_length: expected a number", id="length as text"
+    ),
     pytest.param(
         "biogen",
         make_line("biogen", responses=make_sentences(citations=[A])),

@@ -190,6 +190,7 @@ def test_a_run_in_any_accepted_form_is_read(tmp_path: Path, content: str, tag: s
     ("line", "message"),
     [
         pytest.param("1 Q0 d 1 0.5", "expected 6 columns, found 5", id="one column missing"),
+        pytest.param('{"id": "1", "text": "a b c d"}', "found a JSON object, expected 6 columns", id="JSON lines"),
         pytest.param("1 d 1 0.5", "expected 6 columns, found 4", id="two columns missing"),
         pytest.param("1 Q0 d 1 high tag", "expected a finite number, found 'high'", id="a word as score"),
         pytest.param("1 Q0 d 1 nan tag", "expected a finite number, found 'nan'", id="not a number"),
@@ -221,6 +222,7 @@ def test_a_broken_run_names_its_line(tmp_path: Path, line: str, message: str) ->
     ("line", "message"),
     [
         pytest.param("1 0 a", "expected 4 columns, found 3", id="one column missing"),
+        pytest.param('{"id": "1", "text": "a"}', "found a JSON object, expected 4 columns", id="JSON lines"),
         pytest.param("1 0 a 2 1 me", "expected 4 columns, found 6", id="a run, or judgments with confidence"),
         pytest.param("1 0 a 1.5", "expected a whole number, found '1.5'", id="a broken grade"),
         pytest.param("1 0 a 1_0", "expected a whole number, found '1_0'", id="an underscore in a number"),

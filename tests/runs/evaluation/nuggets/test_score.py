@@ -97,7 +97,10 @@ def test_runs_are_scored_on_the_topics_of_all_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"qid": "1", "nuggets": [{"text": "a"}]}, "b:1: topic '1': 'a' is not assigned to an answer"),
+        (
+            {"qid": "1", "nuggets": [{"text": "a"}]},
+            "b:1: topic '1': 'a' is not assigned to an answer: `keystone nuggets assign` makes",
+        ),
         (make_row("a", "1", "support"), "run 'a': topic '1' occurs more than once"),
         ({"topic_id": "1", "run_id": "a", "sentences": []}, "b: holds rated citations, another file has nuggets"),
     ],
