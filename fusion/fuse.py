@@ -3,15 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from fusion.hits import gather_hits, rank_hits
 from fusion.lists import Groups, Ranked, group_queries_by_topic
 from fusion.methods import METHODS, RRF_K, find_impossible_setting
 from fusion.norms import NORMS
 from fusion.rrf import fuse_groups
-from retrieval.types import Rankings
+from retrieval.types import Rankings, offsets_of
 
 DEFAULT_NORM = "min-max"
 """The normalisation for a method that adds scores, if the caller names none. ranx has the same default."""
+
+
+QUERIES_AT_ONCE = 500
+"""Scores of this many queries are added at once, so that memory does not grow with the number of queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,36 @@ def fuse(rankings: Sequence[Ranked], groups: Groups, settings: FusionSettings | 
     norm = settings.norm or (DEFAULT_NORM if method.of_scores else "none")
     hits = gather_hits(rankings, groups, NORMS[norm])
     return rank_hits(hits, method.score(hits, **settings.parameters), groups.ids, settings.depth)
+
+
+def combine_systems(systems: Sequence[Rankings], weights: Sequence[float], depth: int) -> Rankings:
+    """Fuse the systems of each query by their scores: the sum of weight times (s - min) / (max - min).
+
+    This is the convex combination of Bruch, Gai and Ingber (TOIS 2023, section 3.2), with the lowest and the highest
+    score of each list; an absent document adds 0. All systems have the same queries in the same order, and `weights`
+    stand beside `systems`. Scores are float64.
+    """
+    ids = systems[0].query_ids
+    settings = FusionSettings("wsum", depth, "min-max")
+    blocks = []
+    for first in range(0, len(ids), QUERIES_AT_ONCE):
+        own = [_take_queries(system, first, first + QUERIES_AT_ONCE) for system in systems]
+        queries = own[0].query_ids
+        members = [[(system, query) for system in range(len(own))] for query in range(len(queries))]
+        blocks.append(fuse(own, Groups(queries, members, [weights] * len(queries)), settings))
+    return Rankings(
+        ids,
+        offsets_of(np.concatenate([np.empty(0, np.int64), *(np.diff(block.offsets) for block in blocks)])),
+        np.concatenate([systems[0].docs[:0], *(block.docs for block in blocks)]),
+        np.concatenate([np.empty(0), *(block.scores for block in blocks)]),
+    )
+
+
+def _take_queries(rankings: Rankings, first: int, end: int) -> Rankings:
+    """Take the rankings of the queries from place `first` to before `end`."""
+    offsets = rankings.offsets[first : end + 1]
+    rows = slice(offsets[0], offsets[-1])
+    return Rankings(rankings.query_ids[first:end], offsets - offsets[0], rankings.docs[rows], rankings.scores[rows])
 
 
 @dataclass(frozen=True, slots=True)

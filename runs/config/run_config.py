@@ -79,6 +79,10 @@ class RunConfig(StrictSettings):
                 "retrieval.runs: found a file with queries.narrative_weight 0, which leaves rankings of narratives "
                 "out; expected a weight above 0"
             )
+        if self.retrieval.runs and self.fusion.systems == "scores":
+            raise ValueError(
+                "fusion.systems: found 'scores' with retrieval.runs, of which only the order counts; expected rrf"
+            )
         if self.fusion.depth > self.retrieval.depth:
             raise ValueError(
                 f"fusion.depth: found {self.fusion.depth}, above retrieval.depth "

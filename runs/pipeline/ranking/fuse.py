@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fusion.fuse import TopicFusion, fuse_topics
+from fusion.fuse import TopicFusion, combine_systems, fuse_topics
 from fusion.rrf import fuse_systems
 from generation.queries.compose import weigh_queries
 from retrieval.ties import decrease_strictly
@@ -23,13 +23,21 @@ def round_scores(rankings: Rankings) -> Rankings:
 
 
 def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Rankings:
-    """Fuse the systems of each query by RRF into its hybrid ranking (paper, section 2.4).
+    """Fuse the systems of each query into its hybrid ranking, by RRF (paper, section 2.4) or by scores.
 
-    Systems that search by passages have `queries.passage_weight`, all others weight 1.
+    Systems that search by passages have `queries.passage_weight`, all others weight 1. By scores, `fusion.dense_weight`
+    also weighs those that search by embeddings, and the rest to 1 weighs the others.
     """
-    by_passage: Sequence[str] = config.list_passage_systems()
-    weights = [config.queries.passage_weight if system in by_passage else 1 for system in systems]
-    return round_scores(fuse_systems(list(systems.values()), config.fusion.k, config.retrieval.depth, weights))
+    fusion, by_passage = config.fusion, list[str](config.list_passage_systems())
+    weights = {system: config.queries.passage_weight if system in by_passage else 1 for system in systems}
+    lists, depth = list(systems.values()), config.retrieval.depth
+    if fusion.systems == "rrf":
+        return round_scores(fuse_systems(lists, fusion.k, depth, list(weights.values())))
+    shares = [
+        weight * (fusion.dense_weight if system in ("dense", "hyde") else 1 - fusion.dense_weight)
+        for system, weight in weights.items()
+    ]
+    return round_scores(combine_systems(lists, shares, depth))
 
 
 def fuse_each_narrative(

@@ -55,7 +55,7 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
         ),
         pytest.param(
             "fusion: {kay: 5}",
-            ["fusion.kay: unknown key", "value 5", "depth, k, k_narrative, method, norm, parameters"],
+            ["fusion.kay: unknown key", "value 5", "dense_weight, depth, k, k_narrative, method, norm"],
             id="unknown nested key",
         ),
         pytest.param(
@@ -117,6 +117,11 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
             "fusion: {method: sum}\nqueries: {narrative_weight: 0.5}",
             ["queries.narrative_weight: found 0.5", "fusion.method 'sum'", "expected 0 or 1"],
             id="a method without weights",
+        ),
+        pytest.param(
+            "fusion: {systems: scores}\nretrieval: {runs: [a.trec]}",
+            ["fusion.systems: found 'scores'", "retrieval.runs", "expected rrf"],
+            id="scores of files of which only the order counts",
         ),
         pytest.param("fusion: {norm: max}", ["fusion.norm: found 'max'", "looks at ranks"], id="norm of ranks"),
         pytest.param(

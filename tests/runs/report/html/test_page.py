@@ -221,12 +221,14 @@ def test_the_page_fits_phones_follows_the_scheme_and_prints_without_controls(bro
     assert all(item.is_displayed() for item in find(browser, "#n0 .run:last-of-type .cited > li"))
 
 
-def test_105_narratives_of_100_documents_open_within_two_seconds(browser: Chrome, tmp_path: Path) -> None:
+def test_105_narratives_of_100_documents_open_in_two_seconds_of_a_processor(browser: Chrome, tmp_path: Path) -> None:
     page = tmp_path / "large.html"
     page.write_text(render_page([make_large_view(105, 100, 10)], Measures((), (), {})))
     assert page.stat().st_size < MOST_BYTES
+    browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})  # other processes do not count
     open_page(browser, page)
-    took: float = browser.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd / 1000")
+    metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    took = next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
     assert 0 < took < MOST_SECONDS
     open_topic(browser, 104)
     assert len(find(browser, "#n104 .heat tbody tr")) == 100
