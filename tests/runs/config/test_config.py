@@ -321,7 +321,7 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
             "",
             ["fusion={kay: 5}"],
             "--set fusion={{kay: 5}}: fusion.kay: unknown key (value 5); "
-            "expected one of depth, k, k_narrative, method, norm, parameters",
+            "expected one of dense_weight, depth, k, k_narrative, method, norm, parameters, systems",
             id="a key of a part that was set",
         ),
         pytest.param(
