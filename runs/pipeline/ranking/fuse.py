@@ -37,7 +37,7 @@ def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Ranki
         weight * (fusion.dense_weight if system in ("dense", "hyde") else 1 - fusion.dense_weight)
         for system, weight in weights.items()
     ]
-    return round_scores(combine_systems(lists, shares, depth))
+    return round_scores(combine_systems(list(map(round_scores, lists)), shares, depth))
 
 
 def fuse_each_narrative(

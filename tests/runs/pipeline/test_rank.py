@@ -22,7 +22,7 @@ from runs.evaluation.measures import parse_measure
 from runs.pipeline.answering import bulk, one_topic
 from runs.pipeline.artifacts import convert_to_run, read_rankings
 from runs.pipeline.file_names import NARRATIVE
-from runs.pipeline.ranking.fuse import fuse_each_narrative, round_scores
+from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
 from runs.pipeline.stages import run
 from runs.trec.run_files import read_run, write_run
 from runs.trec.types import Run
@@ -73,15 +73,32 @@ def test_rounding_decides_the_first_rank_of_a_method_that_adds_scores() -> None:
     assert raw.tolist() != rounded.tolist()
 
 
+def test_scores_of_systems_count_as_in_their_files_and_by_their_weights() -> None:
+    docs = np.array([0, 1, 2, 2, 1], dtype=np.int32)
+    tied = Rankings(("q",), offsets_of([3]), docs[:3], np.array([3.0, 3.0, 1.0], np.float32))
+    dense = Rankings(("q",), offsets_of([2]), docs[3:], np.array([0.9, 0.5], np.float32))
+    lists = {"bm25": tied, "dense": dense, "hyde": dense}
+    settings = "run_id=r index=i topics=t track=none fusion.systems=scores fusion.dense_weight=0.6 model.name=m"
+    passages = "queries.method=model queries.passages=hyde queries.passage_weight=0.5"
+    config = read_config(None, f"{settings} {passages}".split())
+    found = fuse_each_query(config, lists)
+    assert found.docs.tolist() == [2, 0, 1]
+    assert found.scores.tolist() == pytest.approx([0.6 + 0.3, 0.4, 0.4])
+    rounded = fuse_each_query(config, {name: round_scores(own) for name, own in lists.items()})
+    assert found.scores.tolist() == rounded.scores.tolist()
+
+
 def hits(found: Run) -> dict[str, list[tuple[str, float]]]:
     """List the documents and scores of each topic, in float32, for comparison."""
     listed = found.list_hits()
     return {topic: [(doc_id, float(np.float32(score))) for doc_id, score in own] for topic, own in listed.items()}
 
 
-@pytest.mark.parametrize("method", ["sum", "mnz", "max", "rrf"])
+@pytest.mark.parametrize(
+    ("method", "systems"), [("sum", "rrf"), ("mnz", "rrf"), ("max", "rrf"), ("rrf", "rrf"), ("rrf", "scores")]
+)
 def test_run_answer_and_tune_give_one_narrative_ranking(
-    method: str, index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, systems: str, index: Index, topics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = [
         "run_id=r",
@@ -89,6 +106,7 @@ def test_run_answer_and_tune_give_one_narrative_ranking(
         f"topics={topics}",
         f"out={tmp_path}",
         f"fusion.method={method}",
+        f"fusion.systems={systems}",
         "queries.narrative_weight=1",
         "retrieval.depth=9",
         "fusion.depth=9",
