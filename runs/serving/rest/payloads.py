@@ -110,7 +110,7 @@ def parse_payload(raw: str) -> Any:
 
 
 def parse_object(raw: str) -> dict[str, Any]:
-    """Parse a stored document as an object without its id; what is no object stands under `contents`."""
+    """Parse a stored document as an object without its id. Any other value stands under `contents`."""
     parsed = _parse(raw)
     return parsed if isinstance(parsed, dict) else {"contents": parsed if isinstance(parsed, str) else raw}
 
