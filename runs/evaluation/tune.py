@@ -106,8 +106,8 @@ def tune(
     `held_out` is an estimate for new topics. Each fold is measured with the setting (or the configuration) that has the
     best mean of the first measure on the other folds.
 
-    `UserError` if no topic is judged, if no judged topic has a relevant document, or if there are fewer topics than
-    folds.
+    `UserError` if no topic is judged, if no judged topic has a relevant document, if no ranking has a judged document,
+    or if there are fewer topics than folds.
     """
     judged = read_qrels(trials.qrels)
     as_it_is = read_config(config, [*overrides, "track=none"])
@@ -123,6 +123,11 @@ def tune(
         raise UserError(
             f"{trials.qrels}: no judged topic has a relevant document for {trials.measures[0]}, "
             "the measure that chooses"
+        )
+    if not (configured.counts.judged_rows or whole.counts.judged_rows):
+        raise UserError(
+            f"{trials.qrels}: judges none of the {configured.counts.rows:,} ranked documents; "
+            "expected judgments of documents of this corpus"
         )
     tried = {setting: score(other) for setting, other in settings.items() if other != as_it_is}
     return Tuning(configured, tried, cross_validate([configured, *tried.values()], fold), whole)

@@ -150,6 +150,12 @@ def test_one_query_a_topic_has_nothing_to_tune(config: Path, tmp_path: Path) -> 
         tune(config, ["queries.method=narrative"], Trials(tmp_path / "qrels.txt", MEASURES, folds=2))
 
 
+def test_judgments_of_another_corpus_are_refused(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "others.txt").write_text("1 0 elsewhere 1\n2 0 nowhere 1\n")
+    with pytest.raises(UserError, match=r"others\.txt: judges none of the [1-9][0-9,]* ranked documents"):
+        tune(config, [], Trials(tmp_path / "others.txt", MEASURES, folds=2))
+
+
 def test_the_measure_that_chooses_must_be_measured(config: Path, tmp_path: Path) -> None:
     measures = [parse_measure("R(rel=3)@5"), parse_measure("nDCG@5")]
     with pytest.raises(UserError, match=r"no judged topic has a relevant document for R\(rel=3\)@5"):
