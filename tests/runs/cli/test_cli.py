@@ -125,7 +125,7 @@ def test_doctor_finds_all_requirements_of_a_run() -> None:
         pytest.param(
             ["evaluate", "topics.jsonl", "--qrels", "qrels.txt"],
             1,
-            "topics.jsonl:1: score: expected a finite number",
+            "topics.jsonl:1: found a JSON object, expected 6 columns",
             id="not a run",
         ),
         pytest.param(["evaluate", "qrels.txt", "--qrels", "none.txt"], 1, "none.txt: cannot be read", id="no qrels"),
