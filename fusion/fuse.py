@@ -14,8 +14,6 @@ from retrieval.types import Rankings, offsets_of
 
 DEFAULT_NORM = "min-max"
 """The normalisation for a method that adds scores, if the caller names none. ranx has the same default."""
-
-
 QUERIES_AT_ONCE = 500
 """Scores of this many queries are added at once, so that memory does not grow with the number of queries."""
 
@@ -63,23 +61,16 @@ def combine_systems(systems: Sequence[Rankings], weights: Sequence[float], depth
     settings = FusionSettings("wsum", depth, "min-max")
     blocks = []
     for first in range(0, len(ids), QUERIES_AT_ONCE):
-        own = [_take_queries(system, first, first + QUERIES_AT_ONCE) for system in systems]
-        queries = own[0].query_ids
-        members = [[(system, query) for system in range(len(own))] for query in range(len(queries))]
-        blocks.append(fuse(own, Groups(queries, members, [weights] * len(queries)), settings))
+        places = range(first, min(first + QUERIES_AT_ONCE, len(ids)))
+        members = [[(system, query) for system in range(len(systems))] for query in range(len(places))]
+        groups = Groups([ids[place] for place in places], members, [weights] * len(places))
+        blocks.append(fuse([system.select(places) for system in systems], groups, settings))
     return Rankings(
         ids,
         offsets_of(np.concatenate([np.empty(0, np.int64), *(np.diff(block.offsets) for block in blocks)])),
         np.concatenate([systems[0].docs[:0], *(block.docs for block in blocks)]),
         np.concatenate([np.empty(0), *(block.scores for block in blocks)]),
     )
-
-
-def _take_queries(rankings: Rankings, first: int, end: int) -> Rankings:
-    """Take the rankings of the queries from place `first` to before `end`."""
-    offsets = rankings.offsets[first : end + 1]
-    rows = slice(offsets[0], offsets[-1])
-    return Rankings(rankings.query_ids[first:end], offsets - offsets[0], rankings.docs[rows], rankings.scores[rows])
 
 
 @dataclass(frozen=True, slots=True)

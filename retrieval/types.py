@@ -134,6 +134,15 @@ class Rankings:
         """Return the scores of query i, beside `of(i)`: float[hits]."""
         return self.scores[self.offsets[i] : self.offsets[i + 1]]
 
+    def select(self, places: Sequence[int]) -> "Rankings":
+        """Return the rankings of the queries at these places, in their order."""
+        return Rankings(
+            tuple(self.query_ids[place] for place in places),
+            offsets_of([len(self.of(place)) for place in places]),
+            np.concatenate([self.docs[:0], *(self.of(place) for place in places)]),
+            np.concatenate([self.scores[:0], *(self.scores_of(place) for place in places)]),
+        )
+
     def top(self, depth: int) -> "Rankings":
         """Return the rankings with at most the first `depth` documents of each query."""
         counts = np.minimum(np.diff(self.offsets), depth)

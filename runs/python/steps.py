@@ -27,7 +27,7 @@ from runs.pipeline.artifacts import convert_to_run
 from runs.pipeline.job import DEFAULT_TRACK, Job, read_given_runs
 from runs.pipeline.model_runner import RunWithModel, open_model_runner
 from runs.pipeline.queries import UnderstoodTopic, list_queries
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics, select_rankings
+from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
 from runs.pipeline.ranking.rank import number_documents, rank_rows, search_systems
 from runs.python.files import AnyPath
 from runs.python.incoming import to_run, to_topics
@@ -197,7 +197,7 @@ def _share(job: Job, understood: Sequence[UnderstoodTopic], ranking: Any) -> tup
     """Give each query the ranking of its narrative; returns these rankings and those of the narratives."""
     narrative = _find_rows(job, to_run(ranking), job.topics)
     place = {topic.id: number for number, topic in enumerate(job.topics)}
-    return select_rankings(narrative, [place[query.topic_id] for query in list_queries(understood)]), narrative
+    return narrative.select([place[query.topic_id] for query in list_queries(understood)]), narrative
 
 
 def _convert_to_run(config: RunConfig, docs: Sequence[str], found: Rankings) -> Run:

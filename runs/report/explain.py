@@ -17,7 +17,7 @@ from retrieval.types import Query, Rankings, ranked
 from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.pipeline.file_names import CONFIG, GRADES, KEYSTONE, NARRATIVE, QUERIES
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics, select_rankings
+from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
 
 QUESTION_CHARACTERS = 60
 
@@ -82,7 +82,7 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
         if not kept:
             return None
         own = [queries[i] for i in kept]
-        return _find_rank(fuse_each_narrative(config, list_topics(own), own, select_rankings(hybrid, kept)), 0, number)
+        return _find_rank(fuse_each_narrative(config, list_topics(own), own, hybrid.select(kept)), 0, number)
 
     def find_place_without(engine: str) -> int | None:
         others = {name: own for name, own in lists.items() if name != engine}

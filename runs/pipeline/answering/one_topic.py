@@ -16,7 +16,7 @@ from runs.pipeline.answering.watch import Watch, list_hits
 from runs.pipeline.grading.grade_files import find_grades, make_grade_records, make_judgments
 from runs.pipeline.job import Job
 from runs.pipeline.queries import understand_topics
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, select_rankings
+from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
 from runs.pipeline.ranking.rank import choose_pool, rank_for_track, search_systems, summarise_documents
 from runs.pipeline.ranking.rerank import rank_by_place, rerank_rows
 from runs.pipeline.topic_steps import (
@@ -117,7 +117,7 @@ class Searches:
             place = 0
             for _, own, found in batch:
                 if not found.done():  # the topic may be cancelled
-                    found.set_result(select_rankings(hybrid, range(place, place + len(own))))
+                    found.set_result(hybrid.select(range(place, place + len(own))))
                 place += len(own)
 
     def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:

@@ -7,13 +7,11 @@ file.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from fusion.fuse import TopicFusion, combine_systems, fuse_topics
 from fusion.rrf import fuse_systems
 from generation.queries.compose import weigh_queries
 from retrieval.ties import decrease_strictly
-from retrieval.types import Query, Rankings, Topic, offsets_of
+from retrieval.types import Query, Rankings, Topic
 from runs.config.run_config import RunConfig
 
 
@@ -60,13 +58,3 @@ def fuse_topics_of(
     fusion = TopicFusion(settings.method, settings.k_narrative, settings.norm, settings.parameters, depth)
     weights = weigh_queries(queries, config.queries.narrative_weight)
     return fuse_topics(hybrid, [query.topic_id for query in queries], topics, weights, fusion)
-
-
-def select_rankings(rankings: Rankings, places: Sequence[int]) -> Rankings:
-    """Select the rankings of the queries at these places."""
-    return Rankings(
-        tuple(rankings.query_ids[place] for place in places),
-        offsets_of([len(rankings.of(place)) for place in places]),
-        np.concatenate([rankings.docs[:0], *(rankings.of(place) for place in places)]),
-        np.concatenate([rankings.scores[:0], *(rankings.scores_of(place) for place in places)]),
-    )

@@ -24,7 +24,7 @@ from retrieval.ties import decrease_strictly
 from retrieval.types import Bm25, Query, Rankings, SearchSettings, Topic, ranked
 from runs.config.run_config import RunConfig
 from runs.pipeline.job import Job
-from runs.pipeline.ranking.fuse import fuse_topics_of, round_scores, select_rankings
+from runs.pipeline.ranking.fuse import fuse_topics_of, round_scores
 from runs.pipeline.ranking.rerank import rank_by_place
 from runs.trec.types import Run
 
@@ -88,7 +88,7 @@ def choose_pool(
     places = find_graded_places(job.config, topic_id, queries)
     if job.config.retrieval.runs:
         places = [place for place, query in enumerate(queries) if query.topic_id == topic_id]
-    first = select_rankings(hybrid, places).top(job.config.grading.pool)
+    first = hybrid.select(places).top(job.config.grading.pool)
     if not len(first.docs):
         return []
     own = [queries[place] for place in places]
