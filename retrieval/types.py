@@ -221,12 +221,13 @@ def _in_order(
     docs: NDArray[np.integer[Any]], scores: NDArray[np.floating[Any]], depth: int
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.floating[Any]]]:
     above, below = scores[:-1], scores[1:]
-    if not np.all(above >= below):
-        order = np.lexsort((docs, -scores))[:depth]
-        return docs[order], scores[order]
-    equal = above == below
-    if equal.any():
-        tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    if not (above > below).all():
+        if not (above >= below).all():
+            order = np.lexsort((docs, -scores))[:depth]
+            return docs[order], scores[order]
+        tied = np.zeros(len(scores), dtype=bool)
+        tied[:-1] = equal = above == below
+        tied[1:] |= equal
         docs = docs.copy()
         docs[tied] = docs[tied][np.lexsort((docs[tied], -scores[tied]))]
     return docs[:depth], scores[:depth]

@@ -77,9 +77,9 @@ class LuceneRows:
 
     def __init__(self, folder: Path) -> None:
         try:
-            self.ids: NDArray[np.bytes_] = np.load(folder / "ids.npy", mmap_mode="r")
-            self._numbers: NDArray[np.int32] = np.load(folder / "numbers.npy", mmap_mode="r")
-            self._rows: NDArray[np.int32] = np.load(folder / "rows.npy", mmap_mode="r")
+            self.ids: NDArray[np.bytes_] = np.asarray(np.load(folder / "ids.npy", mmap_mode="r"))
+            self._numbers: NDArray[np.int32] = np.asarray(np.load(folder / "numbers.npy", mmap_mode="r"))
+            self._rows: NDArray[np.int32] = np.asarray(np.load(folder / "rows.npy", mmap_mode="r"))
             if not len(self.ids) == len(self._numbers) == len(self._rows):
                 raise ValueError("files of different lengths")
         except (OSError, EOFError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,11 @@ class PrebuiltSearcher:
             asked: Any = [queries[place] for place in places]
             with JAVA_LOCK:
                 hits = self._searcher.search([query_ids[place] for place in places], asked, wanted, threads, first_tick)
-            return [(hits.of(i), hits.scores_of(i)) for i in range(len(hits))]
+            rows = self._rows.rows(hits.docs)
+            return [(rows[start:end], hits.scores[start:end]) for start, end in pairwise(hits.offsets.tolist())]
 
         hits = search_past_ties(find, len(queries), depth)
-        return ranked(query_ids, [self._rows.rows(docs) for docs, _ in hits], [scores for _, scores in hits], depth)
+        return ranked(query_ids, [rows for rows, _ in hits], [scores for _, scores in hits], depth)
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text in order, as the index holds them."""

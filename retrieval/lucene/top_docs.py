@@ -1,4 +1,4 @@
-"""Lucene searches of a batch of queries in Java: a few calls from Python per batch, one per query, none per hit.
+"""Lucene searches of a batch of queries in Java: a few calls from Python per batch, none per query or hit.
 
 The threads are Java's, because only one Python thread at a time may call Java. Keystone composes their work from method
 handles (`java.lang.invoke`). Java compiles these like any code, so Keystone neither builds nor ships Java classes.
@@ -19,7 +19,7 @@ _OBJECT, _OBJECTS = "Ljava/lang/Object;", "[Ljava.lang.Object;"
 
 
 def make_batch_search(find: Any) -> Any:
-    """Make the handle `(list of queries) -> list of {docs, scores}`, which searches them in parallel.
+    """Make the handle `(list of queries) -> array of {docs, scores}`, which searches them in parallel.
 
     `find` is a handle from a query, which is a text or a Java object, to its `TopDocs`. Java compiles a handle after
     some calls, so a caller keeps it for further batches.
@@ -33,7 +33,7 @@ def make_batch_search(find: Any) -> Any:
     again = again.asType(type_of("()Ljava/util/function/Function;"))
     mapped = of.collectArguments(mapped, 1, again)
     opened = handle_of("java.util.Collection", "parallelStream", f"()L{_path(stream)};")
-    gathered = handle_of(stream, "toList", "()Ljava/util/List;")
+    gathered = handle_of(stream, "toArray", f"()[{_OBJECT}")
     return of.filterReturnValue(of.filterReturnValue(opened, mapped), gathered)
 
 
@@ -42,11 +42,8 @@ def search_columns(search: Any, queries: Sequence[Any], threads: int) -> list[Co
 
     `search` comes from `make_batch_search`. Any Java exception of the search passes through.
     """
-    asked = java_class("java.util.ArrayList")(len(queries))
-    for query in queries:
-        asked.add(query)
-    rows = call(_submitted(), _pool(threads), handles().insertArguments(search, 0, asked)).get()
-    hits = [rows.get(i) for i in range(len(queries))]
+    asked = java_class("java.util.Arrays").asList(*queries)
+    hits = call(_submitted(), _pool(threads), handles().insertArguments(search, 0, asked)).get()
     return [(np.array(docs, dtype=np.int32), np.array(scores, dtype=np.float32)) for docs, scores in hits]
 
 
