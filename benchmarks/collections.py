@@ -38,27 +38,16 @@ COLLECTIONS = (
     Collection("ibm-claims-wiki", "ibm-claims-wiki"),
     Collection("multihop-mini", "multihop-mini"),
 )
-RUNS = {"whole": ["--set", "queries.method=narrative"], "default": []}
+RUNS = {"whole": ["--set", "queries.method=narrative", "--set", "fusion.systems=rrf"], "default": []}
 
 
 def run_collection(collection: Collection, data: Path, work: Path) -> str:
     """Index, search and evaluate a collection; returns its row of the table."""
-    folder, index = data / collection.folder, work / "indexes" / collection.folder
-    index.parent.mkdir(parents=True, exist_ok=True)
-    corpus = next(folder.glob("corpus.jsonl*"))
-    _keystone("index", corpus, "--out", index, "--quiet")
-    for run, settings in RUNS.items():
-        config = work / f"{collection.name}.{run}.yaml"
-        config.write_text(
-            f"run_id: {collection.name}.{run}\nindex: {index}\ntopics: {folder / collection.topics}\n"
-            f"out: {work / 'runs'}\ntrack: none\n"
-        )
-        _keystone("run", config, *settings, "--quiet")
-    whole, default = (work / "runs" / f"{collection.name}.{run}" for run in RUNS)
+    whole, default = (search_collection(collection, data, work, run) for run in RUNS)
     files = [run / "narrative.trec" for run in (whole, default)] + [whole / "bm25.trec", whole / "dense.trec"]
     out = work / f"{collection.name}.json"
     options = ["--skip-own"] if collection.own else []
-    _keystone("evaluate", *files, "--qrels", folder / collection.qrels, "--json", out, *options)
+    keystone("evaluate", *files, "--qrels", data / collection.folder / collection.qrels, "--json", out, *options)
     found = orjson.loads(out.read_bytes())
     rrf, ours, bm25, dense = (run["mean"] for run in found["runs"])
     p = {measure: math.nan if p is None else p for measure, p in found["paired_t_test"][0]["p"].items()}
@@ -67,7 +56,22 @@ def run_collection(collection: Collection, data: Path, work: Path) -> str:
     return f"| {' | '.join([collection.name, *cells])} |"
 
 
-def _keystone(*arguments: str | Path) -> None:
+def search_collection(collection: Collection, data: Path, work: Path, run: str) -> Path:
+    """Index a collection and make one of `RUNS`, as far as WORK lacks them; returns the run directory."""
+    folder, index = data / collection.folder, work / "indexes" / collection.folder
+    index.parent.mkdir(parents=True, exist_ok=True)
+    keystone("index", next(folder.glob("corpus.jsonl*")), "--out", index, "--quiet")
+    config = work / f"{collection.name}.{run}.yaml"
+    config.write_text(
+        f"run_id: {collection.name}.{run}\nindex: {index}\ntopics: {folder / collection.topics}\n"
+        f"out: {work / 'runs'}\ntrack: none\n"
+    )
+    keystone("run", config, *RUNS[run], "--quiet")
+    return work / "runs" / f"{collection.name}.{run}"
+
+
+def keystone(*arguments: str | Path) -> None:
+    """Run a command of Keystone without its tables. `CalledProcessError` if it fails."""
     subprocess.run([sys.executable, "-m", "runs.cli.main", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
 
 

@@ -13,7 +13,7 @@ from indexing.builds.settings import BuildSettings
 DATA = Path(__file__).parents[2] / "shared" / "data"
 OUT = Path(__file__).parent / "out" / "sweep"
 TRIES = (
-    *("fusion.k=[20, 60, 100]", "fusion.k_narrative=[10, 60]", "fusion.depth=[50, 100]"),
+    *("fusion.dense_weight=[0.75, 0.85, 0.95]", "fusion.k_narrative=[10, 60]", "fusion.depth=[50, 100]"),
     "queries.narrative_weight=[1, 2]",
 )
 """24 combinations of settings; one of them is the default."""

@@ -1,7 +1,7 @@
 """Fusion of rankings by any method in the table of methods, and so of a topic's queries (paper, section 2.4)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -50,21 +50,26 @@ def fuse(rankings: Sequence[Ranked], groups: Groups, settings: FusionSettings | 
     return rank_hits(hits, method.score(hits, **settings.parameters), groups.ids, settings.depth)
 
 
-def combine_systems(systems: Sequence[Rankings], weights: Sequence[float], depth: int) -> Rankings:
-    """Fuse the systems of each query by their scores: the sum of weight times (s - min) / (max - min).
+def combine_systems(
+    systems: Sequence[Rankings], weights: Sequence[float], lowest: Sequence[float], depth: int
+) -> Rankings:
+    """Fuse the systems of each query by their scores: the sum of weight times (s - lowest) / (max - lowest).
 
-    This is the convex combination of Bruch, Gai and Ingber (TOIS 2023, section 3.2), with the lowest and the highest
-    score of each list; an absent document adds 0. All systems have the same queries in the same order, and `weights`
-    stand beside `systems`. Scores are float64.
+    This is the convex combination TM2C2 of Bruch, Gai and Ingber (TOIS 2023, section 4): `lowest` is the score below
+    which a system cannot score, such as 0 for BM25, and max is the highest score of the list. An absent document adds
+    0. All systems have the same queries in the same order; `weights` and `lowest` stand beside `systems`. Scores are
+    float64.
     """
     ids = systems[0].query_ids
-    settings = FusionSettings("wsum", depth, "min-max")
+    settings = FusionSettings("wsum", depth, "max")
     blocks = []
     for first in range(0, len(ids), QUERIES_AT_ONCE):
         places = range(first, min(first + QUERIES_AT_ONCE, len(ids)))
         members = [[(system, query) for system in range(len(systems))] for query in range(len(places))]
         groups = Groups([ids[place] for place in places], members, [weights] * len(places))
-        blocks.append(fuse([system.select(places) for system in systems], groups, settings))
+        lists = [system.select(places) for system in systems]
+        above = [replace(own, scores=own.scores - np.float64(least)) for own, least in zip(lists, lowest, strict=True)]
+        blocks.append(fuse(above, groups, settings))
     return Rankings(
         ids,
         offsets_of(np.concatenate([np.empty(0, np.int64), *(np.diff(block.offsets) for block in blocks)])),

@@ -83,6 +83,14 @@ class RunConfig(StrictSettings):
             raise ValueError(
                 "fusion.systems: found 'scores' with retrieval.runs, of which only the order counts; expected rrf"
             )
+        has_k = self.first_stage == "rrf" or self.grading.rounds
+        for key, is_used in (("k", has_k), ("dense_weight", self.first_stage == "scores")):
+            found, default = getattr(self.fusion, key), type(self.fusion).model_fields[key].default
+            if found != default and not is_used:
+                raise ValueError(
+                    f"fusion.{key}: found {found:g}, but fusion.systems is {self.first_stage!r}, which ignores it; "
+                    f"expected fusion.systems: {'rrf' if key == 'k' else 'scores'}"
+                )
         if self.fusion.depth > self.retrieval.depth:
             raise ValueError(
                 f"fusion.depth: found {self.fusion.depth}, above retrieval.depth "
@@ -114,6 +122,17 @@ class RunConfig(StrictSettings):
     def ranks_segments(self) -> bool:
         """Whether segments are ranked and answered from, and not documents."""
         return self.ranking == "segments"
+
+    @property
+    def first_stage(self) -> Literal["rrf", "scores"]:
+        """How the systems of a query are fused: as `fusion.systems` says, or by default."""
+        return self.fusion.systems or ("rrf" if self.retrieval.runs else "scores")
+
+    def describe_first_stage(self) -> dict[str, Any]:
+        """Describe how the systems of a query are fused: the method and its parameter."""
+        if self.first_stage == "rrf":
+            return {"method": "rrf", "k": self.fusion.k}
+        return {"method": "convex combination", "dense_weight": self.fusion.dense_weight}
 
     def list_systems(self) -> list[str]:
         """List the systems that rank documents for each query: those that search, then the given runs by number."""

@@ -1,7 +1,7 @@
 """The sections of a run's configuration, each with its settings."""
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -90,12 +90,13 @@ class Fusion(StrictSettings):
 
     method: str = "rrf"
     """The method of the second stage, which fuses the queries of a narrative: a [method's](fusion.md) name."""
-    systems: Literal["rrf", "scores"] = "rrf"
-    """How the first stage fuses the systems of a query. `rrf` is reciprocal rank fusion (paper). `scores` adds their
-    scores, each list's scaled to 0 to 1 ([convex combination](fusion.md#scores-in-the-first-stage))."""
+    systems: Literal["rrf", "scores"] | None = None
+    """How the first stage fuses the systems of a query. `scores` adds their scores, each list's scaled to at most 1
+    ([convex combination](fusion.md#scores-in-the-first-stage)). `rrf` is reciprocal rank fusion (paper). If it is null,
+    `rrf` fuses if `retrieval.runs` has files, and else `scores`."""
     k: int = Field(default=60, ge=1, le=1_000_000)
     """The k of the first stage, for `rrf` (paper: 60)."""
-    dense_weight: float = Field(default=0.7, ge=0, le=1)
+    dense_weight: float = Field(default=0.85, ge=0, le=1)
     """The weight of embeddings in the first stage, for `scores`. BM25 has the rest to 1."""
     k_narrative: int = Field(default=10, ge=1, le=1_000_000)
     """The k of the second stage, for `rrf` and `frequency` (paper: k' = 60, and 10 in its run `uema2lab_rrf_k10`)."""
@@ -106,12 +107,6 @@ class Fusion(StrictSettings):
     """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
     depth: int = Field(default=100, ge=1, le=100_000)
     """How many documents a narrative's ranking keeps (paper: `N_narr`, 100)."""
-
-    def describe_first_stage(self) -> dict[str, Any]:
-        """Describe how the systems of a query are fused: the method and its parameter."""
-        if self.systems == "rrf":
-            return {"method": "rrf", "k": self.k}
-        return {"method": "convex combination", "dense_weight": self.dense_weight}
 
     @model_validator(mode="after")
     def _check_possible(self) -> Self:

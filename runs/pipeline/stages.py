@@ -100,7 +100,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "hybrid",
             (files.hybrid,),
             (files.queries, *files.systems),
-            [identity, config.fusion.describe_first_stage(), passages],
+            [identity, config.describe_first_stage(), passages],
             partial(make_hybrid, job),
         ),
         Stage(

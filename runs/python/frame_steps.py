@@ -32,7 +32,7 @@ def as_pyterrier_transformer(index: Index, step: str, config: RunConfig | None =
     | step | takes | gives |
     |---|---|---|
     | `decompose` | narratives | the queries of each narrative |
-    | `search` | queries | a ranking for each query: by one system, or by all with RRF |
+    | `search` | queries | a ranking for each query: by one system, or by all, fused |
     | `fuse` | rankings of decomposed queries | a ranking for each narrative |
     | `rerank` | rankings | the rankings after the configuration's reranker |
     | `answer` | narratives, or rankings to answer from | `qanswer`, and the cited ids as `qcitations` |
@@ -58,7 +58,7 @@ def decompose(index: Index, config: RunConfig, frame: Any) -> Any:
 
 
 def search(index: Index, config: RunConfig, frame: Any) -> Any:
-    """Rank documents for each query. The scores of a single system are its own, those of several are RRF's."""
+    """Rank documents for each query. The scores of a single system are its own, those of several are fused."""
     queries = _list_queries(frame)
     if not queries:
         return _make_empty(frame, HIT_COLUMNS)

@@ -86,7 +86,8 @@ def search(index: Index, queries: Sequence[Query], config: RunConfig | None = No
 def fuse(runs: Mapping[str, Any], queries: Sequence[Query], config: RunConfig | None = None) -> Run:
     """Fuse the systems' runs of each query, then the queries of each topic (section 2.4); returns a run of topics.
 
-    The runs are anything that `to_run` takes.
+    The runs are anything that `to_run` takes. If one has another name than a system of Keystone, such as `bm25` and
+    `dense`, the first stage is RRF.
     """
     return fuse_queries(fuse_systems(runs, queries, config), queries, config)
 

@@ -29,12 +29,16 @@ def make_rankings(lists: Lists) -> Rankings:
     )
 
 
+LOWEST = (-5.0, -6.0)
+"""The lowest possible scores of the two systems. The first one reaches its own."""
+
+
 def add_scaled_scores(lists: Lists, weights: tuple[float, ...]) -> dict[int, float]:
     total: dict[int, float] = defaultdict(float)
-    for hits, weight in zip(lists, weights, strict=True):
-        low, high = min(hits.values(), default=0), max(hits.values(), default=0)
+    for hits, weight, lowest in zip(lists, weights, LOWEST, strict=True):
+        high = max(hits.values(), default=0)
         for doc, score in hits.items() if weight else ():
-            total[doc] += weight * ((score - low) / (high - low) if high > low else 1)
+            total[doc] += weight * ((score - lowest) / (high - lowest) if high > lowest else 0)
     return total
 
 
@@ -44,7 +48,7 @@ def test_scores_are_those_of_the_formula_for_any_number_of_queries_at_once(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fuse, "QUERIES_AT_ONCE", at_once)
-        fused = combine_systems([make_rankings(sparse), make_rankings(dense)], weights, 100)
+        fused = combine_systems([make_rankings(sparse), make_rankings(dense)], weights, LOWEST, 100)
     for i, lists in enumerate(zip(sparse, dense, strict=True)):
         expected = add_scaled_scores(list(lists), weights)
         found = dict(zip(fused.of(i).tolist(), fused.scores_of(i).tolist(), strict=True))
@@ -53,5 +57,5 @@ def test_scores_are_those_of_the_formula_for_any_number_of_queries_at_once(
 
 def test_each_ranking_keeps_the_first_documents_and_a_run_without_queries_is_empty() -> None:
     systems = [make_rankings([{1: 3.0, 2: 2.0, 3: 1.0}]), make_rankings([{3: 0.9, 1: 0.5}])]
-    assert combine_systems(systems, (0.3, 0.7), 2).docs.tolist() == [3, 1]
-    assert len(combine_systems([make_rankings([])] * 2, (0.3, 0.7), 2)) == 0
+    assert combine_systems(systems, (0.3, 0.7), (0, -1), 2).docs.tolist() == [1, 3]
+    assert len(combine_systems([make_rankings([])] * 2, (0.3, 0.7), (0, -1), 2)) == 0

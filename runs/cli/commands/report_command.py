@@ -143,7 +143,7 @@ def plot(
 
     Example: keystone plot out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt --out runs.svg
 
-    Example: keystone plot out/r.sweep/*/r --qrels qrels.txt --setting fusion.k --out sweep.svg
+    Example: keystone plot out/r.sweep/*/r --qrels qrels.txt --setting fusion.k_narrative --out sweep.svg
     """
     from runs.cli.outputs import check_outputs
     from runs.evaluation.evaluate import evaluate_files

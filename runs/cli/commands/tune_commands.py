@@ -86,7 +86,7 @@ def sweep(
     The runs are in OUT/RUN_ID.sweep. Unless other settings are better by cross-validation, the run's own are
     recommended.
 
-    Example: keystone sweep run.yaml --qrels qrels.txt --try 'fusion.k=[20, 60]' --try 'retrieval.depth=[100, 1000]'
+    Example: keystone sweep run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]' --try 'retrieval.b=[0.4, 1]'
     """
     from runs.cli.outputs import check_run_outputs
     from runs.config.read import read_config

@@ -55,7 +55,7 @@ def _list_steps(config: RunConfig, embedding: str | None) -> Iterator[dict[str, 
             yield {"name": system, "method": "run of another system", "depth": retrieval.depth}
         else:
             yield {"name": system, "method": embedding, "depth": retrieval.depth}
-    yield {"name": "hybrid", **fusion.describe_first_stage(), "interpolates": systems}
+    yield {"name": "hybrid", **config.describe_first_stage(), "interpolates": systems}
     yield {"name": "narrative", "method": fusion.method, "depth": fusion.depth, "interpolates": ["hybrid"]}
     last = "narrative"
     if config.rerank.method is not None:

@@ -10,9 +10,14 @@ from dataclasses import replace
 from fusion.fuse import TopicFusion, combine_systems, fuse_topics
 from fusion.rrf import fuse_systems
 from generation.queries.compose import weigh_queries
+from indexing.errors import UserError
 from retrieval.ties import decrease_strictly
 from retrieval.types import Query, Rankings, Topic
 from runs.config.run_config import RunConfig
+
+DENSE_SYSTEMS = ("dense", "hyde")
+LOWEST_SCORES = {"bm25": 0.0, "query2doc": 0.0, "dense": -1.0, "hyde": -1.0}
+"""The scores below which no document of a system can be."""
 
 
 def round_scores(rankings: Rankings) -> Rankings:
@@ -21,21 +26,24 @@ def round_scores(rankings: Rankings) -> Rankings:
 
 
 def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Rankings:
-    """Fuse the systems of each query into its hybrid ranking, by RRF (paper, section 2.4) or by scores.
+    """Fuse the systems of each query into its hybrid ranking, by scores or by RRF (paper, section 2.4).
 
     Systems that search by passages have `queries.passage_weight`, all others weight 1. By scores, `fusion.dense_weight`
-    also weighs those that search by embeddings, and the rest to 1 weighs the others.
+    also weighs those that search by embeddings, and the rest to 1 weighs the others. Only RRF fuses a system that
+    `LOWEST_SCORES` lacks; `UserError` if the configuration asks for scores then.
     """
-    fusion, by_passage = config.fusion, list[str](config.list_passage_systems())
-    weights = {system: config.queries.passage_weight if system in by_passage else 1 for system in systems}
-    lists, depth = list(systems.values()), config.retrieval.depth
-    if fusion.systems == "rrf":
-        return round_scores(fuse_systems(lists, fusion.k, depth, list(weights.values())))
-    shares = [
-        weight * (fusion.dense_weight if system in ("dense", "hyde") else 1 - fusion.dense_weight)
-        for system, weight in weights.items()
-    ]
-    return round_scores(combine_systems(list(map(round_scores, lists)), shares, depth))
+    lists, depth, by_passage = list(systems.values()), config.retrieval.depth, list[str](config.list_passage_systems())
+    weights = [config.queries.passage_weight if system in by_passage else 1 for system in systems]
+    others = [system for system in systems if system not in LOWEST_SCORES]
+    if others and config.fusion.systems == "scores":
+        raise UserError(f"fusion.systems: found 'scores' for {others[0]!r}, expected it for {', '.join(LOWEST_SCORES)}")
+    if others or config.first_stage == "rrf":
+        return round_scores(fuse_systems(lists, config.fusion.k, depth, weights))
+    dense = config.fusion.dense_weight
+    shares = [dense if system in DENSE_SYSTEMS else 1 - dense for system in systems]
+    weights = [weight * share for weight, share in zip(weights, shares, strict=True)]
+    lowest = [LOWEST_SCORES[system] for system in systems]
+    return round_scores(combine_systems(list(map(round_scores, lists)), weights, lowest, depth))
 
 
 def fuse_each_narrative(

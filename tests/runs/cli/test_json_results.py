@@ -91,12 +91,12 @@ def test_an_explanation(made: Path, capsys: Captured) -> None:
 @pytest.mark.slow
 def test_settings_that_were_tried(made: Path, capsys: Captured) -> None:
     capsys.readouterr()
-    qrels, attempt = made.parent / "qrels", ["fusion.k=[10, 20]"]
+    qrels, attempt = made.parent / "qrels", ["fusion.k_narrative=[20, 60]"]
     tune(made, qrels, attempt, measure=["MRR"], folds=2, json=True, quiet=True)
     tuned = read_result(capsys, "tune")
     sweep(made, attempt, qrels, measure=["MRR"], folds=2, json=True, quiet=True)
     swept = read_result(capsys, "sweep")
-    settings: list[list[str]] = [[], ["fusion.k=10"], ["fusion.k=20"]]
+    settings: list[list[str]] = [[], ["fusion.k_narrative=20"], ["fusion.k_narrative=60"]]
     for found in (tuned, swept):
         assert [trial["settings"] for trial in found["trials"]] == settings
         assert all(0 < trial["means"]["MRR"] <= 1 for trial in found["trials"])

@@ -123,6 +123,16 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
             ["fusion.systems: found 'scores'", "retrieval.runs", "expected rrf"],
             id="scores of files of which only the order counts",
         ),
+        pytest.param(
+            "fusion: {k: 20}",
+            ["fusion.k: found 20", "fusion.systems is 'scores'", "expected fusion.systems: rrf"],
+            id="a k that no fusion uses",
+        ),
+        pytest.param(
+            "fusion: {dense_weight: 0.5, systems: rrf}",
+            ["fusion.dense_weight: found 0.5", "fusion.systems is 'rrf'", "expected fusion.systems: scores"],
+            id="a weight that no fusion uses",
+        ),
         pytest.param("fusion: {norm: max}", ["fusion.norm: found 'max'", "looks at ranks"], id="norm of ranks"),
         pytest.param(
             "ranking: segments\ntrack: rag26",
@@ -225,15 +235,16 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, text: str | by
     ],
 )
 def test_an_override_is_laid_over_the_file(tmp_path: Path, override: str, part: str, key: str, value: Any) -> None:
-    path = put(tmp_path, MINIMAL + "fusion: {k: 6, depth: 70}\n")
+    path = put(tmp_path, MINIMAL + "fusion: {systems: rrf, k: 6, depth: 70}\n")
     dump = read_config(path).model_dump()
     dump[part][key] = value
     assert read_config(path, [override]).model_dump() == dump
 
 
 def test_the_last_of_several_overrides_counts_and_a_value_may_hold_an_equals_sign(tmp_path: Path) -> None:
-    config = read_config(put(tmp_path, MINIMAL), ["index=a", "fusion.k=5", "index=b=c", "fusion.depth=9", "track=none"])
-    assert (config.index, config.fusion.k, config.fusion.depth) == (Path("b=c"), 5, 9)
+    overrides = ["index=a", "fusion.k_narrative=5", "index=b=c", "fusion.depth=9", "track=none"]
+    config = read_config(put(tmp_path, MINIMAL), overrides)
+    assert (config.index, config.fusion.k_narrative, config.fusion.depth) == (Path("b=c"), 5, 9)
 
 
 @given(st.integers(100, 100_000))
@@ -345,7 +356,7 @@ def test_errors_of_a_file_without_index_and_topics_are_named(tmp_path: Path) -> 
 
 
 def test_settings_need_no_file() -> None:
-    assert read_config(None, ["run_id=r", "index=i", "topics=t", "fusion.k=7"]).fusion.k == 7
+    assert read_config(None, ["run_id=r", "index=i", "topics=t", "fusion.k_narrative=7"]).fusion.k_narrative == 7
     with pytest.raises(UserError) as caught:
         read_config(None, ["run_id=r", "topics=t"])
     assert str(caught.value) == "no YAML file: index: missing; expected a value"

@@ -95,17 +95,17 @@ def test_an_artifact_that_was_edited_or_removed_is_not_borrowed(
 
 def test_the_command_prints_measures_and_costs_and_keeps_the_configuration(config: Path, tmp_path: Path) -> None:
     options: list[str | Path] = ["sweep", config, "--set", "track=none", "--folds", "2", "--quiet"]
-    done = keystone(*options, "--qrels", tmp_path / "qrels.txt", "--try", "fusion.k=[20, 60]")
+    done = keystone(*options, "--qrels", tmp_path / "qrels.txt", "--try", "fusion.k_narrative=[20, 60]")
     rows = done.stdout.splitlines()
     assert rows[0].split() == ["settings", "nDCG@10", "R@100", "calls", "tokens", "seconds", "folder"]
-    assert sorted(row.split()[0] for row in rows[1:3]) == ["as", "fusion.k=20"]
+    assert sorted(row.split()[0] for row in rows[1:3]) == ["as", "fusion.k_narrative=20"]
     assert "Recommended: the settings as configured" in rows
     runs = sorted((tmp_path / "out" / "r.sweep").glob("*/r"))
     qrels, out = tmp_path / "qrels.txt", tmp_path / "p.svg"
-    drawn = keystone("plot", *runs, "--qrels", qrels, "--setting", "fusion.k", "--quiet", "--out", out)
+    drawn = keystone("plot", *runs, "--qrels", qrels, "--setting", "fusion.k_narrative", "--quiet", "--out", out)
     assert (drawn.returncode, drawn.stderr) == (0, "")
-    assert {">20<", ">60<", ">fusion.k<"} <= set(re.findall(">[^<]+<", out.read_text()))
-    refused = keystone(*options, "--try", "fusion.k=[20, 60]")
+    assert {">20<", ">60<", ">fusion.k_narrative<"} <= set(re.findall(">[^<]+<", out.read_text()))
+    refused = keystone(*options, "--try", "fusion.k_narrative=[20, 60]")
     assert refused.stderr == "error: expected either --qrels, with or without --skip-own, or --references\n"
 
 
@@ -115,7 +115,7 @@ def test_pictures_name_runs_that_do_not_fit(config: Path, tmp_path: Path) -> Non
     with pytest.raises(UserError, match=r"has no key fusion\.kk"):
         plot_setting([directory], qrels, MEASURES[0], "fusion.kk")
     with pytest.raises(UserError, match="has the same settings"):
-        plot_setting([directory, directory], qrels, MEASURES[0], "fusion.k")
+        plot_setting([directory, directory], qrels, MEASURES[0], "fusion.k_narrative")
     with pytest.raises(UserError, match=r"holds no config\.yaml"):
         plot_costs([tmp_path], qrels, MEASURES[0], "tokens")
 

@@ -39,12 +39,12 @@ def config(index: Index, topics: Path, tmp_path: Path) -> Path:
 def test_every_setting_is_measured_as_its_run_would_be(config: Path, tmp_path: Path) -> None:
     qrels = tmp_path / "qrels.txt"
     tries = ["queries.facets=[clauses, sentences]", "fusion.k_narrative=[1, 60]", "queries.narrative_weight=[0, 2]"]
-    found = tune(config, ["fusion.k=30"], Trials(qrels, MEASURES, tries, folds=2))
+    found = tune(config, ["fusion.k_narrative=30"], Trials(qrels, MEASURES, tries, folds=2))
     assert len(found.trials) == 8
     assert found.whole is not None
     own = [((), found.configured), (("queries.method=narrative",), found.whole)]
     for setting, trial in [*own, *found.trials.items()]:
-        directory = run(read_config(config, ["fusion.k=30", *setting]))
+        directory = run(read_config(config, ["fusion.k_narrative=30", *setting]))
         (expected,) = evaluate_files([directory / NARRATIVE], qrels, MEASURES)
         assert {name: values.tolist() for name, values in trial.values.items()} == {
             name: values.tolist() for name, values in expected.values.items()
@@ -181,4 +181,4 @@ def test_an_impossible_try_is_named(attempt: str, message: str, config: Path, tm
 def test_topics_must_be_judged(config: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("8 0 bees 1\n9 0 bees 1\n")
     with pytest.raises(UserError, match="none of its topics is judged"):
-        tune(config, [], Trials(tmp_path / "other.txt", MEASURES, ["fusion.k=[1]"], folds=2))
+        tune(config, [], Trials(tmp_path / "other.txt", MEASURES, ["fusion.k_narrative=[1]"], folds=2))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fusion.fuse import FusionSettings, fuse
 from fusion.lists import Groups
+from indexing.errors import UserError
 from indexing.index import Index
 from retrieval.backends import open_store
 from retrieval.types import Query, Rankings, Topic, offsets_of, ranked
@@ -82,10 +83,23 @@ def test_scores_of_systems_count_as_in_their_files_and_by_their_weights() -> Non
     passages = "queries.method=model queries.passages=hyde queries.passage_weight=0.5"
     config = read_config(None, f"{settings} {passages}".split())
     found = fuse_each_query(config, lists)
-    assert found.docs.tolist() == [2, 0, 1]
-    assert found.scores.tolist() == pytest.approx([0.6 + 0.3, 0.4, 0.4])
+    assert found.docs.tolist() == [1, 2, 0]
+    assert found.scores.tolist() == pytest.approx([0.4 + 0.9 * 1.5 / 1.9, 0.9 + 0.4 / 3, 0.4])
     rounded = fuse_each_query(config, {name: round_scores(own) for name, own in lists.items()})
     assert found.scores.tolist() == rounded.scores.tolist()
+
+
+def test_a_system_of_another_name_is_fused_by_ranks_and_its_scores_are_refused() -> None:
+    first = Rankings(("q",), offsets_of([2]), np.array([0, 1], np.int32), np.array([9.0, 1.0], np.float32))
+    second = Rankings(("q",), offsets_of([2]), np.array([1, 2], np.int32), np.array([0.9, 0.5], np.float32))
+    settings = "run_id=r index=i topics=t track=none".split()
+    own, other = {"bm25": first, "dense": second}, {"bm25": first, "splade": second}
+    by_rank = read_config(None, [*settings, "fusion.systems=rrf"])
+    plain = read_config(None, settings)
+    assert fuse_each_query(plain, other).scores.tolist() == fuse_each_query(by_rank, own).scores.tolist()
+    assert fuse_each_query(plain, own).scores.tolist() != fuse_each_query(by_rank, own).scores.tolist()
+    with pytest.raises(UserError, match="found 'scores' for 'splade', expected it for bm25, "):
+        fuse_each_query(read_config(None, [*settings, "fusion.systems=scores"]), other)
 
 
 def hits(found: Run) -> dict[str, list[tuple[str, float]]]:

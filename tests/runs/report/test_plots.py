@@ -66,7 +66,7 @@ def test_the_same_evaluations_give_the_same_bytes(tmp_path: Path, ending: str) -
 
 def test_a_setting_has_a_line_for_each_combination_of_the_others() -> None:
     lines = {"depth=5": {60: ONE, 20: TWO}, "depth=9": {60: TWO}}
-    (axes,) = draw_settings(lines, [20, 60], "fusion.k", "MAP").axes
+    (axes,) = draw_settings(lines, [20, 60], "fusion.k_narrative", "MAP").axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["20", "60"]
     first, second = (container.lines[0] for container in axes.containers)  # type: ignore[attr-defined]
     assert list(first.get_ydata()) == pytest.approx([0.2625, 0.25])

@@ -92,7 +92,7 @@ def test_a_reply_of_other_bytes_is_named_and_fails(
     out, err = capsys.readouterr()
     first, last = out.splitlines()
     assert first.startswith(f"{log}:2: mcp search: the reply differs: 7 bytes in the log, ")
-    assert "; surfaced 1: 'wasps#w0_0' in the log, 'beekeeping#w0_0' now" in first
+    assert "; surfaced 1: 'wasps#w0_0' in the log, 'bees#w0_0' now" in first
     assert last == f"{LINES - 1} of {LINES} calls have replies of the same bytes"
     assert err == f"{log}:{LINES + 1}: the last line is torn after 15 bytes; it is left out\n"
 

@@ -81,7 +81,7 @@ def test_topics_and_judgments_of_a_data_set(index: Index, data_set: Path, tmp_pa
     evaluate([made / "narrative.trec"], qrels=data_set, measure=["R@10"], json=tmp_path / "r.json")
     assert orjson.loads((tmp_path / "r.json").read_bytes())["runs"][0]["mean"]["R@10"] == 1.0
     (tmp_path / "run.yaml").write_text(f"run_id: r\nindex: {index.folder}\ntopics: {data_set}\nout: {tmp_path}/out\n")
-    tune(tmp_path / "run.yaml", data_set, ["fusion.k=[10, 60]"], measure=["MRR"], folds=2)
+    tune(tmp_path / "run.yaml", data_set, ["fusion.k_narrative=[10, 60]"], measure=["MRR"], folds=2)
     answer(topics=data_set, index=index.folder, out=tmp_path / "answers.jsonl")
     answered = [json.loads(line)["metadata"]["narrative_id"] for line in (tmp_path / "answers.jsonl").open()]
     assert sorted(answered) == ["1", "2"]
