@@ -292,7 +292,9 @@ def test_runs_and_answers_over_a_server_are_those_of_a_local_index(url: str, loc
         assert (tmp_path / "there/small" / name).read_bytes() == (tmp_path / "here/small" / name).read_bytes(), name
     for name in ("bm25.trec", "hybrid.trec"):
         here, there = (read_run(tmp_path / place / "small" / name).list_hits() for place in ("here", "there"))
-        assert {t: [d for d, _ in own] for t, own in here.items()} == {t: [d for d, _ in own] for t, own in there.items()}
+        assert {t: [d for d, _ in own] for t, own in here.items()} == {
+            t: [d for d, _ in own] for t, own in there.items()
+        }
         assert {t: dict(own) for t, own in here.items()} == {
             t: pytest.approx(dict(own), abs=1e-5) for t, own in there.items()
         }
