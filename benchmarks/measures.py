@@ -46,18 +46,19 @@ def list_own_measures(qrels: Grades) -> list[Measure]:
 def measure_by_keystone(run: Path, qrels: Path, measures: Sequence[Measure], skip_own: bool = False) -> Values:
     """Take measures as `keystone evaluate` does."""
     (found,) = evaluate_files([run], qrels, measures, skip_own)
-    by_topic = {
-        topic: {name: None if math.isnan(own[place]) else own[place] for name, own in found.values.items()}
-        for place, topic in enumerate(found.topics)
+    columns = {topic: [own[place] for own in found.values.values()] for place, topic in enumerate(found.topics)}
+    columns[MEAN] = [found.mean(name) for name in found.values]
+    return {
+        topic: {name: None if math.isnan(value) else value for name, value in zip(found.values, own, strict=True)}
+        for topic, own in columns.items()
     }
-    return {**by_topic, MEAN: {name: found.mean(name) for name in found.values}}
 
 
 def find_largest_difference(ours: Values, peer: Values) -> float:
     """Find the largest difference over all values of a peer. It is infinite if only one side has a value."""
     pairs = [(ours[topic][name], value) for topic, own in peer.items() for name, value in own.items()]
     both = [abs(a - b) for a, b in pairs if a is not None and b is not None]
-    return max(both) if len(both) == sum(pair != (None, None) for pair in pairs) else math.inf
+    return max(both, default=0.0) if len(both) == sum(pair != (None, None) for pair in pairs) else math.inf
 
 
 def harden(scores: Scores, qrels: Grades) -> tuple[Scores, Grades]:

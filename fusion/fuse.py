@@ -1,12 +1,12 @@
 """Fusion of rankings by any method in the table of methods, and so of a topic's queries (paper, section 2.4)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from fusion.hits import gather_hits, rank_hits
-from fusion.lists import Groups, Ranked, group_queries_by_topic
+from fusion.lists import Groups, Ranked, RankedLists, group_queries_by_topic
 from fusion.methods import METHODS, RRF_K, find_impossible_setting
 from fusion.norms import NORMS
 from fusion.rrf import fuse_groups
@@ -53,29 +53,47 @@ def fuse(rankings: Sequence[Ranked], groups: Groups, settings: FusionSettings | 
 def combine_systems(
     systems: Sequence[Rankings], weights: Sequence[float], lowest: Sequence[float], depth: int
 ) -> Rankings:
-    """Fuse the systems of each query by their scores: the sum of weight times (s - lowest) / (max - lowest).
+    """Fuse the systems of each query by their scores: the sum of weight times (s - absent) / (max - lowest).
 
-    This is the convex combination TM2C2 of Bruch, Gai and Ingber (TOIS 2023, section 4): `lowest` is the score below
-    which a system cannot score, such as 0 for BM25, and max is the highest score of the list. An absent document adds
-    0. All systems have the same queries in the same order; `weights` and `lowest` stand beside `systems`. Scores are
+    This is the convex combination TM2C2 of Bruch, Gai and Ingber (TOIS 2023, section 4), up to a constant for each
+    query: `lowest` is the score below which a system cannot score, such as 0 for BM25, and max is the highest score of
+    the list. A document that a list lacks has the score `absent`, and so adds 0. That is the last score of a list of
+    `depth` documents, which is cut there, and else `lowest`.
+
+    All systems have the same queries in the same order; `weights` and `lowest` stand beside `systems`. Scores are
     float64.
     """
     ids = systems[0].query_ids
-    settings = FusionSettings("wsum", depth, "max")
+    settings = FusionSettings("sum", depth, "none")
     blocks = []
     for first in range(0, len(ids), QUERIES_AT_ONCE):
         places = range(first, min(first + QUERIES_AT_ONCE, len(ids)))
         members = [[(system, query) for system in range(len(systems))] for query in range(len(places))]
-        groups = Groups([ids[place] for place in places], members, [weights] * len(places))
-        lists = [system.select(places) for system in systems]
-        above = [replace(own, scores=own.scores - np.float64(least)) for own, least in zip(lists, lowest, strict=True)]
-        blocks.append(fuse(above, groups, settings))
+        lists = [
+            _scale_scores(system.select(places), weight, least, depth)
+            for system, weight, least in zip(systems, weights, lowest, strict=True)
+        ]
+        blocks.append(fuse(lists, Groups([ids[place] for place in places], members), settings))
     return Rankings(
         ids,
         offsets_of(np.concatenate([np.empty(0, np.int64), *(np.diff(block.offsets) for block in blocks)])),
         np.concatenate([systems[0].docs[:0], *(block.docs for block in blocks)]),
         np.concatenate([np.empty(0), *(block.scores for block in blocks)]),
     )
+
+
+def _scale_scores(rankings: Rankings, weight: float, lowest: float, depth: int) -> RankedLists:
+    """Turn each score into the share of `combine_systems`. A list whose scores are all `lowest` adds 0."""
+    counts = np.diff(rankings.offsets)
+    held = counts[counts > 0]
+    scores = rankings.scores.astype(np.float64)
+    ends = np.cumsum(held)
+    high, last = scores[ends - held], scores[ends - 1]
+    least = np.minimum(last, lowest)
+    absent = np.where(held >= depth, last, least)
+    factors = np.divide(weight, high - least, out=np.zeros(len(held)), where=high > least)
+    shares = np.repeat(factors, held) * (scores - np.repeat(absent, held))
+    return RankedLists(rankings.offsets, rankings.docs, shares)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,14 +83,12 @@ class RunConfig(StrictSettings):
             raise ValueError(
                 "fusion.systems: found 'scores' with retrieval.runs, of which only the order counts; expected rrf"
             )
-        has_k = self.first_stage == "rrf" or self.grading.rounds
-        for key, is_used in (("k", has_k), ("dense_weight", self.first_stage == "scores")):
-            found, default = getattr(self.fusion, key), type(self.fusion).model_fields[key].default
-            if found != default and not is_used:
-                raise ValueError(
-                    f"fusion.{key}: found {found:g}, but fusion.systems is {self.first_stage!r}, which ignores it; "
-                    f"expected fusion.systems: {'rrf' if key == 'k' else 'scores'}"
-                )
+        has_k = self.first_stage == "rrf" or self.grading.rounds or self.fusion.systems
+        if self.fusion.k != type(self.fusion).model_fields["k"].default and not has_k:
+            raise ValueError(
+                f"fusion.k: found {self.fusion.k}, which the first stage ignores by default; expected it with "
+                "fusion.systems: rrf"
+            )
         if self.fusion.depth > self.retrieval.depth:
             raise ValueError(
                 f"fusion.depth: found {self.fusion.depth}, above retrieval.depth "
@@ -132,7 +130,7 @@ class RunConfig(StrictSettings):
         """Describe how the systems of a query are fused: the method and its parameter."""
         if self.first_stage == "rrf":
             return {"method": "rrf", "k": self.fusion.k}
-        return {"method": "convex combination", "dense_weight": self.fusion.dense_weight}
+        return {"method": "convex combination (TM2C2)", "dense_weight": self.fusion.dense_weight}
 
     def list_systems(self) -> list[str]:
         """List the systems that rank documents for each query: those that search, then the given runs by number."""

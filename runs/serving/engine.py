@@ -100,7 +100,8 @@ def _make_engine(job: Job, model: Model | None, rerank: Rerank | None) -> Engine
 def _search_by(method: str, job: Job) -> Callable[[Sequence[Query]], list[Hits]]:
     systems: Any = ["dense"] if method == "dense" else job.config.retrieval.systems
     retrieval = job.config.retrieval.model_copy(update={"systems": systems, "runs": []})
-    config = job.config.model_copy(update={"retrieval": retrieval})
+    fusion = job.config.fusion.model_copy(update={"systems": job.config.first_stage})
+    config = job.config.model_copy(update={"retrieval": retrieval, "fusion": fusion})
 
     def search(queries: Sequence[Query]) -> list[Hits]:
         own = replace(job, config=config, store=open_store(job.index) if job.index.pooled else job.store, given=())

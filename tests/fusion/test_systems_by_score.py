@@ -20,39 +20,55 @@ LISTS = st.lists(
 )
 
 
-def make_rankings(lists: Lists) -> Rankings:
+def make_rankings(lists: Lists, depth: int = 100) -> Rankings:
     return ranked(
         [str(i) for i in range(len(lists))],
         [np.array(list(hits), np.int32) for hits in lists],
         [np.array(list(hits.values()), np.float64) for hits in lists],
-        100,
+        depth,
     )
 
 
-LOWEST = (-5.0, -6.0)
-"""The lowest possible scores of the two systems. The first one reaches its own."""
+LOWEST = (-4.0, -6.0)
+"""The lowest possible scores of the two systems. Some lists of the first one have lower ones nevertheless."""
 
 
-def add_scaled_scores(lists: Lists, weights: tuple[float, ...]) -> dict[int, float]:
+def add_scaled_scores(systems: list[Rankings], i: int, weights: tuple[float, ...], depth: int) -> dict[int, float]:
     total: dict[int, float] = defaultdict(float)
-    for hits, weight, lowest in zip(lists, weights, LOWEST, strict=True):
-        high = max(hits.values(), default=0)
-        for doc, score in hits.items() if weight else ():
-            total[doc] += weight * ((score - lowest) / (high - lowest) if high > lowest else 0)
+    for system, weight, lowest in zip(systems, weights, LOWEST, strict=True):
+        scores = system.scores_of(i).tolist()
+        least = min([lowest, *scores])
+        absent = scores[-1] if len(scores) == depth else least
+        for doc, score in zip(system.of(i).tolist(), scores, strict=True):
+            total[doc] += weight * ((score - absent) / (scores[0] - least) if scores[0] > least else 0)
     return total
 
 
-@given(LISTS, LISTS, st.sampled_from([(0.3, 0.7), (0.0, 1.0), (0.5, 0.25)]), st.integers(1, 4))
+@given(LISTS, LISTS, st.sampled_from([(0.3, 0.7), (0.5, 0.25)]), st.integers(1, 4), st.sampled_from([1, 4, 100]))
 def test_scores_are_those_of_the_formula_for_any_number_of_queries_at_once(
-    sparse: Lists, dense: Lists, weights: tuple[float, float], at_once: int
+    sparse: Lists, dense: Lists, weights: tuple[float, float], at_once: int, depth: int
 ) -> None:
+    systems = [make_rankings(sparse, depth), make_rankings(dense, depth)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fuse, "QUERIES_AT_ONCE", at_once)
-        fused = combine_systems([make_rankings(sparse), make_rankings(dense)], weights, LOWEST, 100)
-    for i, lists in enumerate(zip(sparse, dense, strict=True)):
-        expected = add_scaled_scores(list(lists), weights)
+        fused = combine_systems(systems, weights, LOWEST, depth)
+    for i in range(len(fused)):
+        expected = add_scaled_scores(systems, i, weights, depth)
         found = dict(zip(fused.of(i).tolist(), fused.scores_of(i).tolist(), strict=True))
-        assert found == pytest.approx(expected)
+        assert found == pytest.approx({doc: expected[doc] for doc in found})
+        assert list(found.values()) == pytest.approx(sorted(expected.values(), reverse=True)[:depth])
+
+
+def test_a_document_that_a_cut_list_lacks_counts_like_the_last_one_of_the_list() -> None:
+    """Of 100 million documents, the first thousand by embeddings have nearly equal scores."""
+    dense = make_rankings([{1: 0.9, 2: 0.89, 3: 0.88}])
+    assert combine_systems([make_rankings([{9: 12.0}]), dense], (0.15, 0.85), (0, -1), 3).docs.tolist() == [9, 1, 2]
+    assert combine_systems([make_rankings([{9: 12.0}]), dense], (0.15, 0.85), (0, -1), 4).docs.tolist() == [1, 2, 3, 9]
+
+
+def test_scores_that_float64_cannot_tell_apart_after_scaling_tie() -> None:
+    dense = make_rankings([{9: 2e-20, 1: 1e-20}])
+    assert combine_systems([dense], (1.0,), (-1,), 100).docs.tolist() == [1, 9]
 
 
 def test_each_ranking_keeps_the_first_documents_and_a_run_without_queries_is_empty() -> None:

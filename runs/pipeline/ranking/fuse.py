@@ -15,9 +15,8 @@ from retrieval.ties import decrease_strictly
 from retrieval.types import Query, Rankings, Topic
 from runs.config.run_config import RunConfig
 
-DENSE_SYSTEMS = ("dense", "hyde")
 LOWEST_SCORES = {"bm25": 0.0, "query2doc": 0.0, "dense": -1.0, "hyde": -1.0}
-"""The scores below which no document of a system can be."""
+"""The lowest possible score of each system. That of a system that searches by embeddings is below 0, a cosine."""
 
 
 def round_scores(rankings: Rankings) -> Rankings:
@@ -39,10 +38,8 @@ def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Ranki
         raise UserError(f"fusion.systems: found 'scores' for {others[0]!r}, expected it for {', '.join(LOWEST_SCORES)}")
     if others or config.first_stage == "rrf":
         return round_scores(fuse_systems(lists, config.fusion.k, depth, weights))
-    dense = config.fusion.dense_weight
-    shares = [dense if system in DENSE_SYSTEMS else 1 - dense for system in systems]
-    weights = [weight * share for weight, share in zip(weights, shares, strict=True)]
-    lowest = [LOWEST_SCORES[system] for system in systems]
+    lowest, dense = [LOWEST_SCORES[system] for system in systems], config.fusion.dense_weight
+    weights = [weight * (dense if least < 0 else 1 - dense) for weight, least in zip(weights, lowest, strict=True)]
     return round_scores(combine_systems(list(map(round_scores, lists)), weights, lowest, depth))
 
 

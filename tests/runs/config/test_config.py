@@ -125,13 +125,8 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
         ),
         pytest.param(
             "fusion: {k: 20}",
-            ["fusion.k: found 20", "fusion.systems is 'scores'", "expected fusion.systems: rrf"],
+            ["fusion.k: found 20, which the first stage ignores by default", "expected it with fusion.systems: rrf"],
             id="a k that no fusion uses",
-        ),
-        pytest.param(
-            "fusion: {dense_weight: 0.5, systems: rrf}",
-            ["fusion.dense_weight: found 0.5", "fusion.systems is 'rrf'", "expected fusion.systems: scores"],
-            id="a weight that no fusion uses",
         ),
         pytest.param("fusion: {norm: max}", ["fusion.norm: found 'max'", "looks at ranks"], id="norm of ranks"),
         pytest.param(

@@ -67,8 +67,9 @@ def test_the_demo_prints_the_table_of_the_readme_and_one_narrative(
     _, _, after = (ROOT / "README.md").read_text().partition("```text\n")
     shown = after.partition("```")[0]
     assert NUMBER.sub("#", shown) in NUMBER.sub("#", printed)
-    numbers = [float(number) for number in NUMBER.findall(shown)]
-    assert [float(number) for number in NUMBER.findall(printed)[: len(numbers)]] == pytest.approx(numbers, abs=0.01)
+    for expected, found in zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=False):
+        is_p = len(expected) == len("0.466")
+        assert float(found) == pytest.approx(float(expected), abs=0.01 if is_p else 0.0005)
     assert printed.count(": valid for rag25, 1 warning\n") == 4
     _, _, story = printed.partition("\nNarrative 8 in keystone:\n")
     assert "\n  [1] shutil: 3\n" in story
