@@ -12,7 +12,7 @@ from indexing.errors import UserError
 from indexing.index import Index, of_one_index
 from indexing.types import Store, Tick
 from indexing.vectors.types import Vectors
-from retrieval.types import BM25, Bm25, Rankings
+from retrieval.types import BEST_PASSAGE, BM25, Bm25, PassageScore, Rankings
 
 
 class Sparse(Protocol):
@@ -61,7 +61,7 @@ class Backend:
     sparse: str
     """A function of (index, store, bm25) that returns a `Sparse`; `store` is the one of `open_store(index)`."""
     dense: str | None = None
-    """A function of (index, parameters, best) that returns a `Dense`; None if the engine searches no vectors."""
+    """A function of (index, parameters, score) that returns a `Dense`; None if the engine searches no vectors."""
     attach: str | None = None
     """A function of (corpus, out, settings, progress) that makes an index folder over an index in the engine."""
     prefix: str = ""
@@ -119,15 +119,15 @@ def open_sparse(index: Index, store: Store, bm25: Bm25 = BM25) -> Sparse:
 
 
 @of_one_index
-def open_dense(index: Index, parameters: str = "", best: int = 1) -> Dense:
+def open_dense(index: Index, parameters: str = "", score: PassageScore = BEST_PASSAGE) -> Dense:
     """Open the dense search of an index that holds vectors of all documents, or of all their passages.
 
-    `parameters` sets an inexact index, such as `nprobe=16`. The score of a document is the mean of its `best` best
-    passages, if the index has any. `UserError` for a backend that is unknown or searches no vectors, for impossible
-    parameters, and if the backend cannot open the index.
+    `parameters` sets an inexact index, such as `nprobe=16`. `score` combines the scores of a document's passages, if
+    the index has any. `UserError` for a backend that is unknown or searches no vectors, for impossible parameters, and
+    if the backend cannot open the index.
     """
     backend = BACKENDS.get(index.backend)
-    found: Dense = _resolve(index, backend.dense if backend else None)(index, parameters, best)
+    found: Dense = _resolve(index, backend.dense if backend else None)(index, parameters, score)
     return found
 
 

@@ -14,7 +14,7 @@ from indexing.vectors.passages import PassageIndex, load_offsets
 from indexing.vectors.types import Vectors
 from retrieval.backends import Dense
 from retrieval.passages import rank_by_found_passages, rank_by_passages
-from retrieval.types import Rankings, ranked
+from retrieval.types import PassageScore, Rankings, ranked
 
 PASSAGES_OF_A_HIT = 2
 """For each passage that counts in a wanted hit, the passages that the first search of an inexact index asks for."""
@@ -22,11 +22,11 @@ SPARE_HITS = 8
 """The number of hits that a search asks for beyond the wanted depth."""
 
 
-def open_dense(index: Index, parameters: str, best: int) -> Dense:
+def open_dense(index: Index, parameters: str, score: PassageScore) -> Dense:
     """Open the FAISS index of an index folder. `UserError` if it is damaged, and for impossible parameters."""
     path = index.dense_shards or index.dense
     if index.passages:
-        return PassageSearcher(PassageIndex(_load_parts(path, parameters), load_offsets(index)), best)
+        return PassageSearcher(PassageIndex(_load_parts(path, parameters), load_offsets(index)), score)
     return FaissSearcher(path, parameters)
 
 
@@ -56,13 +56,10 @@ def _load_parts(path: Path | Sequence[Path], parameters: str) -> list[Any]:
 
 
 class PassageSearcher:
-    """Dense search of documents by their passages.
+    """Dense search of documents by their passages, whose inner products `score` combines."""
 
-    The score of a document is the mean of its `best` highest inner products, or of all if it has fewer passages.
-    """
-
-    def __init__(self, passages: PassageIndex, best: int) -> None:
-        self._passages, self._best = passages, best
+    def __init__(self, passages: PassageIndex, score: PassageScore) -> None:
+        self._passages, self._score = passages, score
 
     @property
     def dimension(self) -> int:
@@ -76,13 +73,13 @@ class PassageSearcher:
         they belong to `depth` documents. A passage that is not among them counts like the last one.
         """
         import_faiss().omp_set_num_threads(threads)
-        passages, best = self._passages, self._best
+        passages, score = self._passages, self._score
         if passages.is_flat:
-            return rank_by_passages(passages, query_ids, queries, depth, best)
-        wanted = PASSAGES_OF_A_HIT * best * depth
+            return rank_by_passages(passages, query_ids, queries, depth, score)
+        wanted = PASSAGES_OF_A_HIT * (score.best + (score.first_weight > 0)) * depth
         while True:
             found = search_dense(passages.parts, query_ids, queries, wanted)
-            ranking = rank_by_found_passages(found, passages.offsets, depth, best)
+            ranking = rank_by_found_passages(found, passages.offsets, depth, score)
             whole = (np.diff(ranking.offsets) == depth) | (np.diff(found.offsets) < min(wanted, len(passages)))
             if wanted >= len(passages) or whole.all():
                 return ranking

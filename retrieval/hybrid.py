@@ -82,7 +82,7 @@ def search_embeddings(
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it without --no-dense, or set retrieval.systems")
     with progress("Dense search", len(queries)) as tick:
-        dense = open_dense(index, settings.faiss, settings.best_passages)
+        dense = open_dense(index, settings.faiss, settings.passages)
         vectors = embed_queries(index.embedding, [query.dense_text for query in queries], settings.threads, tick)
         if vectors.shape[1] != dense.dimension:
             raise UserError(
@@ -122,7 +122,7 @@ def search_candidates(
         if not index.passages:
             return search_pool(rows, vectors, ids, asked, settings.depth)
         passages = hold_passages((segments[row] for row in rows.tolist()), asked.shape[1])
-        found = rank_by_passages(passages, ids, asked, settings.depth, settings.best_passages)
+        found = rank_by_passages(passages, ids, asked, settings.depth, settings.passages)
         return replace(found, docs=rows[found.docs])
 
 

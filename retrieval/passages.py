@@ -1,4 +1,6 @@
-"""Documents by their best passages: the best one (MaxP; Dai and Callan, SIGIR 2019, section 3), or the mean of a few.
+"""Documents by their passages: the best one (MaxP; Dai and Callan, SIGIR 2019, section 3), or the mean of the best few.
+
+The first passage (FirstP, the same section) may have a weight beside them.
 
 In the exact search, blocks of passages, each of whole documents, pass by the queries, and a kernel keeps the best
 documents of each query so far. So memory holds the inner products of one block, and never those of all passages.
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from indexing.vectors.faiss_index import bind_products
 from indexing.vectors.passages import Offsets, PassageIndex
 from indexing.vectors.types import Vectors
-from retrieval.types import Rankings, ranked
+from retrieval.types import PassageScore, Rankings, ranked
 
 BLOCK_PASSAGES = 1_024
 """The maximum number of passages in a block, unless a single document has more."""
@@ -36,12 +38,11 @@ class _Kept(NamedTuple):
 
 
 def rank_by_passages(
-    passages: PassageIndex, query_ids: Sequence[str], queries: Vectors, depth: int, best: int
+    passages: PassageIndex, query_ids: Sequence[str], queries: Vectors, depth: int, score: PassageScore
 ) -> Rankings:
     """Rank the top `depth` documents of each query vector (float32[queries, dimension]), exactly; ties by row.
 
-    The score of a document is the mean of its `best` highest inner products, or of all if it has fewer passages. The
-    FAISS indexes of the passages must be flat.
+    `score` combines the inner products of a document's passages. The FAISS indexes of the passages must be flat.
     """
     shape = (len(queries), 2 * min(depth, len(passages.offsets) - 1))
     least = np.full(len(queries), -np.inf, np.float32)
@@ -51,18 +52,18 @@ def rank_by_passages(
     for first, last in _find_blocks(passages.offsets):
         vectors, ends = passages.view(first, last), passages.offsets[first : last + 1] - passages.offsets[first]
         for group, products in zip(groups, multiply, strict=True):
-            _keep_best(products(vectors), ends, first, best, _Kept._make(column[group] for column in kept))
+            _keep_best(products(vectors), ends, first, score, _Kept._make(column[group] for column in kept))
     _sort(kept)
     rows = [slice(0, count) for count in kept.counts.tolist()]
     docs, scores = ([own[row] for own, row in zip(column, rows, strict=True)] for column in kept[:2])
     return ranked(query_ids, docs, scores, depth)
 
 
-def rank_by_found_passages(found: Rankings, offsets: Offsets, depth: int, best: int) -> Rankings:
+def rank_by_found_passages(found: Rankings, offsets: Offsets, depth: int, score: PassageScore) -> Rankings:
     """Rank the top `depth` documents of the passages that each query has found; ties by row.
 
-    The score of a document is the mean of its `best` passages, or of all if it has fewer. Each of them that was not
-    found counts like the last passage that the query found.
+    `score` combines the scores of a document's passages. If a passage that it needs was not found, that passage counts
+    like the last passage that the query found.
     """
     docs, scores = [], []
     for i in range(len(found)):
@@ -72,12 +73,16 @@ def rank_by_found_passages(found: Rankings, offsets: Offsets, depth: int, best: 
         )
         order = np.argsort(places, kind="stable")
         number = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        first = order[number < best]
-        wanted = np.minimum(best, offsets[rows + 1] - offsets[rows])
-        missing = wanted - np.bincount(places[first], minlength=len(rows))
-        sums = np.bincount(places[first], own[first], minlength=len(rows)) + missing * (own[-1] if len(own) else 0)
+        best = order[number < score.best]
+        wanted = np.minimum(score.best, offsets[rows + 1] - offsets[rows])
+        missing = wanted - np.bincount(places[best], minlength=len(rows))
+        last = own[-1] if len(own) else 0.0
+        means = (np.bincount(places[best], own[best], minlength=len(rows)) + missing * last) / wanted
+        firsts = np.full(len(rows), last)
+        found_first = passages == offsets[rows][places]
+        firsts[places[found_first]] = own[found_first]
         docs.append(rows)
-        scores.append((sums / wanted).astype(np.float32))
+        scores.append(((1 - score.first_weight) * means + score.first_weight * firsts).astype(np.float32))
     return ranked(found.query_ids, docs, scores, depth)
 
 
@@ -92,15 +97,15 @@ def _find_blocks(offsets: Offsets) -> Iterator[tuple[int, int]]:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _keep_best(products: Vectors, ends: Offsets, first: int, best: int, kept: _Kept) -> None:
+def _keep_best(products: Vectors, ends: Offsets, first: int, score: PassageScore, kept: _Kept) -> None:
     """Offer the documents of a block, from row `first`, to each query: `products` float32[passages, queries].
 
     `ends` int64[documents + 1] are the offsets of passages in the block.
     """
-    top, value = np.empty((best, products.shape[1]), np.float32), np.empty(products.shape[1], np.float32)
+    top, value = np.empty((score.best, products.shape[1]), np.float32), np.empty(products.shape[1], np.float32)
     wanted = kept.docs.shape[1] // 2
     for d in range(len(ends) - 1):
-        held = min(best, ends[d + 1] - ends[d])
+        held = min(score.best, ends[d + 1] - ends[d])
         top[:held] = -np.inf
         for p in range(ends[d], ends[d + 1]):
             value[:] = products[p]
@@ -113,10 +118,11 @@ def _keep_best(products: Vectors, ends: Offsets, first: int, best: int, kept: _K
             total = 0.0
             for place in range(held):
                 total += top[place, q]
-            score = np.float32(total / held)
-            if score > kept.least[q]:
+            mean, beginning = total / held, products[ends[d], q]
+            combined = np.float32((1 - score.first_weight) * mean + score.first_weight * beginning)
+            if combined > kept.least[q]:
                 count = kept.counts[q]
-                kept.docs[q, count], kept.scores[q, count] = first + d, score
+                kept.docs[q, count], kept.scores[q, count] = first + d, combined
                 kept.counts[q] = count + 1
                 if count + 1 == 2 * wanted:
                     kept.least[q] = _drop_worst(kept.docs[q], kept.scores[q])

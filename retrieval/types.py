@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,18 @@ class Bm25:
 BM25 = Bm25()
 
 
+class PassageScore(NamedTuple):
+    """How a document's passages give its dense score: (1 - first_weight) * mean of the best + first_weight * first."""
+
+    best: int = 1
+    """The mean is that of this many of the document's best passages, or of all if it has fewer."""
+    first_weight: float = 0.0
+    """The weight of the document's first passage, from 0 to 1."""
+
+
+BEST_PASSAGE = PassageScore()
+
+
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
     """The settings of a search that do not depend on the queries."""
@@ -91,8 +103,8 @@ class SearchSettings:
     """The maximum number of documents in each ranking."""
     feedback: str | None = None
     """The name of a method in `retrieval.feedback.METHODS` that expands BM25 queries; None expands nothing."""
-    best_passages: int = 1
-    """How many of a document's best passages give its dense score, their mean; an index without passages ignores it."""
+    passages: PassageScore = BEST_PASSAGE
+    """How a document's passages give its dense score; an index without passages ignores it."""
     faiss: str = ""
     """Search parameters for an inexact vector index, such as `nprobe=16`; empty keeps the index's defaults."""
     bm25: Bm25 = BM25

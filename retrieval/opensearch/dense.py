@@ -20,8 +20,8 @@ from indexing.opensearch.search import open_cluster, read_dimension
 from indexing.vectors.types import Vectors
 from retrieval.backends import Dense
 from retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
-from retrieval.opensearch.passages import ask_for_passages, read_means
-from retrieval.types import Rankings
+from retrieval.opensearch.passages import ask_for_passages, read_passage_scores
+from retrieval.types import BEST_PASSAGE, PassageScore, Rankings
 
 QUERY_SCALE = 2.0**23
 """The factor by which Keystone multiplies query vectors."""
@@ -33,23 +33,23 @@ MOST_NEIGHBOURS = 10_000
 _EF_SEARCH = re.compile(r"efSearch=([1-9]\d{0,5})")
 
 
-def open_dense(index: Index, parameters: str, best: int) -> Dense:
+def open_dense(index: Index, parameters: str, score: PassageScore) -> Dense:
     """Open the dense search of an index in OpenSearch.
 
     `UserError` as from `open_cluster`, and for parameters other than `efSearch=N` of a graph.
     """
-    return OpenSearchDense(index, parameters, best)
+    return OpenSearchDense(index, parameters, score)
 
 
 class OpenSearchDense:
     """Inner products with the vectors of an index in a cluster: exact if the index is `Flat`, else by its graph.
 
-    If the index has passages, the score of a document is the mean of its `best` best ones, or of all if it has fewer.
+    If the index has passages, `score` combines the inner products of a document's passages.
     """
 
-    def __init__(self, index: Index, parameters: str = "", best: int = 1) -> None:
+    def __init__(self, index: Index, parameters: str = "", score: PassageScore = BEST_PASSAGE) -> None:
         self._cluster = open_cluster(index)
-        self._exact, self._best = index.faiss == "Flat", best if index.passages else 0
+        self._exact, self._score = index.faiss == "Flat", score if index.passages else None
         chosen = _EF_SEARCH.fullmatch(parameters)
         if parameters and (self._exact or not chosen):
             expected = "none: a Flat index is searched exactly" if self._exact else "efSearch=N alone for OpenSearch"
@@ -78,9 +78,9 @@ class OpenSearchDense:
                 f"retrieval.depth: found {depth}, expected at most {MOST_NEIGHBOURS}: OpenSearch finds no more by a "
                 "graph; an index of kind Flat has no such bound"
             )
-        if self._best:
-            means = NamedQueries(query_ids, [ask_for_passages(query, self._best) for query in queries])
-            return search_pages(self._cluster, HitReading(read_means), means, depth)
+        if self._score:
+            by_passages = NamedQueries(query_ids, [ask_for_passages(query, self._score) for query in queries])
+            return search_pages(self._cluster, HitReading(read_passage_scores), by_passages, depth)
         scaled = queries * np.float32(QUERY_SCALE)
         asked = [self._exactly(query) if self._exact else self._nearest(query, depth) for query in scaled]
         return search_pages(self._cluster, HitReading(inner_products), NamedQueries(query_ids, asked), depth)

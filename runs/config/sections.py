@@ -68,8 +68,10 @@ class Retrieval(StrictSettings):
     """If true, the language model summarises documents of more than 8,000 tokens before the run embeds them (paper).
     Only an index made with `--dense pool` leaves embedding to the run."""
     best_passages: int = Field(default=5, ge=1, le=1000)
-    """How many of a document's best passages give its dense score, which is their mean. With 1 it is the best passage
+    """The dense score of a document has the mean of this many of its best passages. With 1 it is the best passage
     (MaxP). Only indexes of passages have any: those made with `--dense passages` or `--dense pool-passages`."""
+    first_passage_weight: float = Field(default=0.5, ge=0, le=1)
+    """The weight of a document's first passage in its dense score. The mean of the best passages has the rest."""
     faiss: str = ""
     """The search parameters of a FAISS index that is not exact, such as `nprobe=16` or `efSearch=200`."""
     statistics: Literal["global", "local"] = "global"
@@ -92,11 +94,11 @@ class Fusion(StrictSettings):
     """The method of the second stage, which fuses the queries of a narrative: a [method's](fusion.md) name."""
     systems: Literal["rrf", "scores"] | None = None
     """How the first stage fuses the systems of a query. `scores` adds their scores, each list's scaled to at most 1
-    ([convex combination](fusion.md#scores-in-the-first-stage)). `rrf` is reciprocal rank fusion (paper). If it is null,
-    `rrf` fuses if `retrieval.runs` has files, and else `scores`."""
+    ([convex combination](fusion.md#scores-in-the-first-stage)). `rrf` is reciprocal rank fusion (paper). Null means
+    `rrf` if `retrieval.runs` has files, and `scores` otherwise."""
     k: int = Field(default=60, ge=1, le=1_000_000)
-    """The k of the first stage, for `rrf` (paper: 60)."""
-    dense_weight: float = Field(default=0.85, ge=0, le=1)
+    """The k of the first stage, for `rrf` (paper: 60). The rankings of `grading.rounds` are joined with it too."""
+    dense_weight: float = Field(default=0.85, gt=0, lt=1)
     """The weight of embeddings in the first stage, for `scores`. BM25 has the rest to 1."""
     k_narrative: int = Field(default=10, ge=1, le=1_000_000)
     """The k of the second stage, for `rrf` and `frequency` (paper: k' = 60, and 10 in its run `uema2lab_rrf_k10`)."""

@@ -63,7 +63,8 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     asks_for_queries = any(key.startswith("queries.") for key in asks)
     weightless = {**plain["queries"], "narrative_weight": config.queries.narrative_weight > 0, "passage_weight": None}
     given = {"runs": [one.sha256 for one in job.given]} if job.given else {}
-    retrieval = {key: value for key, value in plain["retrieval"].items() if key != "runs"} | given
+    unused = {"runs"} if job.index.passages else {"runs", "first_passage_weight"}
+    retrieval = {key: value for key, value in plain["retrieval"].items() if key not in unused} | given
     passages = [plain["queries"]["passages"], plain["queries"]["passage_weight"]]
     identity = {"run_id": config.run_id, "index": index}
     segments = [config.segments_per_document] if config.ranks_segments else []

@@ -31,7 +31,7 @@ from retrieval.backends import open_dense, open_sparse, open_store
 from retrieval.faiss_search import FaissSearcher
 from retrieval.hybrid import search_all, search_bm25, search_embeddings
 from retrieval.lucene.analyzer import stems_of
-from retrieval.types import Bm25, Query, Rankings, SearchSettings, Statistics, offsets_of, ranked
+from retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Statistics, offsets_of, ranked
 from runs.trec.run_files import read_run
 from runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_index_file, write_topics
@@ -326,7 +326,7 @@ def test_exact_dense_search_equals_faiss(
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_documents_rank_by_their_best_passages_as_in_a_plain_twin(server: Cluster, tmp_path: Path, parts: int) -> None:
+def test_documents_rank_by_their_passages_as_in_a_plain_twin(server: Cluster, tmp_path: Path, parts: int) -> None:
     """Many passages tie, and some documents have none."""
     random, name = np.random.default_rng(8), f"passages-{parts}"
     offsets = offsets_of(random.integers(0, 8, PASSAGE_OWNERS))
@@ -343,12 +343,13 @@ def test_documents_rank_by_their_best_passages_as_in_a_plain_twin(server: Cluste
     names = [str(number) for number in range(len(queries))]
     products = [np.split(query, offsets[1:-1]) for query in (queries @ own.T).astype(np.float64)]
     rows = np.flatnonzero(np.diff(offsets))
-    for best, depth in ((1, 10), (1, 400), (3, 400), (9, 100)):
-        means = [
-            np.array([np.sort(one[row])[-best:].mean() for row in rows.tolist()], dtype=np.float32) for one in products
+    for best, weight, depth in ((1, 0, 10), (1, 0.3, 400), (3, 0.5, 400), (9, 0, 100), (2, 1, 50)):
+        scores = [
+            [(1 - weight) * np.sort(one[row])[-best:].mean() + weight * one[row][0] for row in rows.tolist()]
+            for one in products
         ]
-        expected = ranked(names, [rows] * len(queries), means, depth)
-        dense = open_dense(index, best=best)
+        expected = ranked(names, [rows] * len(queries), list(np.array(scores, dtype=np.float32)), depth)
+        dense = open_dense(index, score=PassageScore(best, weight))
         found = dense.search(names, queries, depth)
         assert found.docs.tolist() == expected.docs.tolist()
         assert found.scores.tobytes() == expected.scores.tobytes()
@@ -373,8 +374,8 @@ def test_long_documents_rank_like_those_of_a_local_index_of_passages(opensearch:
     build_index(corpus, tmp_path / "remote", BuildSettings(passages=None, opensearch=Target(place, 2)))
     remote, _ = adopt_loaded(place, tmp_path / "adopted")
     assert (remote.passages, remote.documents, remote.cut) == (True, 4, local.cut)
-    for best in (1, 2):
-        search = SearchSettings(best_passages=best)
+    for score in (PassageScore(), PassageScore(2, 0.5)):
+        search = SearchSettings(passages=score)
         one, other = (search_embeddings(own, LONG_QUERIES, search) for own in (local, remote))
         assert one.docs.tolist() == other.docs.tolist()
         assert one.scores.tobytes() == other.scores.tobytes()
@@ -391,7 +392,7 @@ def test_a_pool_of_passages_ranks_like_that_of_a_local_index(opensearch: Cluster
     found = []
     for name, own in (("local", plain), ("remote", replace(plain, opensearch=target))):
         index, _ = build_index(corpus, tmp_path / name, own)
-        search = SearchSettings(depth=2, best_passages=2)
+        search = SearchSettings(depth=2, passages=PassageScore(2, 0.5))
         found.append(search_all(index, open_store(index), LONG_QUERIES[:2], search)["dense"])
     assert found[0].docs.tolist() == found[1].docs.tolist()
     assert found[0].scores.tobytes() == found[1].scores.tobytes()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.opensearch.dense import inner_products
-from retrieval.opensearch.passages import ONE_BITS, read_means
+from retrieval.opensearch.passages import ONE_BITS, read_passage_scores
 from retrieval.threshold import find_best_sums
 from retrieval.types import Rankings, ranked
 
@@ -28,13 +28,13 @@ def test_scores_of_passages_keep_order_and_bits_of_their_means(numbers: list[flo
     scores = np.where(means < 0, ONE_BITS - sizes, ONE_BITS + sizes).astype(np.int32).view(np.float32)
     assert np.all(np.isfinite(scores) & (scores >= 0))
     assert np.array_equal(np.diff(scores) > 0, np.diff(means) > 0)
-    assert read_means(scores.astype(np.float64)).tobytes() == means.tobytes()
+    assert read_passage_scores(scores.astype(np.float64)).tobytes() == means.tobytes()
 
 
 @pytest.mark.parametrize("score", [-1.0, 3e38])
 def test_a_score_that_no_passages_have_is_an_error(score: float) -> None:
     with pytest.raises(ValueError, match="of passages, expected 0 to"):
-        read_means(np.array([score]))
+        read_passage_scores(np.array([score]))
 
 
 @given(

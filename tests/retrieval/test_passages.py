@@ -1,4 +1,4 @@
-"""Documents by their best passages: the ranking of a plain twin over all inner products, on any division into files."""
+"""Documents by their passages: the ranking of a plain twin over all inner products, on any division into files."""
 
 import json
 import tracemalloc
@@ -25,7 +25,7 @@ from retrieval.backends import open_store
 from retrieval.faiss_search import PassageSearcher, search_dense
 from retrieval.hybrid import search_embeddings
 from retrieval.passages import rank_by_found_passages, rank_by_passages
-from retrieval.types import Query, Rankings, SearchSettings, offsets_of
+from retrieval.types import PassageScore, Query, Rankings, SearchSettings, offsets_of
 from tests.support.indexes.clustered_vectors import make_clustered_vectors
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
@@ -34,13 +34,15 @@ from tests.support.runs.pools import check_pool_restricts
 Hits = list[list[tuple[int, float]]]
 
 
-def rank_plainly(vectors: Vectors, counts: Sequence[int], queries: Vectors, depth: int, best: int) -> Hits:
-    """The twin: all inner products, and the mean of the best of each document."""
+def rank_plainly(vectors: Vectors, counts: Sequence[int], queries: Vectors, depth: int, score: PassageScore) -> Hits:
+    """The twin: all inner products, the mean of the best of each document, and its first."""
     products = np.split(queries @ vectors.T, np.cumsum(counts)[:-1], axis=1)
     rows = [row for row, count in enumerate(counts) if count]
-    scores = {
-        row: np.sort(products[row].astype(np.float64), axis=1)[:, -best:].mean(1).astype(np.float32) for row in rows
-    }
+    scores = {}
+    for row in rows:
+        own = products[row].astype(np.float64)
+        means = np.sort(own, axis=1)[:, -score.best :].mean(1)
+        scores[row] = ((1 - score.first_weight) * means + score.first_weight * own[:, 0]).astype(np.float32)
     return [
         sorted(((row, float(scores[row][q])) for row in rows), key=lambda hit: (-hit[1], hit[0]))[:depth]
         for q in range(len(queries))
@@ -67,18 +69,18 @@ def index_of(vectors: Vectors, counts: Sequence[int], sizes: Sequence[int], fact
     st.lists(st.lists(st.lists(st.integers(-2, 2), min_size=3, max_size=3).filter(any), max_size=5), min_size=1),
     st.integers(0, 9),
     st.integers(1, 6),
-    st.integers(1, 4),
+    st.builds(PassageScore, st.integers(1, 4), st.sampled_from([0, 0.3, 0.5, 1])),
 )
-def test_documents_rank_by_their_best_passages_with_ties_by_row(
-    documents: list[list[list[int]]], size: int, depth: int, best: int
+def test_documents_rank_by_their_passages_with_ties_by_row(
+    documents: list[list[list[int]]], size: int, depth: int, score: PassageScore
 ) -> None:
     counts = list(map(len, documents))
     numbers = [vector for document in documents for vector in document]
     vectors = round_to_grid(np.array(numbers, dtype=np.float64).reshape(-1, 3))
     queries = round_to_grid(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
-    searcher = PassageSearcher(index_of(vectors, counts, [min(size, len(vectors))]), best)
+    searcher = PassageSearcher(index_of(vectors, counts, [min(size, len(vectors))]), score)
     found = searcher.search(["a", "b"], queries, depth)
-    assert hits_of(found) == rank_plainly(vectors, counts, queries, depth, best)
+    assert hits_of(found) == rank_plainly(vectors, counts, queries, depth, score)
 
 
 @pytest.fixture(scope="module")
@@ -90,27 +92,27 @@ def many() -> tuple[Vectors, list[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("best", [1, 3])
+@pytest.mark.parametrize("score", [PassageScore(1), PassageScore(3, 0.5)])
 @pytest.mark.parametrize("depth", [1, 50, 600, 2_000])
 def test_blocks_of_documents_and_queries_change_no_ranking(
-    many: tuple[Vectors, list[int]], depth: int, best: int
+    many: tuple[Vectors, list[int]], depth: int, score: PassageScore
 ) -> None:
     vectors, counts = many
     queries = make_clustered_vectors(600, 2)
-    expected = rank_plainly(vectors, counts, queries, depth, best)
+    expected = rank_plainly(vectors, counts, queries, depth, score)
     names = [str(i) for i in range(len(queries))]
     for sizes in ([], [700, 1, 2_900]):
-        searcher = PassageSearcher(index_of(vectors, counts, sizes), best)
+        searcher = PassageSearcher(index_of(vectors, counts, sizes), score)
         assert hits_of(searcher.search(names, queries, depth)) == expected
 
 
 def test_memory_never_holds_the_products_of_all_passages() -> None:
     vectors, queries = make_clustered_vectors(40_000, 1), make_clustered_vectors(500, 2)
     passages, names = index_of(vectors, [4] * 10_000, []), [str(i) for i in range(500)]
-    rank_by_passages(passages, names[:1], queries[:1], 10, 5)  # compiles
+    rank_by_passages(passages, names[:1], queries[:1], 10, PassageScore(5))  # compiles
     tracemalloc.start()
     try:
-        rank_by_passages(passages, names, queries, 10, 5)
+        rank_by_passages(passages, names, queries, 10, PassageScore(5))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -122,17 +124,19 @@ def test_mapped_files_are_searched_like_memory(tmp_path: Path, many: tuple[Vecto
     files = shard_files(tmp_path, 3)
     for part, file in zip(index_of(vectors, counts, [1_000, 1_001]).parts, files, strict=True):
         write_dense(part, file)
-    mapped = PassageSearcher(PassageIndex(load_dense_shards(files), offsets_of(counts)), 2)
+    mapped = PassageSearcher(PassageIndex(load_dense_shards(files), offsets_of(counts)), PassageScore(2))
     queries = make_clustered_vectors(5, 2)
-    assert hits_of(mapped.search(list("abcde"), queries, 40)) == rank_plainly(vectors, counts, queries, 40, 2)
+    assert hits_of(mapped.search(list("abcde"), queries, 40)) == rank_plainly(
+        vectors, counts, queries, 40, PassageScore(2)
+    )
 
 
 def test_a_graph_finds_nearly_all_documents(many: tuple[Vectors, list[int]]) -> None:
     vectors, counts = many
     queries = make_clustered_vectors(20, 2)
-    searcher = PassageSearcher(index_of(vectors, counts, [2_000], "HNSW32"), 1)
+    searcher = PassageSearcher(index_of(vectors, counts, [2_000], "HNSW32"), PassageScore(1))
     found = searcher.search([str(i) for i in range(20)], queries, 10)
-    exact = rank_plainly(vectors, counts, queries, 10, 1)
+    exact = rank_plainly(vectors, counts, queries, 10, PassageScore(1))
     same = sum(len({doc for doc, _ in own} & set(found.of(i).tolist())) for i, own in enumerate(exact))
     assert same >= 180
 
@@ -142,8 +146,13 @@ def test_a_passage_that_was_not_found_counts_like_the_last_one() -> None:
     query = round_to_grid(np.array([[1.0, 0.0]]))
     found = search_dense(index_of(vectors, [4], []).parts, ["q"], query, 3)
     one, _, third, last = (vectors @ query[0]).tolist()
-    for best, scores in ((1, {0: one, 1: third}), (2, {0: (one + last) / 2, 1: (third + last) / 2})):
-        ranking = rank_by_found_passages(found, offsets_of([2, 2]), 2, best)
+    half = 0.5 * (third + last) / 2
+    for offsets, score, scores in (
+        ([2, 2], PassageScore(1), {0: one, 1: third}),
+        ([2, 2], PassageScore(2), {0: (one + last) / 2, 1: (third + last) / 2}),
+        ([1, 3], PassageScore(2, 0.5), {0: one, 1: half + 0.5 * last}),
+    ):
+        ranking = rank_by_found_passages(found, offsets_of(offsets), 2, score)
         assert dict(hits_of(ranking)[0]) == {row: float(np.float32(score)) for row, score in scores.items()}
 
 
@@ -171,9 +180,9 @@ def test_the_closest_segment_is_read_and_never_embedded(tmp_path: Path, monkeypa
             found = segment_vectors(passages, open_store(passages), [7, 4, 4, 0])
         assert sorted(found) == [0, 4, 7]
         assert all(np.array_equal(found[row], expected[row]) for row in found)
-        for best in (1, 2):
-            ranking = search_embeddings(passages, queries, SearchSettings(depth=4, best_passages=best))
-            assert hits_of(ranking) == rank_plainly(vectors, counts, asked, 4, best)
+        for score in (PassageScore(1), PassageScore(2, 0.5)):
+            ranking = search_embeddings(passages, queries, SearchSettings(depth=4, passages=score))
+            assert hits_of(ranking) == rank_plainly(vectors, counts, asked, 4, score)
     assert (made[None].passages, made[None].faiss_shards, made[5].faiss_shards) == (True, 0, 3)
     with pytest.raises(UserError, match="other settings"):
         build_index(corpus, made[None].folder)

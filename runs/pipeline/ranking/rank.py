@@ -21,7 +21,7 @@ from indexing.vectors.of_segments import segment_vectors
 from indexing.vectors.types import Vectors
 from retrieval.hybrid import search_all
 from retrieval.ties import decrease_strictly
-from retrieval.types import Bm25, Query, Rankings, SearchSettings, Topic, ranked
+from retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Topic, ranked
 from runs.config.run_config import RunConfig
 from runs.pipeline.job import Job
 from runs.pipeline.ranking.fuse import fuse_topics_of, round_scores
@@ -42,7 +42,7 @@ def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_
         job.config.list_searching_systems(),
         settings.depth,
         settings.feedback,
-        settings.best_passages,
+        PassageScore(settings.best_passages, settings.first_passage_weight),
         settings.faiss,
         Bm25(settings.k1, settings.b, settings.statistics),
         job.threads,

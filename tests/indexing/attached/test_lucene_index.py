@@ -31,7 +31,7 @@ from indexing.vectors.of_segments import segment_vectors
 from retrieval.backends import open_sparse, open_store
 from retrieval.hybrid import search_all
 from retrieval.ties import SPARE_HITS, search_past_ties
-from retrieval.types import Query, SearchSettings
+from retrieval.types import PassageScore, Query, SearchSettings
 from runs.tracks.answer_files import read_answer_file
 from runs.tracks.rules import TRACKS
 from runs.trec.run_files import read_run
@@ -116,7 +116,9 @@ def test_runs_may_embed_the_passages_of_an_index_that_others_made(folder: Path, 
         for best in (0, 1)
     }
     found = {
-        best: search_all(index, open_store(index), queries, SearchSettings(depth=9, best_passages=best))
+        best: search_all(
+            index, open_store(index), queries, SearchSettings(depth=9, passages=PassageScore(max(1, best)))
+        )
         for best, index in made.items()
     }
     assert (made[0].passages, made[1].passages, made[0].key == made[1].key) == (False, True, False)
