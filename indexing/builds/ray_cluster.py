@@ -21,14 +21,16 @@ JAVAS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 REACH_TIMEOUT_S = 10
 """The time in which a cluster must answer."""
+START_TRIES = 4
+"""How many times a local cluster is started. Ray gives up a start after 30 seconds, which a busy machine can exceed."""
 
 
 @contextmanager
 def cluster(threads: int) -> Iterator[None]:
     """Connect to Ray for the length of a block: an open connection, the cluster at `RAY_ADDRESS`, or a local cluster.
 
-    A local cluster has `threads` CPUs and all GPUs, no dashboard, and listens on 127.0.0.1. `UserError` if Ray is not
-    installed, or if no cluster answers at the address.
+    A local cluster has `threads` CPUs and all GPUs, no dashboard, and listens on 127.0.0.1. If it does not start in
+    time, it is started again. `UserError` if Ray is not installed, or if no cluster answers at the address.
     """
     address = os.environ.get("RAY_ADDRESS") or "local"
     if address not in ("local", "auto"):
@@ -41,12 +43,16 @@ def cluster(threads: int) -> Iterator[None]:
         return
     local = {"num_cpus": threads, "include_dashboard": False} if address == "local" else {}
     java_class("java.lang.Object")  # starts Java, which sets handlers of signals
-    try:
-        with _silence(), _keep_handlers():
-            ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
-    except Exception as error:  # a node that does not start in time raises no narrower type
-        found = "Ray cannot be started" if local else f"RAY_ADDRESS: found {address!r}, expected a running cluster"
-        raise UserError(f"{found}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
+    for tries_left in reversed(range(START_TRIES if local else 1)):
+        try:
+            with _silence(), _keep_handlers():
+                ray.init(address, logging_level="ERROR", log_to_driver=False, **local)
+            break
+        except Exception as error:  # a node that does not start in time raises no narrower type
+            if tries_left:
+                continue
+            found = "Ray cannot be started" if local else f"RAY_ADDRESS: found {address!r}, expected a running cluster"
+            raise UserError(f"{found}: {(str(error).strip() or type(error).__name__).splitlines()[0]}") from error
     try:
         with interrupts_end_the_process(0):  # Ray's processes get it too, and without them this one would crash
             yield

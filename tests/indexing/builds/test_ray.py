@@ -8,11 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,6 +93,27 @@ def build(corpus: Path, out: Path, engine: str, **settings: Any) -> tuple[Index,
 @pytest.fixture(scope="session")
 def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Told]:
     return build(corpus, tmp_path_factory.mktemp("whole") / "index", "local")
+
+
+def test_a_local_cluster_that_starts_too_slowly_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's own clock jumps beyond its limit, and its node seems absent, as on a machine that is too busy."""
+    import ray
+    from ray._private import node, services
+
+    asked, find = count(1), services.get_node
+
+    def find_late(*place: Any) -> Any:
+        if next(asked) < 3:
+            raise RuntimeError("no such node yet")
+        return find(*place)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(services, "get_node", find_late)
+        slow.setattr(node, "time", SimpleNamespace(**vars(time) | {"monotonic": count(0, 31).__next__}))
+        with cluster(1):
+            assert ray.is_initialized()
+    assert next(asked) > 3
+    assert not ray.is_initialized()
 
 
 @pytest.mark.usefixtures("ray")
