@@ -22,7 +22,7 @@ class RerankEndpoint(StrictSettings):
 
 
 class RerankSettings(StrictSettings):
-    """How the best documents of each narrative are ranked again, before documents are graded and selected."""
+    """How the best documents of each narrative are ranked again, before or after documents are graded."""
 
     method: Annotated[
         Literal["none", "endpoint", "listwise", "sliding"] | None, NoneNamed("none", "endpoint", "listwise", "sliding")
@@ -30,8 +30,11 @@ class RerankSettings(StrictSettings):
     """`endpoint` orders documents by the scores of a reranking model. `listwise` asks the language model to order
     overlapping blocks of documents, all at once. `sliding` asks it to order one window after the other, from the last
     documents to the first ([guide](rerank.md))."""
+    after: Literal["fusion", "grades"] = "fusion"
+    """The ranking that is ranked again. `fusion` takes the narrative's ranking, and grades come later. `grades` takes
+    the ranking that grades have reordered. The answer's documents are those that the grades select either way."""
     depth: int = Field(default=100, ge=1, le=1000)
-    """How many documents of the narrative's ranking are ranked again. The others follow in their order."""
+    """How many documents of the ranking are ranked again. The others follow in their order."""
     segments: int = Field(default=1, ge=1, le=1000)
     """How many segments stand for a document: those closest to the narrative. `endpoint` takes the highest of their
     scores (MaxP); `listwise` and `sliding` show them together."""

@@ -112,6 +112,8 @@ class RunConfig(StrictSettings):
                 f"grading.neighbours: found {self.grading.neighbours} with grading.deeper 0, which grades no "
                 "neighbour; expected deeper above 0"
             )
+        if self.reranks_after("grades") and self.grading.method is None:
+            raise ValueError("rerank.after: found 'grades' with grading.method none; expected fusion")
         if self.model is None and (key := self.find_model_step()):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
@@ -125,6 +127,10 @@ class RunConfig(StrictSettings):
     def first_stage(self) -> Literal["rrf", "scores"]:
         """How the systems of a query are fused: as `fusion.systems` says, or by default."""
         return self.fusion.systems or ("rrf" if self.retrieval.runs else "scores")
+
+    def reranks_after(self, step: Literal["fusion", "grades"]) -> bool:
+        """Whether a reranker follows this step."""
+        return self.rerank.method is not None and self.rerank.after == step
 
     def describe_first_stage(self) -> dict[str, Any]:
         """Describe how the systems of a query are fused: the method and its parameter."""

@@ -17,7 +17,7 @@ from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.evaluation.evaluate import evaluate
 from runs.pipeline import stages
-from runs.pipeline.file_names import KEYSTONE, NARRATIVE
+from runs.pipeline.file_names import find_last_ranking
 from runs.report.html.write import write_report
 from runs.report.say import say
 from runs.report.story import format_story, read_story
@@ -37,7 +37,7 @@ MODEL_RUN = "keystone"
 RUNS_TEXT = """\
 narrative: the whole narrative as one query
 rules:     decomposition by rules, and two-stage fusion
-keystone:  queries, grades and answers by a language model, from recorded replies
+keystone:  queries, grades, order and answers by a language model, from recorded replies
 """
 CAUTION_TEXT = """\
 A model made the judgments of the demo, and a model of the same kind graded
@@ -78,8 +78,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
         with progress("Writing the report", None):
             write_report(folders, page, qrels_path, [] if missing else [" ".join(CAUTION_TEXT.split())])
     with progress("Measuring", None):
-        rankings = [folder / (NARRATIVE if folder.name != MODEL_RUN else KEYSTONE) for folder in folders]
-        evaluations = [evaluate(path.parent.name, read_run(path), qrels) for path in rankings]
+        evaluations = [evaluate(folder.name, read_run(find_last_ranking(folder)), qrels) for folder in folders]
     track = TRACKS[TRACK]
     submissions = [folder / file for folder in folders[1:] for file in (track.retrieval_file, track.answer_file)]
     violations = {path: validate.validate(path, track, narratives) for path in submissions}

@@ -22,6 +22,7 @@ from runs.pipeline.file_names import (
     ANSWERS,
     CONFIG,
     EVIDENCE,
+    GRADED,
     GRADES,
     HYBRID,
     JOINED,
@@ -87,6 +88,7 @@ class Artifacts:
     reranks: Artifact[list[RerankRecord]]
     grades: Artifact[list[GradeRecord]]
     qrels: Artifact[list[Judgment]]
+    graded: Artifact[Rankings]
     keystone: Artifact[Rankings]
     rounds: Artifact[list[Round]]
     """The further rounds of search."""
@@ -135,6 +137,7 @@ def list_artifacts(job: Job, values: Values) -> Artifacts:
         ),
         grades=_make_records_artifact(GRADES, _decode_grades, asdict),
         qrels=Artifact(QRELS, read_judgments, write_judgments),
+        graded=make_topic_artifact(GRADED),
         keystone=make_topic_artifact(KEYSTONE),
         rounds=_make_records_artifact(ROUNDS, lambda r: Round(**{**r, "fallbacks": _decode_fallbacks(r)}), asdict),
         joined=make_query_artifact(JOINED),

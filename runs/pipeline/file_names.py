@@ -10,6 +10,7 @@ RERANKED = "reranked.trec"
 RERANKS = "reranks.jsonl"
 GRADES = "grades.jsonl"
 QRELS = "grades.qrels"
+GRADED = "graded.trec"
 KEYSTONE = "keystone.trec"
 ROUNDS = "rounds.jsonl"
 JOINED = "rounds.trec"
@@ -21,5 +22,5 @@ CONFIG = "config.yaml"
 
 def find_last_ranking(directory: Path) -> Path:
     """Find the last ranking of documents that a run has made so far, whose first one is that of its narratives."""
-    made = (directory / name for name in (KEYSTONE, RERANKED) if (directory / name).exists())
+    made = (directory / name for name in (KEYSTONE, GRADED, RERANKED) if (directory / name).exists())
     return next(made, directory / NARRATIVE)

@@ -5,7 +5,7 @@ interrupted so gets the same values as one that was not.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,17 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
     topics, track = [[topic.id, topic.narrative] for topic in job.topics], asdict(job.track)
     has_grades, has_files = config.grading.method is not None, config.track is not None
     has_answers = has_files and config.answer.method is not None
-    has_reranker, rerank = config.rerank.method is not None, _describe_reranker(plain["rerank"])
-    narrative = files.reranked if has_reranker else files.narrative
+    reranks_first, reranks_last = config.reranks_after("fusion"), config.reranks_after("grades")
+    narrative = files.reranked if reranks_first else files.narrative
+    graded = files.graded if reranks_last else files.keystone
     ranking = files.keystone if has_grades else narrative
+    rerank = Stage(
+        "rerank",
+        (files.keystone if reranks_last else files.reranked, files.reranks),
+        (graded if reranks_last else files.narrative,),
+        [identity, topics, _describe_reranker(plain["rerank"]), describe_model(config, "rerank.method" in asks)],
+        partial(make_reranked, job, run_with_model),
+    )
     has_rounds = has_grades and config.grading.rounds > 0
     of_queries = files.joined if has_rounds else files.hybrid
     found = (files.queries, of_queries, ranking, *((files.grades,) if has_grades else ()))
@@ -111,22 +119,16 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             [identity, plain["fusion"], plain["queries"]],
             partial(make_narrative, job),
         ),
-        Stage(
-            "rerank",
-            (files.reranked, files.reranks),
-            (files.narrative,),
-            [identity, topics, rerank, describe_model(config, "rerank.method" in asks)],
-            partial(make_reranked, job, run_with_model),
-            has_reranker,
-        ),
+        replace(rerank, wanted=reranks_first),
         Stage(
             "grades",
-            (files.grades, files.qrels, files.keystone, *((files.rounds, files.joined) if has_rounds else ())),
+            (files.grades, files.qrels, graded, *((files.rounds, files.joined) if has_rounds else ())),
             (files.queries, files.hybrid, narrative),
             [identity, plain["grading"], describe_model(config), plain["track"]],
             partial(make_grades, job, run_with_model),
             has_grades,
         ),
+        replace(rerank, wanted=reranks_last),
         Stage(
             "segments",
             (files.retrieval,),

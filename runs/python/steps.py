@@ -128,9 +128,11 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
     with _open(index, topics, config) as (job, ask):
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
         narrative = fuse_each_narrative(config, job.topics, queries, hybrid)
-        if config.rerank.method is not None:
+        if config.reranks_after("fusion"):
             narrative, _ = stage_work.make_reranked(job, ask, narrative)
         records, judgments, ranking, *_ = stage_work.make_grades(job, ask, _understood(queries), hybrid, narrative)
+        if config.reranks_after("grades"):
+            ranking, _ = stage_work.make_reranked(job, ask, ranking)
         found: dict[str, dict[str, int]] = {}
         for judgment in judgments:
             found.setdefault(judgment.query_id, {})[judgment.doc_id] = judgment.grade
@@ -189,7 +191,7 @@ def _rank(job: Job, ask: RunWithModel, understood: Sequence[UnderstoodTopic]) ->
     rankings: Any = stage_work.make_rankings(job, ask, understood)
     (hybrid,) = stage_work.make_hybrid(job, understood, *rankings[: len(job.config.list_systems())])
     (narrative,) = stage_work.make_narrative(job, understood, hybrid)
-    if job.config.rerank.method is not None:
+    if job.config.reranks_after("fusion"):
         narrative, _ = stage_work.make_reranked(job, ask, narrative)
     return hybrid, narrative
 

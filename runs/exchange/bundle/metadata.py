@@ -57,14 +57,16 @@ def _list_steps(config: RunConfig, embedding: str | None) -> Iterator[dict[str, 
             yield {"name": system, "method": embedding, "depth": retrieval.depth}
     yield {"name": "hybrid", **config.describe_first_stage(), "interpolates": systems}
     yield {"name": "narrative", "method": fusion.method, "depth": fusion.depth, "interpolates": ["hybrid"]}
-    last = "narrative"
-    if config.rerank.method is not None:
+    last, reranks_last = "narrative", config.reranks_after("grades")
+    if config.reranks_after("fusion"):
         yield {"name": "reranked", "method": config.rerank.method, "reranks": last}
         last = "reranked"
     if config.grading.method is not None and config.model is not None:
         yield {
-            "name": "keystone",
+            "name": "graded" if reranks_last else "keystone",
             "method": f"UMBRELA, {config.grading.method}, {config.grading.select}",
             "model": config.model.name,
             "reranks": last,
         }
+    if reranks_last:
+        yield {"name": "keystone", "method": config.rerank.method, "reranks": "graded"}

@@ -15,7 +15,7 @@ from runs.config.read import read_config
 from runs.config.run_config import RunConfig
 from runs.pipeline.artifacts import list_artifacts
 from runs.pipeline.directory import Values
-from runs.pipeline.file_names import CONFIG, GRADES, HYBRID, JOINED, KEYSTONE, NARRATIVE, RERANKED
+from runs.pipeline.file_names import CONFIG, GRADED, GRADES, HYBRID, JOINED, KEYSTONE, NARRATIVE, RERANKED
 from runs.pipeline.job import DEFAULT_TRACK, Job
 from runs.pipeline.model_runner import RunWithModel
 from runs.pipeline.queries import QUERY_METHODS
@@ -62,7 +62,7 @@ def find_searching_stages(config: RunConfig) -> dict[str, str]:
 def list_ranked_ids(folder: Path, config: RunConfig) -> Iterator[str]:
     """List the ids of all documents that the artifacts of a run rank or grade."""
     systems = [f"{system}.trec" for system in config.list_systems()]
-    for name in (*systems, HYBRID, NARRATIVE, RERANKED, KEYSTONE, JOINED):
+    for name in (*systems, HYBRID, NARRATIVE, RERANKED, GRADED, KEYSTONE, JOINED):
         if (folder / name).exists():
             yield from read_run(folder / name).docs.find_distinct()[0]
     if (folder / GRADES).exists():

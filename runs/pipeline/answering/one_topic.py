@@ -47,7 +47,7 @@ async def answer_topic(
     ranking = ranked.of(0).tolist()
     if watch:
         watch("rankings", (list_hits(one.store, searched.hybrid), list_hits(one.store, ranked)[topic.id]))
-    if searches.rerank:
+    if searches.rerank and job.config.reranks_after("fusion"):
         ranking, reranked = await rerank_rows(one, searches.rerank, topic, ranking)
         fallbacks += reranked.fallbacks
         ranked = rank_by_place([topic.id], [ranking])
@@ -59,6 +59,10 @@ async def answer_topic(
         records = list(make_grade_records([graded], one.store, ""))
         searched = replace(searched, grades=find_grades(records, one.store)[topic.id])
         ranked = rank_graded(one, [graded], ranked)
+        if searches.rerank and watch and job.config.reranks_after("grades"):
+            ranking, reranked = await rerank_rows(one, searches.rerank, topic, ranked.of(0).tolist())
+            fallbacks += reranked.fallbacks
+            ranked = rank_by_place([topic.id], [ranking])
         if watch:
             watch("grades", tuple(make_judgments(records)))
     else:

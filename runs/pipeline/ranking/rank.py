@@ -82,7 +82,7 @@ def choose_pool(
 ) -> list[int]:
     """Choose the candidates for grades: the first documents of each query (R_i; paper, section 3.1).
 
-    They are in the order of their fusion. With runs of other systems, the narrative counts as a query here. With a
+    They are in the order of their fusion. With runs of other systems, the narrative counts as a query here. After a
     reranker, as many come from the top of its `ranking`, best first.
     """
     places = find_graded_places(job.config, topic_id, queries)
@@ -93,7 +93,7 @@ def choose_pool(
         return []
     own = [queries[place] for place in places]
     found: list[int] = fuse_topics_of(job.config, [topic_id], own, first, len(first.docs)).docs.tolist()
-    return found if job.config.rerank.method is None else list(dict.fromkeys([*ranking, *found]))[: len(found)]
+    return list(dict.fromkeys([*ranking, *found]))[: len(found)] if job.config.reranks_after("fusion") else found
 
 
 def find_graded_places(config: RunConfig, topic_id: str, queries: Sequence[Query]) -> list[int]:

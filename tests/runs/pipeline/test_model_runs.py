@@ -183,6 +183,7 @@ def test_passages_add_rankings_for_every_query_and_weigh_as_told(
         "queries.passages=both",
         "answer.method=none",
         "grading.method=none",
+        "rerank.method=none",
     ]
     directory = make("keystone", index, tmp_path, server, *settings)
     topics = [orjson.loads(line) for line in (directory / "queries.jsonl").read_bytes().splitlines()]
@@ -310,7 +311,7 @@ def test_a_batch_run_ends_with_code_3_until_its_replies_exist(index: Index, tmp_
     assert shown.returncode == 0
     assert re.fullmatch(r"\S+\.replies\.jsonl: 2 replies are taken\n", shown.stderr)
     assert keystone(*waits).stderr == "", "they are told of once"
-    assert rounds == 6, "decomposition and topic, expansion, passages, grades, answers, support"
+    assert rounds == 7, "decomposition and topic, expansion, passages, grades, order, answers, support"
     plain = tmp_path / "plain"
     plain.mkdir()
     assert read_run_content(tmp_path / "out/keystone") == read_run_content(make("keystone", index, plain, server))
@@ -336,7 +337,7 @@ def test_a_narrative_that_finds_nothing_has_an_empty_answer(
 
 
 def test_a_track_without_fixed_depth_gets_the_covering_set_alone(index: Index, tmp_path: Path, server: Server) -> None:
-    directory = make("keystone", index, tmp_path, server, "track=rag26", "grading.cap=3")
+    directory = make("keystone", index, tmp_path, server, "track=rag26", "grading.cap=3", "rerank.method=none")
     grades = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
     ranked = read_run(directory / TRACKS["rag26"].retrieval_file).list_hits()
     assert {topic: [doc_id for doc_id, _ in hits] for topic, hits in ranked.items()} == {

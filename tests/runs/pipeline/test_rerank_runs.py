@@ -14,9 +14,10 @@ import keystone as api
 from indexing.errors import UserError
 from indexing.index import Index
 from runs.config.read import read_config
+from runs.evaluation.circular import find_shaping_grades
 from runs.pipeline.answering.bulk import answer_to_file
 from runs.pipeline.directory import MANIFEST
-from runs.pipeline.file_names import KEYSTONE, NARRATIVE, RERANKED, RERANKS
+from runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS, find_last_ranking
 from runs.pipeline.job import describe_settings
 from runs.pipeline.stages import run
 from runs.tracks.rules import TRACKS
@@ -90,6 +91,37 @@ def test_the_first_documents_of_the_reranked_ranking_are_graded(index: Index, tm
         assert documents == after[topic][: len(graded["none"][topic])]
     assert graded["endpoint"] != graded["none"]
     assert read_ranking(directory / KEYSTONE)
+
+
+def test_the_graded_ranking_is_ranked_again_and_the_answer_reads_what_grades_select(
+    index: Index, tmp_path: Path, server: Server
+) -> None:
+    with chat.serving(model=say) as model:
+        plain = f"model={{name: plain, urls: ['{model.url}'], window: 4096}}"
+        settings = [plain, "grading={method: grid, pool: 1, documents: 2, select: coverage}", "answer.documents=2"]
+        made, answered = dict[str, Path](), dict[str, Any]()
+        for after in ("nothing", "grades"):
+            rerank = "rerank.method=none" if after == "nothing" else f"rerank.after={after}"
+            config = read_config(
+                None, list_settings(index, tmp_path, server.root, *settings, rerank, f"run_id={after}")
+            )
+            made[after] = run(config, threads=2)
+            answered[after] = api.answer(index, api.read_topics(tmp_path / "topics.jsonl"), config)
+    directory, before = made["grades"], read_ranking(made["nothing"] / KEYSTONE)
+    assert read_ranking(directory / GRADED) == before
+    assert not (directory / RERANKED).exists()
+    last = read_ranking(find_last_ranking(directory))
+    for topic, documents in before.items():
+        shares = {name: count_shared_letters(NARRATIVES[topic], "\n".join(CORPUS[name])) for name in documents[:DEPTH]}
+        assert last[topic] == sorted(documents[:DEPTH], key=lambda name: -shares[name]) + documents[DEPTH:]
+    assert last != before
+    submitted = read_ranking(directory / TRACKS["rag25"].retrieval_file)
+    assert {topic: [name.partition("#")[0] for name in own] for topic, own in submitted.items()} == last
+    for name in (KEYSTONE, TRACKS["rag25"].retrieval_file):
+        assert find_shaping_grades(directory / name, directory / QRELS) == directory / QRELS
+    for name in ("grades.jsonl", "evidence.jsonl", "answers.jsonl"):
+        assert (directory / name).read_bytes() == (made["nothing"] / name).read_bytes(), name
+    assert answered["grades"] == answered["nothing"]
 
 
 def test_run_answer_and_the_python_api_answer_from_the_same_ranking(

@@ -128,7 +128,8 @@ def test_a_bundle_holds_no_key_and_no_folder_of_the_machine(
     assert (described["tag"], described["actor"]["team"]) == ("model", "keystone")
     steps = {step["name"]: step for step in described["method"]["retrieval"]}
     assert steps["hybrid"]["interpolates"] == [name for name in steps if name in ("bm25", "dense", "hyde", "query2doc")]
-    assert steps["keystone"]["reranks"] == "narrative"
+    assert steps["graded"]["reranks"] == "narrative"
+    assert steps["keystone"]["reranks"] == "graded"
 
 
 def test_each_changed_missing_or_added_file_is_named(bundles: dict[str, tuple[Path, Contents]], tmp_path: Path) -> None:
