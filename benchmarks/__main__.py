@@ -12,7 +12,8 @@ from rich.table import Table
 from benchmarks.table import Row
 
 BENCHMARKS = (
-    *("fusion", "run_files", "bm25", "dense", "passages", "dense_shards", "parasol", "calls", "growth", "scale"),
+    *("fusion", "run_files", "bm25", "dense", "passages", "dense_shards", "parasol", "calls", "presets"),
+    *("growth", "scale"),
     *(
         "opensearch_load",
         "opensearch_search",

@@ -32,7 +32,7 @@ class RerankSettings(StrictSettings):
     documents to the first ([guide](rerank.md))."""
     after: Literal["fusion", "grades"] = "fusion"
     """The ranking that is ranked again. `fusion` takes the narrative's ranking, and grades come later. `grades` takes
-    the ranking that grades have reordered. The answer's documents are those that the grades select either way."""
+    the ranking that grades have reordered, if the run grades. The answer reads the documents that grades select."""
     depth: int = Field(default=100, ge=1, le=1000)
     """How many documents of the ranking are ranked again. The others follow in their order."""
     segments: int = Field(default=1, ge=1, le=1000)

@@ -112,8 +112,6 @@ class RunConfig(StrictSettings):
                 f"grading.neighbours: found {self.grading.neighbours} with grading.deeper 0, which grades no "
                 "neighbour; expected deeper above 0"
             )
-        if self.reranks_after("grades") and self.grading.method is None:
-            raise ValueError("rerank.after: found 'grades' with grading.method none; expected fusion")
         if self.model is None and (key := self.find_model_step()):
             raise ValueError(f"{key} needs a language model; expected one under the key model, with its name and urls")
         return self
@@ -129,8 +127,9 @@ class RunConfig(StrictSettings):
         return self.fusion.systems or ("rrf" if self.retrieval.runs else "scores")
 
     def reranks_after(self, step: Literal["fusion", "grades"]) -> bool:
-        """Whether a reranker follows this step."""
-        return self.rerank.method is not None and self.rerank.after == step
+        """Whether a reranker follows this step. Without grades, it follows fusion."""
+        last = "fusion" if self.grading.method is None else self.rerank.after
+        return self.rerank.method is not None and step == last
 
     def describe_first_stage(self) -> dict[str, Any]:
         """Describe how the systems of a query are fused: the method and its parameter."""

@@ -228,7 +228,7 @@ def test_each_reader_with_a_real_model_ends_within_its_limits_in_valid_files(
         "queries.method=rules",
         "queries.variants=0",
     ]
-    limits = ["grading.method=none", f"reader.calls={CALLS}", "answer.documents=4"]
+    limits = ["grading.method=none", "rerank.method=none", f"reader.calls={CALLS}", "answer.documents=4"]
     directory = make(read_config(None, [model, *where, *limits], name), threads=2)
     spent = orjson.loads((directory / "usage.json").read_bytes())["purposes"]
     writing = {"answer", "cite", "shorten", "support", "passage", "total"}

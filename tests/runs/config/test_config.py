@@ -128,11 +128,6 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
             ["fusion.k: found 20, which the first stage ignores by default", "expected it with fusion.systems: rrf"],
             id="a k that no fusion uses",
         ),
-        pytest.param(
-            "rerank: {method: listwise, after: grades}",
-            ["rerank.after: found 'grades' with grading.method none", "expected fusion"],
-            id="a reranker after grades that nobody makes",
-        ),
         pytest.param("fusion: {norm: max}", ["fusion.norm: found 'max'", "looks at ranks"], id="norm of ranks"),
         pytest.param(
             "ranking: segments\ntrack: rag26",

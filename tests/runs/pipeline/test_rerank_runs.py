@@ -77,6 +77,16 @@ def test_a_run_without_a_reranker_has_no_files_of_it(index: Index, tmp_path: Pat
     assert not {RERANKED, RERANKS} & {path.name for path in directory.iterdir()}
 
 
+def test_a_reranker_after_grades_follows_fusion_if_nothing_is_graded(
+    index: Index, tmp_path: Path, server: Server
+) -> None:
+    rankings = []
+    for after in ("fusion", "grades"):
+        settings = list_settings(index, tmp_path, server.root, f"rerank.after={after}", f"run_id={after}")
+        rankings.append(read_ranking(run(read_config(None, settings), threads=2) / RERANKED))
+    assert rankings[0] == rankings[1]
+
+
 def test_the_first_documents_of_the_reranked_ranking_are_graded(index: Index, tmp_path: Path, server: Server) -> None:
     with chat.serving(model=say) as model:
         settings = ["grading={method: grid, pool: 1}", f"model={{name: plain, urls: ['{model.url}'], window: 4096}}"]
