@@ -45,10 +45,13 @@ def open_front(service: Service) -> Front:
             return await reply(request, call)
         return EventSourceResponse(stream_events(service, call), shutdown_grace_period=STOP_S)
 
+    async def show(_request: Request) -> Response:
+        return show_page(service.config.model is not None)
+
     async def show_document(request: Request) -> Response:
         return await reply(request, Call(NAME, "document", {"id": request.query_params.get("id", "")}))
 
-    routes = [Route("/", show_page), Route("/page/document", show_document)]
+    routes = [Route("/", show), Route("/page/document", show_document)]
     return Front(routes, partial(perform, service), direct={"/v1/answers": request_response(answer_narrative)})
 
 

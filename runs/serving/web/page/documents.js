@@ -3,11 +3,12 @@ const FIRST_ROWS = 20;
 const SHADED_RANKS = [10, 30, 100];
 
 /**
- * What is known about the narrative: queries, the best documents of each query and of all, titles by document, grades by
- * document and query, and the documents that were chosen.
+ * What is known about the narrative: the queries shown, for each query the one that is shown for it, the best documents
+ * of each query and of all, titles by document, grades by document and query, and the documents that were chosen.
  */
 const known = {
-  queries: [], rankings: new Map(), fused: [], titles: new Map(), grades: new Map(), chosen: [], allRows: false,
+  queries: [], firsts: new Map(), rankings: new Map(), fused: [], titles: new Map(), grades: new Map(), chosen: [],
+  allRows: false,
 };
 
 const OBEYED = /[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g;
@@ -97,7 +98,8 @@ function drawTable() {
   byId("heat").tBodies[0].replaceChildren(...documents.slice(0, most).map(makeRow));
   byId("legend").replaceChildren(...makeLegend());
   byId("all").hidden = documents.length <= most;
-  byId("all").textContent = `Show all ${documents.length} documents`;
+  const left = documents.length - most;
+  byId("all").textContent = `Show ${left} more ${left === 1 ? "document" : "documents"}`;
   if (opened) moveOpener(findAt(opened));
   const found = findAt(focused);
   const stop = found?.matches(".stop") ? found : byId("heat").querySelector(".stop");
@@ -113,6 +115,18 @@ byId("all").addEventListener("click", () => {
 });
 walkByArrows(byId("heat"), () => known.queries.length);
 
+/** Adds the rankings of the queries. Of queries with the same words and the same ranks, the page shows the first. */
+function addRankings(rankings) {
+  known.rankings = new Map(Object.entries(rankings));
+  const shown = new Map();
+  for (const query of known.queries) {
+    const key = JSON.stringify([query.question, rankings[query.id]]);
+    if (!shown.has(key)) shown.set(key, query);
+    known.firsts.set(query.id, shown.get(key).id);
+  }
+  known.queries = [...shown.values()];
+}
+
 /** Adds the titles of documents, and draws the table with all that is known by now. */
 function addDocuments(documents) {
   for (const { id, title } of documents) known.titles.set(id, title);
@@ -123,6 +137,6 @@ function addDocuments(documents) {
 function addGrades(grades) {
   for (const { query, document, grade } of grades) {
     if (!known.grades.has(document)) known.grades.set(document, new Map());
-    known.grades.get(document).set(query, grade);
+    known.grades.get(document).set(known.firsts.get(query), grade);
   }
 }

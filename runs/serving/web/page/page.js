@@ -38,30 +38,45 @@ function beginStep(name) {
   }, TICK_MS);
 }
 
+/** Tells how many things a step made, in two parts: the number and the noun. */
+function tellCount(name, number) {
+  const [, one, more] = STEPS.get(name);
+  return [number.toLocaleString("en"), number === 1 ? one : more];
+}
+
+/** Draws the queries, with their number in their step. */
+function drawQueries() {
+  const [number, noun] = tellCount("queries", known.queries.length);
+  const { told } = steps.items.get("queries");
+  told.querySelector(".number").textContent = number;
+  told.querySelector(".noun").textContent = ` ${noun} · `;
+  byId("queries").hidden = false;
+  byId("query-list").replaceChildren(...known.queries.map(({ question }) => make("li", {}, isolate(question))));
+}
+
 /** Ends a step, with the number of things that it made, and the server's seconds since the request began. */
 function endStep(name, number, seconds) {
   const { item, told } = steps.items.get(name);
-  const [title, one, more] = STEPS.get(name);
-  const made = [number.toLocaleString("en"), number === 1 ? one : more];
+  const made = tellCount(name, number);
   clearInterval(steps.ticking);
   for (const one of steps.items.values()) one.item.removeAttribute("aria-current");
   item.className = "made";
   const parts = [make("span", { class: "number" }, made[0]), make("span", { class: "noun" }, ` ${made[1]} · `)];
   told.replaceChildren(...parts, make("span", {}, tellSeconds(seconds - steps.last)));
   steps.last = seconds;
-  byId("state").textContent = `${title}: ${made.join(" ")}`;
+  byId("state").textContent = `${STEPS.get(name)[0]}: ${made.join(" ")}`;
 }
 
 const ACTS = {
   queries({ seconds, queries }) {
     known.queries = queries;
-    byId("queries").hidden = false;
-    byId("query-list").replaceChildren(...queries.map(({ question }) => make("li", {}, isolate(question))));
     endStep("queries", queries.length, seconds);
+    drawQueries();
     beginStep("rankings");
   },
   rankings({ seconds, rankings, fused, documents }) {
-    known.rankings = new Map(Object.entries(rankings));
+    addRankings(rankings);
+    drawQueries();
     known.fused = fused;
     addDocuments(documents);
     endStep("rankings", new Set([...fused, ...Object.values(rankings).flat()]).size, seconds);
@@ -78,7 +93,7 @@ const ACTS = {
     addDocuments(documents);
     if (steps.current === "grades") {
       steps.items.get("grades").item.className = "left";
-      steps.items.get("grades").told.textContent = "none";
+      steps.items.get("grades").told.textContent = "not made";
     }
     endStep("chosen", documents.length, seconds);
     beginStep("answer");
@@ -92,7 +107,7 @@ const ACTS = {
     if (!sentences) byId("empty").textContent = "No answer was found.";
     endStep("answer", sentences, steps.spoken || seconds);
     offerFiles(files);
-    byId("remarks").replaceChildren(...fallbacks.map(({ step, reason }) => make("li", {}, `${step}: `, isolate(reason))));
+    byId("remarks").querySelector("ul").replaceChildren(...fallbacks.map(({ step, reason }) => make("li", {}, `${step}: `, isolate(reason))));
     byId("remarks").hidden = !fallbacks.length;
     steps.current = "";
   },
@@ -111,6 +126,8 @@ function clearPage() {
   known.titles.clear();
   known.grades.clear();
   clearAnswer();
+  known.firsts.clear();
+  byId("remarks").open = false;
   for (const id of ["queries", "documents"]) byId(id).hidden = true;
   byId("found").hidden = false;
   byId("empty").textContent = "The answer appears here, sentence by sentence.";
@@ -125,12 +142,18 @@ function showRunning(isRunning) {
   const moves = document.activeElement === gone;
   byId("ask").disabled = isRunning;
   byId("stop").hidden = !isRunning;
+  byId("keys").hidden = isRunning;
   if (moves) come.focus();
 }
 
 /** Asks for an answer, and shows each step as it arrives. A problem is told at the top of the page. */
 async function ask() {
-  if (running || !byId("narrative").value.trim()) return;
+  if (running) return;
+  if (!byId("narrative").value.trim()) {
+    tellProblem("Write a question or a request in the field above.");
+    byId("narrative").focus();
+    return;
+  }
   running = new AbortController();
   clearPage();
   showRunning(true);

@@ -108,6 +108,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
+def plain_site(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server of the same index without a language model."""
+    folder = tmp_path_factory.mktemp("plain")
+    config = make_config(None, [f"out={folder / 'out'}"], None, Path("-"), site.service.index.folder)
+    log = folder / "calls.jsonl"
+    with (
+        open_call_log(log, site.service.index.key, "settings") as calls,
+        open_service(config, calls) as service,
+        serve(service) as url,
+    ):
+        yield Site(url, service, log)
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Chrome]:
     with open_browser() as browser:
         yield browser
@@ -301,6 +315,141 @@ def test_the_page_fits_its_window(browser: Chrome, site: Site, width: int, schem
     assert (pane["x"] > answer["x"] + answer["width"]) == (width > 1000)
     top, height = browser.execute_script("return [arguments[0].getBoundingClientRect().top, innerHeight]", link)
     assert 0 < top < height
+
+
+PLACES = """
+const link = arguments[0];
+scrollTo(0, 0);
+link.scrollIntoView({ block: "nearest" });
+link.click();
+const done = arguments[1];
+const wait = () => byId("text").textContent === "Loading …" ? setTimeout(wait, 10) : setTimeout(measure, 50);
+const measure = () => {
+  const find = (one) => document.querySelector(one).getBoundingClientRect();
+  const [bar, close, text] = ["#document .bar", "#close", "#text"].map(find);
+  const mark = document.querySelector("#text mark")?.getClientRects()[0];
+  const hit = document.elementFromPoint(close.left + close.width / 2, close.top + close.height / 2);
+  const own = link.getClientRects()[0];
+  const under = document.elementFromPoint(own.left + 2, own.top + own.height / 2);
+  done({
+    steps: byId("steps").getBoundingClientRect().bottom, bar: bar.top, hit: hit?.id,
+    mark: mark && [mark.top - text.top, Math.min(text.bottom, innerHeight) - mark.bottom],
+    end: innerHeight - text.bottom, seen: link.contains(under),
+  });
+};
+wait();
+"""
+"""Opens a link's document from as high on the page as possible, and measures where the document, and the link, are."""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_an_opened_document_and_its_link_are_in_the_window(browser: Chrome, site: Site, width: int) -> None:
+    ask(browser, site, width)
+    wait_for_answer(browser)
+    links = find(browser, ".sentence .cite, #cited a")
+    assert len(find(browser, "#cited .name")) > 1
+    for link in [*links, *find(browser, "#heat tbody a")]:
+        found = browser.execute_async_script(PLACES, link)
+        assert found["hit"] == "close"
+        assert found["bar"] >= (found["steps"] if width > 1000 else 0)
+        assert found["end"] >= 0
+        assert found["seen"]
+        assert (found["mark"] is not None) == (link in links)
+        assert min(found["mark"] or [0]) >= 0
+    browser.execute_script("scrollTo(0, document.documentElement.scrollHeight)")
+    bar, steps = (find_box(browser, one) for one in ("#document .bar", "#steps"))
+    assert bar["top"] >= (steps["bottom"] if width > 1000 else 0)
+
+
+def find_box(browser: Chrome, selector: str) -> Any:
+    return browser.execute_script("return document.querySelector(arguments[0]).getBoundingClientRect()", selector)
+
+
+def test_the_list_of_citations_has_an_entry_for_each_document(browser: Chrome, site: Site) -> None:
+    ask(browser, site)
+    wait_for_answer(browser)
+    browser.execute_script(
+        "for (const id of ['bees_1', 'bees_2']) addSentence({text: '', citations: [{id, document: 'b', title: 'B'}]})"
+    )
+    entry = find(browser, "#cited li")[-1]
+    links = entry.find_elements(By.CSS_SELECTOR, "a")
+    numbers = [int(str(one.get_property("textContent")).strip("\u2060")) for one in links[1:]]
+    assert links[0].text == "B"
+    assert numbers == [numbers[0], numbers[0] + 1]
+    assert [int(one.text.strip("\u2060")) for one in find(browser, ".sentence .cite")[-2:]] == numbers
+
+
+CONTRAST = """
+const light = ([red, green, blue]) => {
+  const spread = (v) => (v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+  const [r, g, b] = [red, green, blue].map((v) => spread(v / 255));
+  return .2126 * r + .7152 * g + .0722 * b;
+};
+const read = (colour) => colour.match(/[\\d.]+/g).map(Number);
+const step = arguments[0];
+const paper = read(getComputedStyle(document.body).backgroundColor);
+return ["b", "small"].map((name) => {
+  const ink = read(getComputedStyle(step.querySelector(name)).color);
+  const opacity = Number(getComputedStyle(step).opacity);
+  const mixed = paper.slice(0, 3).map((v, n) => v * (1 - opacity) + ink[n] * opacity);
+  const [low, high] = [light(mixed), light(paper)].sort((one, other) => one - other);
+  return (high + .05) / (low + .05);
+});
+"""
+"""The contrast of a step's texts with the page (WCAG 2.2, section 1.4.3, which wants 4.5)."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_without_a_model_the_page_says_so(browser: Chrome, site: Site, plain_site: Site, scheme: str) -> None:
+    open_address(browser, f"{site.url}/")
+    assert "lets a language model write" in read(browser, "#about")
+    ask(browser, plain_site, scheme=scheme)
+    assert "asks no language model: rules choose sentences from the documents, and nothing is graded" in read(
+        browser, "#about"
+    )
+    wait_for_answer(browser)
+    assert [one.text for one in find(browser, "#steps .left")] == ["Grades\nnot made"]
+    assert min(browser.execute_script(CONTRAST, find(browser, "#steps .left")[0])) >= 4.5
+
+
+def test_a_query_that_is_the_narrative_is_shown_once(browser: Chrome, plain_site: Site) -> None:
+    narrative = "How do honey bees find flowers?"
+    ask(browser, plain_site, narrative=narrative)
+    wait_for_answer(browser)
+    assert [one.text for one in find(browser, "#query-list li")] == [narrative]
+    assert len(find(browser, "#heat thead th")) == 3
+    assert read(browser, "#steps li:first-child small").startswith("1 query")
+    browser.execute_script(
+        "Object.assign(known, {queries: ['1', '2', '3'].map((id) => ({id, question: 'Same'}))});"
+        "addRankings({1: ['bees'], 2: ['bees'], 3: ['volcano']}); addGrades([{query: '2', document: 'bees', grade: 3}])"
+    )
+    assert browser.execute_script("return known.queries.map((one) => [one.id, getGrade('bees', one)])") == [
+        ["1", 3],
+        ["3", None],
+    ]
+
+
+@pytest.mark.parametrize("narrative", ["", " \n "])
+def test_without_words_the_page_says_what_it_expects(browser: Chrome, site: Site, narrative: str) -> None:
+    ask(browser, site, narrative=narrative)
+    wait_until(lambda: "Write a question" in read(browser, "#problem"), "the remark")
+    assert find(browser, "#problem")[0].is_displayed()
+    assert find(browser, "#found[hidden]")
+    assert get_focused(browser) == find(browser, "#narrative")[0]
+    press(browser, NARRATIVE)
+    find(browser, "#ask")[0].click()
+    wait_for_answer(browser)
+    assert find(browser, "#problem[hidden]")
+
+
+def test_notes_on_an_answer_are_folded(browser: Chrome, site: Site) -> None:
+    ask(browser, site)
+    wait_for_answer(browser)
+    browser.execute_script("ACTS.done({seconds: 1, files: [], fallbacks: [{step: 'shorten', reason: 'it was cut'}]})")
+    notes = find(browser, "#remarks")[0]
+    assert notes.text == "Notes on this answer"
+    notes.find_element(By.CSS_SELECTOR, "summary").click()
+    assert notes.text.splitlines()[1:] == ["shorten: it was cut"]
 
 
 LEFT = f"{NARRATIVE} Or not."
