@@ -250,8 +250,8 @@ SETTLED_S = 60.0
 def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replies that arrived are not requested again. Replies that broke off are, and none of them counts as whole.
 
-    The server ends while it works on as many replies as it is asked for at once: from the 31st on they have no end
-    until it has been started again.
+    The server ends while it works on as many replies as it is asked for at once: from the 31st on they take minutes
+    until it has been started again. Some of these may still end before the server does.
     """
     requests = [prose(number) for number in range(120)]
     settings = served(chat, tmp_path / "replies.sqlite", concurrency=IN_FLIGHT)
@@ -310,7 +310,7 @@ def test_a_run_outlives_its_server(chat: Server, aborts: bool, tmp_path: Path, m
             chat.launch()
         chat.ready()
     assert aborted() == aborts
-    assert before == 30
+    assert 30 <= before < len(requests)
     assert spent.calls == len(requests)
     assert spent.retries >= in_flight > 0
     assert chat.metric("vllm:request_success_total") == len(requests) - before
