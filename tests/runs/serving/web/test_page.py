@@ -138,6 +138,7 @@ def read(browser: Chrome, selector: str) -> str:
 def ask(browser: Chrome, site: Site, width: int = 1280, scheme: Any = "light", narrative: str = NARRATIVE) -> None:
     """Open the page and ask by the keyboard alone."""
     open_address(browser, f"{site.url}/", width, scheme)
+    wait_until(lambda: get_focused(browser) == find(browser, "#narrative")[0], "the keyboard to be in the field")
     ActionChains(browser).send_keys(narrative).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(
         Keys.CONTROL
     ).perform()
