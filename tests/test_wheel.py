@@ -88,7 +88,7 @@ def test_the_wheel_has_each_file_of_the_packages(wheel: Path) -> None:
     "name",
     [
         *(f"{package}/py.typed" for package in PACKAGES),
-        "runs/config/presets/uema2lab_rrf.yaml",
+        "runs/config/presets/paper/uema2lab_rrf.yaml",
         "runs/serving/rest/openapi.yaml",
         "runs/demo/narratives.jsonl",
         "runs/demo/qrels.txt",

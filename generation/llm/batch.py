@@ -27,6 +27,8 @@ from generation.llm.batch_files import (
     RequestFile,
     join_names,
     locate_replies,
+    read_line,
+    read_lines,
 )
 from generation.llm.cache import Cache
 from generation.llm.chat import (
@@ -38,7 +40,6 @@ from generation.llm.chat import (
     find_other_dialect,
     make_keyed_name,
     read_bound,
-    read_reply,
     refuses_schema,
     write_body,
 )
@@ -46,9 +47,7 @@ from generation.llm.model import OpenModel, make_request_key
 from generation.llm.settings import BATCH_FOLDER, ModelSettings
 from generation.llm.usage import add_usage
 from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import BadRecord, Report, UserError, Waits, WrongReply, printable, stop
-from indexing.io.error_text import describe_error
-from indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines
+from indexing.errors import UserError, Waits, WrongReply, printable
 from indexing.io.retry import REFUSED_CONTENT_STATUSES
 
 _log = logging.getLogger(__name__)
@@ -152,7 +151,7 @@ class Batch:
         known: dict[str, ReplyBound] = {}
         for file in sorted(self._folder.glob(f"*{REQUESTS_SUFFIX}")):
             replies = locate_replies(file)
-            for _, record in _read_lines(file):
+            for _, record in read_lines(file):
                 key, body = record["custom_id"], record.get("body")
                 known[key] = read_bound(body if isinstance(body, dict) else {})
                 if replies.exists():
@@ -178,7 +177,7 @@ class Batch:
 
     def _read_file(self, account: "FileAccount", known: Mapping[str, ReplyBound]) -> Iterator[tuple[str, PaidReply]]:
         """Read the replies of a file, and fill its account. `known` has the bound of each request's reply."""
-        for number, record in _read_lines(account.file, account.add_broken, REPLY_LIMIT_BYTES):
+        for number, record in read_lines(account.file, account.add_broken, REPLY_LIMIT_BYTES):
             key = record["custom_id"]
             if key not in known:
                 account.unknown.append(printable(key))
@@ -228,31 +227,3 @@ def _report_write_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
-
-
-def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:
-    """Read the outcome of a request in one line of a batch's output.
-
-    `WrongReply` if the request has to be sent again. `ValueError` if the line is no line of a batch.
-    """
-    response, error = record.get("response"), record.get("error")
-    if response is None and error is not None:
-        raise WrongReply(describe_error(error))
-    if not isinstance(response, dict) or not isinstance(response.get("status_code"), int):
-        raise ValueError("not a line of a batch's output: expected response.status_code")
-    status, body = response["status_code"], response.get("body")
-    if status == 200:
-        return read_reply(body, bound)
-    if status in REFUSED_CONTENT_STATUSES or status == 404:
-        return PaidReply(Failure(f"refused with status {status}: {describe_error(body or error)}"))
-    raise WrongReply(f"{status}: {describe_error(body or error)}")
-
-
-def _read_lines(
-    file: Path, report: Report = stop, longest: int = LONGEST_LINE_BYTES
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, record in read_json_lines(file, report, longest):
-        if isinstance(record.get("custom_id"), str):
-            yield number, record
-        else:
-            report(BadRecord(f"{file}:{number}: expected a line of a batch, with a custom_id", "no line of a batch"))

@@ -1,13 +1,19 @@
-"""Files of a batch: a file of requests while it is written, and the account of a file of replies."""
+"""Files of a batch: their lines, a file of requests while it is written, and the account of a file of replies."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from indexing.errors import BadRecord
+from generation.llm.chat import PaidReply, ReplyBound, read_reply
+from generation.types import Failure
+from indexing.errors import BadRecord, Report, WrongReply, stop
+from indexing.io.error_text import describe_error
 from indexing.io.json_values import digest
+from indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines
+from indexing.io.retry import REFUSED_CONTENT_STATUSES
 
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
 """The most requests and bytes of one file: the limits of OpenAI's batch service."""
@@ -100,3 +106,32 @@ def join_names(names: Sequence[str]) -> str:
 def locate_replies(requests: Path) -> Path:
     """Locate the file of the replies to a file of requests."""
     return requests.with_name(requests.name.removesuffix(REQUESTS_SUFFIX) + REPLIES_SUFFIX)
+
+
+def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:
+    """Read the outcome of a request in one line of a batch's output.
+
+    `WrongReply` if the request has to be sent again. `ValueError` if the line is no line of a batch.
+    """
+    response, error = record.get("response"), record.get("error")
+    if response is None and error is not None:
+        raise WrongReply(describe_error(error))
+    if not isinstance(response, dict) or not isinstance(response.get("status_code"), int):
+        raise ValueError("not a line of a batch's output: expected response.status_code")
+    status, body = response["status_code"], response.get("body")
+    if status == 200:
+        return read_reply(body, bound)
+    if status in REFUSED_CONTENT_STATUSES or status == 404:
+        return PaidReply(Failure(f"refused with status {status}: {describe_error(body or error)}"))
+    raise WrongReply(f"{status}: {describe_error(body or error)}")
+
+
+def read_lines(
+    file: Path, report: Report = stop, longest: int = LONGEST_LINE_BYTES
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read the lines of a file of requests or replies, with their numbers. `report` gets each broken line."""
+    for number, record in read_json_lines(file, report, longest):
+        if isinstance(record.get("custom_id"), str):
+            yield number, record
+        else:
+            report(BadRecord(f"{file}:{number}: expected a line of a batch, with a custom_id", "no line of a batch"))

@@ -1,13 +1,10 @@
 """Chat completions over HTTP, from one endpoint or several that serve the same model.
 
-A request goes to the least loaded endpoint. If an endpoint cannot be reached, or fails again and again, it rests, and
-a single request then tries it. Its requests go to the others, or wait. If a server is overloaded or rests, a request
-fails only after `patience_seconds`. If its replies are wrong, it fails after the tries of `indexing.io.retry`.
+`generation.llm.endpoint_pool` chooses the endpoint of each request. If a server is overloaded or rests, a request fails
+only after `patience_seconds`. If its replies are wrong, it fails after the tries of `indexing.io.retry`.
 """
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -17,7 +14,6 @@ from typing import Any
 
 import aiohttp
 import orjson
-from yarl import URL
 
 from generation.llm.chat import (
     REPLY_LIMIT_BYTES,
@@ -31,6 +27,7 @@ from generation.llm.chat import (
     write_body,
 )
 from generation.llm.client import open_client
+from generation.llm.endpoint_pool import Endpoint, EndpointPool
 from generation.llm.model import OpenModel
 from generation.llm.settings import ModelSettings
 from generation.llm.usage import Purse
@@ -38,16 +35,12 @@ from generation.types import Failure, Request, Usage
 from indexing.errors import TooLarge, TurnedAway, UserError, WrongReply
 from indexing.io.body import Body
 from indexing.io.error_text import describe_refusal
-from indexing.io.http import check_url
 from indexing.io.json_values import parse_json
-from indexing.io.keys import OPENAI_KEY, choose_key, remove_key
-from indexing.io.limit import Limit
+from indexing.io.keys import remove_key
 from indexing.io.retry import choose_pause, is_last, is_overload, is_retryable, parse_retry_after
 
 MOST_LATE_TRIES = 3
 """Tries of a request that gets no reply in time. After these, the request is at fault, not the endpoint."""
-MOST_FAILURES = 8
-"""Failures in a row after which an endpoint rests."""
 CONNECT_TIMEOUT_S = 20.0
 """How long a connection may take to open."""
 IDLE_TIMEOUT_S = 4.0
@@ -55,33 +48,10 @@ IDLE_TIMEOUT_S = 4.0
 
 _HOPELESS_STATUSES = (401, 402, 403, 404, 405)
 """Statuses that any other request to the endpoint would get too."""
-_log = logging.getLogger(__name__)
 
 
 class _TooLate(WrongReply):
     """No reply came within the time of a call."""
-
-
-class _Endpoint:
-    def __init__(self, url: str, settings: ModelSettings) -> None:
-        check_url(url)
-        self.url = url
-        self.address = URL(url.rstrip("/") + "/chat/completions")
-        self.limit = Limit(settings.concurrency)
-        self.dialect = Dialect()
-        self.key = choose_key(url, OPENAI_KEY, settings.named_key, settings.key_file, required=False)
-        self.headers = {"Authorization": f"Bearer {self.key.secret}"} if self.key.secret else {}
-        self.flying = self.failures = self.rests = 0
-        self.rests_until = self.changed = -float("inf")
-        self.failing_since: float | None = None
-
-    def note_success(self) -> None:
-        self.failures = self.rests = 0
-        self.failing_since = None
-
-    def get_failing_seconds(self, at: float) -> float:
-        """Get the seconds for which requests to the endpoint have failed, until the time `at`."""
-        return 0.0 if self.failing_since is None else at - self.failing_since
 
 
 def open_backend(
@@ -103,12 +73,10 @@ class Endpoints:
         if not settings.urls:
             raise UserError("model: no URL of an endpoint, expected such as http://localhost:8000/v1")
         self._model, self._extra, self._patience = settings.name, settings.extra, settings.patience_seconds
-        self._endpoints = [_Endpoint(url, settings) for url in settings.urls]
-        self._waiting: deque[asyncio.Future[_Endpoint]] = deque()
+        self._pool = EndpointPool(settings)
         self._loop = asyncio.get_running_loop()
-        self._open, self._idle_since = 0, self._loop.time()
         self.at_once = settings.concurrency * len(settings.urls)
-        self.notes = [endpoint.key.note for endpoint in self._endpoints if endpoint.key.note]
+        self.notes = [endpoint.key.note for endpoint in self._pool.endpoints if endpoint.key.note]
         call_seconds = settings.call_seconds
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_TIMEOUT_S),
@@ -120,29 +88,24 @@ class Endpoints:
 
     async def answer(self, request: Request) -> PaidReply:
         """Ask until a reply comes, or until none can come: see `generation.llm.chat.Backend`."""
-        if not self._open:  # time without requests is no time of failure
-            for endpoint in self._endpoints:
-                if endpoint.failing_since is not None:
-                    endpoint.failing_since += self._loop.time() - self._idle_since
-        self._open += 1
+        self._pool.begin()
         try:
             return await self._answer(request)
         finally:
-            self._open -= 1
-            self._idle_since = self._loop.time()
+            self._pool.end()
 
     async def _answer(self, request: Request) -> PaidReply:
         faults = turned_away = late = 0
         seconds, pause, busy_since = 0.0, 0.0, None
         while True:
-            endpoint = await self._take_room(first=not faults and not turned_away)
+            endpoint = await self._pool.take_room(first=not faults and not turned_away)
             sent, answered = self._loop.time(), None
             try:
                 ask = partial(self._ask, endpoint, request)
                 answered = await (self._purse.pay(request, ask) if self._purse else ask())
             except TurnedAway as error:
                 turned_away, busy_since = turned_away + 1, busy_since or self._loop.time()
-                self._note_busy(endpoint, error, sent)
+                self._pool.note_busy(endpoint, error, sent)
                 if self._loop.time() - busy_since >= self._patience:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, for {self._patience:g} s"))
                 pause = choose_pause(turned_away) if error.reached and error.wait is None else 0.0
@@ -152,7 +115,7 @@ class Endpoints:
                     late += 1
                     endpoint.limit.overloaded(sent, self._loop.time())
                 if endpoint.rests or not isinstance(error, _TooLate):
-                    self._note_failure(endpoint, str(error), sent)
+                    self._pool.note_failure(endpoint, str(error), sent)
                 if is_last(faults) or late == MOST_LATE_TRIES:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, {faults} times"))
                 pause = choose_pause(faults)
@@ -160,8 +123,7 @@ class Endpoints:
                 endpoint.note_success()
                 endpoint.limit.answered(self._loop.time())
             finally:
-                endpoint.flying -= 1
-                self._hand_out()
+                self._pool.give_back(endpoint)
             seconds += self._loop.time() - sent
             if answered is not None:
                 cost, retries = answered.usage, faults + turned_away
@@ -174,7 +136,7 @@ class Endpoints:
         """Close the connections."""
         await self._session.close()
 
-    async def _ask(self, endpoint: _Endpoint, request: Request) -> PaidReply:
+    async def _ask(self, endpoint: Endpoint, request: Request) -> PaidReply:
         """Get the endpoint's reply to the request, in the dialect that the endpoint takes."""
         dialect, notes = endpoint.dialect, list[str]()
         while True:
@@ -212,7 +174,7 @@ class Endpoints:
         return answered
 
     async def _post(
-        self, endpoint: _Endpoint, request: Request, dialect: Dialect
+        self, endpoint: Endpoint, request: Request, dialect: Dialect
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Post a request; returns status, headers and body of the reply, without the key.
 
@@ -246,77 +208,6 @@ class Endpoints:
 
     def _make_body(self, request: Request, dialect: Dialect) -> dict[str, Any]:
         return write_body(self._model, request, self._extra, dialect)
-
-    def _note_busy(self, endpoint: _Endpoint, error: TurnedAway, sent: float) -> None:
-        now = self._loop.time()
-        if error.reached:
-            endpoint.limit.overloaded(sent, now)
-        if error.wait is not None:
-            left = self._patience - endpoint.get_failing_seconds(now)  # after this time it gets one more request
-            self._rest(endpoint, now + min(error.wait, left if left > 0 else self._patience))
-        self._note_failure(endpoint, str(error), sent, at_once=not error.reached)
-
-    def _note_failure(self, endpoint: _Endpoint, why: str, sent: float, at_once: bool = False) -> None:
-        """Count a failure. After too many in a row, the endpoint rests.
-
-        `UserError` if no endpoint has answered for `patience_seconds`.
-        """
-        now = self._loop.time()
-        if sent < endpoint.changed:
-            return
-        endpoint.failures += 1
-        endpoint.failing_since = now if endpoint.failing_since is None else endpoint.failing_since
-        if at_once or endpoint.failures >= MOST_FAILURES:
-            endpoint.rests, endpoint.failures, endpoint.changed = endpoint.rests + 1, 0, now
-            endpoint.limit.probe()
-            self._rest(endpoint, now + choose_pause(endpoint.rests))
-            if endpoint.rests == 1:
-                _log.warning("%s: %s; trying for another %g s", endpoint.url, why, self._patience)
-        if all(each.get_failing_seconds(now) >= self._patience for each in self._endpoints):
-            raise UserError(
-                f"{endpoint.url}: {why}; no endpoint has answered for {self._patience:g} s. "
-                "All replies are kept: run the same command again to continue"
-            )
-
-    def _rest(self, endpoint: _Endpoint, until: float) -> None:
-        endpoint.rests_until = max(endpoint.rests_until, until)
-        self._loop.call_at(until, self._hand_out)
-
-    async def _take_room(self, first: bool) -> _Endpoint:
-        """Take room for one request at an endpoint. Requests that were sent before go first."""
-        if not (first and self._waiting) and (endpoint := self._find_freest()):
-            return self._take(endpoint)
-        place: asyncio.Future[_Endpoint] = self._loop.create_future()
-        if first:
-            self._waiting.append(place)
-        else:
-            self._waiting.appendleft(place)
-        try:
-            return await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                place.result().flying -= 1
-            raise
-
-    def _hand_out(self) -> None:
-        while self._waiting and (endpoint := self._find_freest()):
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(self._take(endpoint))
-
-    def _find_freest(self) -> _Endpoint | None:
-        now = self._loop.time()
-        best, least = None, 1.0
-        for endpoint in self._endpoints:
-            load = endpoint.flying / endpoint.limit.size
-            if load < least and endpoint.rests_until <= now:
-                best, least = endpoint, load
-        return best
-
-    def _take(self, endpoint: _Endpoint) -> _Endpoint:
-        endpoint.flying += 1
-        endpoint.limit.started(self._loop.time(), endpoint.flying)
-        return endpoint
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> bytes:

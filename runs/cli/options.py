@@ -2,16 +2,16 @@
 
 import os
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Annotated, Any
 
 import typer
 
+from runs.config.presets import find_presets
+
 
 def complete_preset(incomplete: str) -> list[str]:
     """Complete the name of a preset."""
-    names = (path.name.removesuffix(".yaml") for path in files("runs.config.presets").iterdir())
-    return sorted(name for name in names if name.startswith(incomplete) and not name.startswith("__"))
+    return [name for name in find_presets() if name.startswith(incomplete)]
 
 
 def complete_setting(incomplete: str) -> list[str]:

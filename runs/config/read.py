@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,16 +11,11 @@ from pydantic import BaseModel, ValidationError
 from generation.readers.settings import READER_SETTINGS
 from indexing.errors import UserError
 from indexing.io.reading import read_text
+from runs.config.presets import find_presets
 from runs.config.run_config import RunConfig
 from runs.tracks.violations import shorten_value
 
-PRESETS = tuple(
-    sorted(
-        path.name.removesuffix(".yaml")
-        for path in files("runs.config.presets").iterdir()
-        if path.name.endswith(".yaml")
-    )
-)
+PRESETS = tuple(find_presets())
 """The names of the presets: the runs of the paper, `keystone`, two of our own, and one for each reader."""
 
 Layer = tuple[str, dict[str, Any]]
@@ -43,7 +37,7 @@ def read_config(path: Path | None, overrides: list[str] | None = None, preset: s
     if preset is not None:
         if preset not in PRESETS:
             raise UserError(f"--preset {preset}: unknown; expected one of {', '.join(PRESETS)}")
-        values = yaml.safe_load(files("runs.config.presets").joinpath(f"{preset}.yaml").read_text(encoding="utf-8"))
+        values = yaml.safe_load(find_presets()[preset].read_text(encoding="utf-8"))
     if path is not None:
         _merge(values, _read_yaml(path))
     layers = [("", deepcopy(values))]

@@ -14,8 +14,10 @@ from generation.queries.compose import find_places
 from generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, list_rows, open_reader
 from generation.rules.documents import choose_documents
 from generation.types import Sentence
-from retrieval import neighbours
+from indexing.vectors.of_documents import document_vectors
+from indexing.vectors.types import Effort
 from retrieval.backends import open_dense
+from retrieval.neighbours import find_neighbours
 from retrieval.types import Query, Rankings, Topic
 from runs.pipeline.grading.grade_files import make_keystone_rankings
 from runs.pipeline.job import Job
@@ -74,7 +76,7 @@ def list_grading_steps(pools: Sequence[Pool]) -> Iterator[Sequence[Pool]]:
 
 
 async def grade_candidates(
-    job: Job, model: Model | None, searched: SearchedTopic, pool: Pool, find_neighbours: FindNeighbours
+    job: Job, model: Model | None, searched: SearchedTopic, pool: Pool, find_near: FindNeighbours
 ) -> GradedTopic:
     """Grade the candidates of a topic and select among them."""
     assert model is not None  # the configuration has been checked
@@ -85,7 +87,7 @@ async def grade_candidates(
         return await asyncio.to_thread(read_context, job.sources, rows, queries)
 
     most = job.config.grading.deeper
-    beyond = Beyond(pool.ranking, find_neighbours, read, most) if most and pool.ranking else None
+    beyond = Beyond(pool.ranking, find_near, read, most) if most and pool.ranking else None
     scores = get_hybrid_scores(searched.hybrid, places, pool.rows)
     candidates = Candidates(searched.topic.id, await read(pool.rows), scores)
     return await grade_topic(model, candidates, job.grade_settings, beyond)
@@ -108,7 +110,8 @@ def open_neighbours(job: Job) -> FindNeighbours:
 
     def find(rows: Sequence[int]) -> list[list[int]]:
         with lock:
-            return neighbours.find_neighbours(job.index, job.store, open_once(), rows, number, job.threads)
+            vectors = document_vectors(job.index, job.store, rows, effort=Effort(job.threads))
+            return find_neighbours(open_once(), rows, vectors, number, job.threads)
 
     async def find_in_thread(rows: Sequence[int]) -> list[list[int]]:
         return await asyncio.to_thread(find, rows) if number and rows else [[] for _ in rows]

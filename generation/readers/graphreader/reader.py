@@ -39,7 +39,8 @@ async def read_graph(tools: Tools, question: Question) -> EvidenceSet:
     chunks, facts = await asyncio.to_thread(_list_facts, tools, question, settings.chunk_tokens)
     plan, steps = "", list[Step]()
     if tools.asks is not None and chunks:
-        plan, steps = await _prepare(tools.asks, settings, question, chunks, facts, allowance)
+        asked, plan, steps = await _prepare(tools.asks, settings, question, chunks, allowance)
+        facts |= asked
     material = Material(question, chunks, tuple(fact for chunk in chunks for fact in facts[chunk.number]))
     walks, chosen = await explore(tools.asks, material, settings, plan, allowance)
     steps = [replace(step, number=number) for number, step in enumerate([*steps, *chosen])]
@@ -87,26 +88,24 @@ async def _prepare(
     settings: GraphReaderSettings,
     question: Question,
     chunks: Sequence[Chunk],
-    facts: dict[int, list[ChunkFact]],
     allowance: Allowance,
-) -> tuple[str, list[Step]]:
-    """Ask for facts and plan at one time. Put the model's facts in the place of those by rules."""
+) -> tuple[dict[int, list[ChunkFact]], str, list[Step]]:
+    """Ask for facts and plan at one time. Returns the facts of each chunk, the plan and the steps of both."""
     (share, _) = allowance.split(2)
     allowance.calls, allowance.tokens = allowance.calls - share.calls, allowance.tokens - share.tokens
-    steps: list[Step] = []
+    read: list[tuple[dict[int, list[ChunkFact]], list[Step]]] = []
     plans: list[tuple[str, Step]] = []
 
     async def read_chunks() -> None:
-        found, asked = await ask_for_facts(question, model, chunks, share)
-        facts.update(found)
-        steps.extend(asked)
+        read.append(await ask_for_facts(question, model, chunks, share))
 
     async def plan() -> None:
         plans.append(await make_plan(question, model, settings.temperature, allowance))
 
     await run_together([read_chunks, plan])
     allowance.calls, allowance.tokens = allowance.calls + share.calls, allowance.tokens + share.tokens
-    return plans[0][0], [*steps, plans[0][1]]
+    ((facts, steps),), ((written, step),) = read, plans
+    return facts, written, [*steps, step]
 
 
 def _join_stops(walks: Sequence[Walk[State]]) -> Stop:

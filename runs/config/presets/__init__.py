@@ -1,1 +1,11 @@
-"""The runs of the paper, and our own best, as configurations."""
+"""Presets: our own configurations in this folder, and the runs of the paper in the folder `paper`."""
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+
+def find_presets() -> dict[str, Traversable]:
+    """Find the YAML file of each preset, by the preset's name, in the order of the names."""
+    folder = files(__name__)
+    found = [path for place in (folder, folder / "paper") for path in place.iterdir() if path.name.endswith(".yaml")]
+    return {path.name.removesuffix(".yaml"): path for path in sorted(found, key=lambda path: path.name)}

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from generation.ask import ask_all, run_together
-from generation.llm import endpoints
+from generation.llm import endpoint_pool
 from generation.llm.settings import ModelSettings
 from generation.structured import read_json
 from generation.types import Failure, Reply, Request, Usage
@@ -485,10 +485,10 @@ def test_errors_of_a_resting_endpoint_are_no_faults_of_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "MOST_TRIES", 1)
-    monkeypatch.setattr(endpoints, "choose_pause", lambda *_: 0.3)
+    monkeypatch.setattr(endpoint_pool, "choose_pause", lambda *_: 0.3)
     with serving(faults=[status(500)] * 16, latency=0.02) as server:
         outcomes, _, _ = complete(make_settings(tmp_path, server.url), [asking(str(i)) for i in range(16)])
-    assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoints.MOST_FAILURES
+    assert sum(isinstance(outcome, Failure) for outcome in outcomes.values()) == endpoint_pool.MOST_FAILURES
 
 
 def test_after_its_time_limit_a_run_ends_and_keeps_its_replies(tmp_path: Path) -> None:

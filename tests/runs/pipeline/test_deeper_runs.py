@@ -11,6 +11,7 @@ from indexing.builds.index import build_index
 from indexing.builds.settings import BuildSettings
 from indexing.errors import UserError
 from indexing.index import Index
+from indexing.vectors.of_documents import document_vectors
 from retrieval.backends import open_dense, open_store
 from retrieval.neighbours import find_neighbours
 from runs.config.read import read_config
@@ -77,7 +78,7 @@ def test_run_and_answer_choose_the_same_documents_and_a_repeated_run_asks_nothin
 def test_the_nearest_documents_are_those_of_a_plain_search(index: Index) -> None:
     store, dense = open_store(index), open_dense(index)
     rows = store.rows(["bees", "twin-a"]).tolist()
-    found = find_neighbours(index, store, dense, rows, 3)
+    found = find_neighbours(dense, rows, document_vectors(index, store, rows), 3)
     assert store.ids(found[0])[:1] == ["beekeeping"]
     assert store.ids(found[1])[:1] == ["twin-b"]
     for row, near in zip(rows, found, strict=True):
