@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -89,14 +90,17 @@ def run_with_kills(*arguments: str | Path, times: int, kills: int, done: Callabl
             ended = wait(LIMIT_S if share is None else share * seconds)
             if ended is None:
                 assert share is not None, f"waited {LIMIT_S:g} s in vain for the end of {arguments}"
-                os.kill(pid, signal.SIGKILL)
-                assert wait(LIMIT_S) is not None, f"waited {LIMIT_S:g} s in vain for the death of {arguments}"
+                with suppress(ProcessLookupError):  # a command may end by itself at that moment
+                    os.kill(pid, signal.SIGKILL)
+                ended = wait(LIMIT_S)
+                assert ended is not None, f"waited {LIMIT_S:g} s in vain for the death of {arguments}"
+            if killed := ended == -signal.SIGKILL:
                 struck += 1
             else:
                 assert ended == 0, Path(said.name).read_text()
                 seconds = time.monotonic() - began if anew else seconds
                 done()
-            anew = ended is not None
+            anew = not killed
     assert struck >= kills
 
 
