@@ -1,10 +1,10 @@
 """Overlapping blocks of a ranking, so that sorting each block by itself sorts the whole.
 
-Every two documents stand together in at least one block. So if each block is ordered by the same true order, the order
-by won comparisons is the true order, and all blocks can be ordered at the same time. Two designs give such blocks of
-groups of neighbours, and the one with fewer blocks is taken: every two of n groups as a block, or the lines of an
-affine plane of prime order p, which are p^2 + p blocks of p groups. The idea of one pass over a block design comes from
-Dedov, JointRank: Rank Large Set with Single Pass (2025).
+Every two documents stand together in at least one block. So if the same true order sorts each block, the order by won
+comparisons is the true order. A caller can sort all blocks at the same time. Two designs give such blocks of groups of
+neighbours. In one, every two of n groups are a block. In the other, the blocks are the lines of an affine plane of
+prime order p: p^2 + p blocks of p groups. The module takes the design with fewer blocks. The idea of one pass over a
+block design comes from Dedov, JointRank: Rank Large Set with Single Pass (2025).
 """
 
 from collections.abc import Sequence

@@ -56,9 +56,9 @@ def combine_systems(
     """Fuse the systems of each query by their scores: the sum of weight times (s - absent) / (max - lowest).
 
     This is the convex combination TM2C2 of Bruch, Gai and Ingber (TOIS 2023, section 4), up to a constant for each
-    query: `lowest` is the score below which a system cannot score, such as 0 for BM25, and max is the highest score of
-    the list. A document that a list lacks has the score `absent`, and so adds 0. That is the last score of a list of
-    `depth` documents, which is cut there, and else `lowest`.
+    query. `lowest` is the score below which a system cannot score, such as 0 for BM25. The value max is the highest
+    score of the list. A document that a list lacks has the score `absent`, and so adds 0. That is the last score of a
+    list of `depth` documents, which is cut there, and else `lowest`.
 
     All systems have the same queries in the same order; `weights` and `lowest` stand beside `systems`. Scores are
     float64.

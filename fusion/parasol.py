@@ -107,7 +107,7 @@ def extend_top(top: Top, grades: Floats, k: int) -> Top:
     """Find the top k of the documents of `top`, itself a top k, and of further ones, which stand behind them.
 
     `grades` are float64[queries, further documents], NaN where grading failed. A document that is not among the first k
-    of `top` need not be graded further, because it cannot be among the first k of more documents.
+    of `top` cannot be among the first k of more documents. So the caller need not grade it further.
     """
     asked = np.ones(grades.shape, dtype=np.bool_)
     return _find_first(np.hstack([top.grades, grades]), np.hstack([top.asked, asked]), k)

@@ -19,8 +19,8 @@ class UserError(Exception):
     """An error that a user can cause: it says what was found, where, and what would be right.
 
     The command line prints it without a traceback and exits with code 1. The message names a file that was being
-    written by the name that the file would have got. If `waits` is true, the command exits with code 3: a person or
-    another program has to do something before the same command can go on.
+    written by the name that the file would have got. If `waits` is true, the command exits with code 3. A person or
+    another program then has to do something before the same command can go on.
     """
 
     waits: ClassVar[bool] = False

@@ -102,7 +102,7 @@ class Store(Protocol):
     """Documents in bulk, by row and by id.
 
     Comparing rows compares ids. A row never changes its document for the life of a store. If a store receives new
-    documents, it may give all its documents new rows; then only rows of one `rows` call, or of one search, compare.
+    documents, it may give all its documents new rows. Then only rows of one `rows` call, or of one search, compare.
     """
 
     def __len__(self) -> int: ...

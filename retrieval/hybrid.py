@@ -76,8 +76,8 @@ def search_embeddings(
 ) -> Rankings:
     """Rank documents for each query's `dense_text` by the inner product of embeddings, `settings.depth` deep.
 
-    `UserError` if the index has no embeddings, if the embedding model's vectors have changed their length, and for
-    search parameters that the index does not support.
+    If the index has no embeddings, or if the embedding model's vectors have changed their length, the function raises
+    `UserError`. It also raises `UserError` for search parameters that the index does not support.
     """
     if index.embedding is None:
         raise UserError(f"{index.folder}: has no embeddings: build it without --no-dense, or set retrieval.systems")

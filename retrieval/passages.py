@@ -2,7 +2,7 @@
 
 The first passage (FirstP, the same section) may have a weight beside them.
 
-In the exact search, blocks of passages, each of whole documents, pass by the queries, and a kernel keeps the best
+In the exact search, blocks of passages pass by the queries, and each block has whole documents. A kernel keeps the best
 documents of each query so far. So memory holds the inner products of one block, and never those of all passages.
 """
 

@@ -82,9 +82,9 @@ def choose_segments(
 ) -> list[int]:
     """Choose the segments that a sentence with these terms cites: the places of the best one of each document.
 
-    `ratings` are those of `TopicSegments.rate`. While there are fewer than `MOST_CITATIONS`, the segment of these
-    documents that covers most of what is not covered is added, unless that is less than `LEAST_GAIN_SHARE`. The higher
-    rating wins a tie, then the earlier segment.
+    `ratings` are those of `TopicSegments.rate`. While there are fewer than `MOST_CITATIONS`, the function adds the
+    segment of these documents that covers most of the terms not yet covered. If that is less than `LEAST_GAIN_SHARE`,
+    it adds no further segment. The higher rating wins a tie, then the earlier segment.
     """
     of_each = [segments.find_of([doc_id]) for doc_id in doc_ids]
     best = [max(own, key=lambda place: ratings[place]) for own in of_each if own]

@@ -139,9 +139,9 @@ def read_verdicts(
 ) -> list[Verdict]:
     """Read the verdict on each claim. Numbers without a source are dropped.
 
-    `Unusable` unless the reply has one item for each sentence, with its support and its text. A new text is refused if
-    it has more words than the old one, a number that its sources lack, or a name that neither they nor the old text
-    have. The old text then stays, unless its support is none.
+    `Unusable` unless the reply has one item for each sentence, with its support and its text. If a new text has more
+    words than the old one, or a number that its sources lack, the function refuses it. It also refuses a new text with
+    a name that neither the sources nor the old text have. The old text then stays, unless its support is none.
     """
     found = dict[int, Verdict]()
     for item in read_objects(reply, "sentences"):

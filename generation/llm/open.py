@@ -20,9 +20,9 @@ async def open_model(
 ) -> AsyncIterator[OpenModel]:
     """Open the model of the settings, within a running event loop. `UserError` for wrong settings, keys and files.
 
-    If the settings have a budget, the file `costs` keeps the cost of each call, and `shares` holds the share of the
-    budget for some purposes: see `Purse`. Each backend is the module of its name
-    in this package, with a function `open_backend` of the type `OpenBackend`.
+    If the settings have a budget, the file `costs` keeps the cost of each call. `shares` then holds the share of the
+    budget for some purposes: see `Purse`. Each backend is the module of its name in this package, with a function
+    `open_backend` of the type `OpenBackend`.
     """
     open_backend: OpenBackend = import_module(f"generation.llm.{settings.backend}").open_backend
     with ExitStack() as stack:

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from generation.context.topic import Sources
-from generation.rules.sentences import split_into_questions
-from indexing.vectors.embed import embed_queries
+from generation.rules.sentences import embed_questions, split_into_questions
 from indexing.vectors.of_sentences import sentence_vectors
 from retrieval.types import Query
 
@@ -28,8 +27,7 @@ def choose_documents(sources: Sources, queries: Sequence[Query], rows: Sequence[
         return list(searched)
     documents = sources.store.get(searched)
     openings = [f"{document.title} {' '.join(document.text[:OPENING_CHARACTERS].split())}" for document in documents]
-    questions = [question.dense_text for question in split_into_questions(queries)]
     vectors = sentence_vectors(sources.index, openings, sources.threads)
-    closest = np.argmax(embed_queries(sources.embedding, questions, sources.threads) @ vectors.T, axis=1).tolist()
+    closest = np.argmax(embed_questions(sources, split_into_questions(queries)) @ vectors.T, axis=1).tolist()
     places = list(dict.fromkeys([*closest, *range(len(searched))]))
     return [searched[place] for place in sorted(places[:number])]

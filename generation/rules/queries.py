@@ -136,8 +136,9 @@ def expand_topic(
 
     This is positive feedback after Rocchio (1971): the mean of (1 + ln tf) idf over the feedback documents.
 
-    Words of `known_text` (topic and narrative), stop words and short words are left out. So are words that share their
-    first six letters with an earlier one, and the corpus's boilerplate: words of more than a tenth of its documents.
+    Words of `known_text` (topic and narrative), stop words and short words are left out. The function also leaves out
+    words that share their first six letters with an earlier one. It leaves out the corpus's boilerplate too: words of
+    more than a tenth of its documents.
     """
     known = {word[:6] for word in find_content_words(known_text)}
     common = max(documents // 10, len(feedback))

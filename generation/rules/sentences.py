@@ -16,7 +16,7 @@ from generation.rules.words import find_stems
 from indexing.corpora.segments import split_sentences
 from indexing.types import Document, Span
 from indexing.vectors.embed import embed_queries
-from indexing.vectors.types import Vectors
+from indexing.vectors.types import Vectors, round_to_grid
 from retrieval.types import Query
 
 SAME_COSINE = 0.95
@@ -31,13 +31,14 @@ OPENING_CHARACTERS = 500
 """A sentence that begins before this character opens its document."""
 OPENING_WORTH = 0.15
 """The worth that a sentence gains by opening its document."""
+NARRATIVE_SHARE = 0.2
+"""The share of the narrative in the vector of each of its questions."""
 
 
 def ask_each_clause(context: TopicContext, sources: Sources) -> TopicContext:
     """Return the context with its queries split into questions of one facet. Their embeddings are made anew."""
     queries = split_into_questions(context.queries)
-    vectors = embed_queries(sources.embedding, [query.dense_text for query in queries], sources.threads)
-    return replace(context, queries=queries, query_vectors=vectors)
+    return replace(context, queries=queries, query_vectors=embed_questions(sources, queries))
 
 
 def split_into_questions(queries: Sequence[Query]) -> list[Query]:
@@ -47,6 +48,17 @@ def split_into_questions(queries: Sequence[Query]) -> list[Query]:
         for question in decompose(query.question):
             asked.setdefault(question.lower(), replace(query, question=question, dense_text=question))
     return list(asked.values())
+
+
+def embed_questions(sources: Sources, questions: Sequence[Query]) -> Vectors:
+    """Embed the questions of one narrative: float32[questions, d].
+
+    A question such as "How to fetch it?" is clear only beside the others. So each vector is moved a little towards the
+    mean of all. A narrative's only question keeps its vector.
+    """
+    vectors = embed_queries(sources.embedding, [question.dense_text for question in questions], sources.threads)
+    mean = round_to_grid(vectors.mean(axis=0, dtype=np.float64, keepdims=True))
+    return round_to_grid((1 - NARRATIVE_SHARE) * vectors + NARRATIVE_SHARE * mean)
 
 
 def find_sentences(context: TopicContext) -> list[Span]:

@@ -165,8 +165,8 @@ def stands_alone(sentence: str) -> bool:
     """Return whether a sentence can be read, and understood, without the text around it.
 
     It is a whole statement in plain words: no code, table, list item, heading, menu, caption, question or cut sentence.
-    It has a subject of its own, and nothing in it points at another place: no opening such as "However", "This" or
-    "The function returns", and no pronoun before the first word that carries content.
+    It has a subject of its own, and nothing in it points at another place. So it has no opening such as "However",
+    "This" or "The function returns". It has no pronoun before the first word that carries content.
     """
     if name := _DEFINITION.match(sentence):
         return _explains(sentence[name.end() :], LEAST_EXPLANATION_WORDS)

@@ -46,8 +46,9 @@ def adopt_prebuilt(
 ) -> tuple[Index, bool]:
     """Make an index folder over the Lucene index `pyserini:NAME` or `pyserini:FOLDER`; also returns whether it is new.
 
-    `UserError` for an index that stores no documents or has unusable ids, for documents of MS MARCO V2.1 with neither
-    `segments` nor `windows` in the settings, and if `out` holds another index.
+    If an index stores no documents or has unusable ids, or if `out` holds another index, the function raises
+    `UserError`. It also raises `UserError` for documents of MS MARCO V2.1 with neither `segments` nor `windows` in the
+    settings.
     """
     segments = settings.segments
     at = {"backend": BACKEND, "index": _place(corpus), "state": _state(corpus)}

@@ -1,9 +1,9 @@
 """A server of Pyserini's or Anserini's REST interface: searches and documents by HTTP, as many at a time as it bears.
 
 The interface has two forms: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too, and that
-of Pyserini before it (`POST /v1/indexes/INDEX/search`). `indexing.io.retry` says which requests are repeated. The key
-in `PYSERINI_API_KEY`, or in a variable with another tool's name for it, is sent as a bearer token, but only by https or
-within this machine.
+of Pyserini before it (`POST /v1/indexes/INDEX/search`). `indexing.io.retry` says which requests are repeated. Keystone
+sends the key in `PYSERINI_API_KEY`, or in a variable with another tool's name for it, as a bearer token. It does so
+only by https or within this machine.
 """
 
 import os

@@ -81,11 +81,11 @@ def open_store(index: Index) -> Store:
 class RestStore:
     """The documents that searches have found, by row. Several threads may read, and one may search, at the same time.
 
-    A row never changes its document. Two promises oppose each other here: searches find new documents all the time,
-    and comparing rows compares ids, so a new document belongs between the rows of old ones. Therefore, when a search
-    has found new documents, `number_documents` gives all known documents new rows after all earlier ones.
-    The earlier rows keep their documents: rankings that hold them stay valid. `rows`, `len` and iteration use the
-    newest rows. So the rows of one search, or of one call of `rows`, compare as ids; those of two searches may not.
+    A row never changes its document. Two promises oppose each other here. Searches find new documents all the time.
+    Comparing rows compares ids, so a new document belongs between the rows of old ones. Therefore, when a search has
+    found new documents, `number_documents` gives all known documents new rows after all earlier ones. The earlier rows
+    keep their documents: rankings that hold them stay valid. `rows`, `len` and iteration use the newest rows. So the
+    rows of one search, or of one call of `rows`, compare as ids; those of two searches may not.
 
     Each numbering holds all known ids, about 30 bytes each. If many topics search one after another, open a store for
     each, which frees its numberings with the topic.

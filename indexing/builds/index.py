@@ -47,8 +47,9 @@ def build_index(
     `report` receives each bad record once: if an earlier try has read the corpus, the index only counts them. If
     `out` already holds this very index, the function leaves it as it is. Engines go on with each other's work.
 
-    `UserError` if `out` holds anything else, if the corpus cannot be read or holds no document, for impossible
-    settings, and for a document of MS MARCO V2.1 with neither official segments nor `settings.windows`.
+    If `out` holds anything else, or if the corpus cannot be read or holds no document, the function raises `UserError`.
+    It also raises `UserError` for impossible settings, and for a document of MS MARCO V2.1 with neither official
+    segments nor `settings.windows`.
     """
     format = settings.format or guess_format(corpus)
     segments, embedding, faiss, opensearch = settings.segments, settings.embedding, settings.faiss, settings.opensearch

@@ -96,8 +96,9 @@ def read_corpus(
     """The documents of a corpus, one at a time, in the order of its files.
 
     `path` is a file, a folder, `ir_datasets:ID` or `pyserini:NAME`. `format` is a name of `FORMATS`; if it is None, it
-    is guessed. `segments` names the official segments of the documents, of MS MARCO V2.1: files, whose ids and offsets
-    are held in memory, or an index as `pyserini:NAME`, in which they are looked up.
+    is guessed. `segments` names the official segments of the documents, of MS MARCO V2.1: files, or an index as
+    `pyserini:NAME`. If they are files, memory holds their ids and offsets. If they are in an index, Keystone looks them
+    up there.
 
     The function reports and skips each record that is no document, with file and line. Ids satisfy `is_id` and can
     repeat; all text is Unicode. `UserError` if the corpus has no document, or a file cannot be read.

@@ -1,7 +1,8 @@
 """Tables: Parquet files such as those of ClimbMix, and the Arrow files of a Hugging Face data set on disk.
 
-A row is one document. Its columns have the names of the keys of JSONL. If a file has no column of ids, the id of a row
-is the file's name without its ending, `_` and the row's number from 0: `shard_00017_4242`, as in TREC RAG 2026.
+A row is one document. Its columns have the names of the keys of JSONL. If a file has no column of ids, Keystone makes
+the id of a row as in TREC RAG 2026. The id is the file's name without its ending, `_` and the row's number from 0:
+`shard_00017_4242`.
 """
 
 import reprlib

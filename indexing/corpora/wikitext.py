@@ -1,7 +1,7 @@
 """WikiText: the plain files of the WikiText-2 and WikiText-103 language modelling data sets (Merity et al., 2016).
 
-An article begins with a line ` = Title = `, its sections with ` = = Section = = `, ` = = = Subsection = = = ` and so
-on. A heading follows a blank line; a formula does not. Every other line is a paragraph. The module reads neither the
+An article begins with a line ` = Title = `. Its sections begin with ` = = Section = = `, ` = = = Subsection = = = ` and
+so on. A heading follows a blank line; a formula does not. Every other line is a paragraph. The module reads neither the
 markup of MediaWiki nor its XML dumps.
 """
 

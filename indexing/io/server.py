@@ -1,7 +1,7 @@
 """Requests to one server: as many at once as the server can take, each repeated by the policy of `indexing.io.retry`.
 
-If the server turns a request away, fails, breaks off, takes too long or sends a wrong reply, the client sends the
-request again after a pause. The server may name the pause.
+The server may turn a request away, fail, break off, take too long or send a wrong reply. If it does, the client sends
+the request again after a pause. The server may name the pause.
 """
 
 import time

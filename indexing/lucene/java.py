@@ -1,7 +1,7 @@
 """Finding a Java runtime for Lucene, and starting it inside this process.
 
 Only one Python thread at a time may call Java. pyjnius keeps the object of a method call in a place that all threads
-share, so one of two concurrent calls may use the other's object. Work for many threads goes to threads of Java.
+share. So one of two concurrent calls may use the other's object. Work for many threads goes to threads of Java.
 
 `python -m indexing.lucene.java` prints the home of the runtime; if there is none, it fails.
 """

@@ -1,7 +1,7 @@
 """Building a Lucene index that Anserini and Pyserini can open: Porter-stemmed English, no positions, text or vectors.
 
 Documents are added in the order of their rows, and only neighbouring segments are merged. So Lucene's number of a
-document is its row in the document store: a search returns rows, and Lucene's order of ties is that of ids.
+document is its row in the document store. A search returns rows, and Lucene's order of ties is that of ids.
 """
 
 import re

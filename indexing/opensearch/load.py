@@ -52,8 +52,9 @@ class Upload:
 def load(upload: Upload, progress: Progress = silent) -> None:
     """Load all documents of the store into the index and finish it; go on from where an earlier try stopped.
 
-    `UserError` if the place holds an index of another key, for documents that the cluster rejects, and for documents
-    that it loses although Keystone has sent them twice. `GaveUp` if nothing succeeds for `upload.patience` seconds.
+    If the place holds an index of another key, the function raises `UserError`. It also raises `UserError` for
+    documents that the cluster rejects, or loses although Keystone has sent them twice. `GaveUp` if nothing succeeds for
+    `upload.patience` seconds.
     """
     target, store = upload.target, upload.store
     place = target.place

@@ -2,7 +2,8 @@
 
 One thread controls; others only send and receive bytes. If a node cannot be reached, Keystone lets it rest and gives
 its work to the others. It then tries the node with a single request. If the cluster turns a request or a part of it
-away (status 429), Keystone halves the number of requests at a time and sends it again after a pause.
+away (status 429), Keystone halves the number of requests at a time. It sends the request or the part again after a
+pause.
 """
 
 import time

@@ -1,7 +1,7 @@
 """The graph of key elements: two keys are neighbours if a fact holds both (GraphReader, section 3.2).
 
 The paper links two keys if each appears in the facts of the other. Its example (Figures 21 and 23) shows that this is
-co-occurrence after normalisation, and not the search for one key in the text of the other's facts.
+co-occurrence after normalisation. So the paper does not search for one key in the text of the other's facts.
 """
 
 from collections import Counter

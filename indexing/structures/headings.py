@@ -43,8 +43,9 @@ def place_headings(text: str, headings: Sequence[str]) -> list[Span | None]:
     """The place (start, end) of each heading in the text, None for one that is not found.
 
     The places rise. Of all such alignments, this one has the largest sum of weights; of equal ones, the last places.
-    A heading equals a line, a sentence or the last sentence of a line. Runs in O((n + m) log m) for n headings
-    and m lines: a heading considers at most 32 places, 4 where there are very many headings.
+    A heading equals a line, a sentence or the last sentence of a line. The function runs in O((n + m) log m) for n
+    headings and m lines. It considers at most 32 places for a heading. If there are very many headings, it considers at
+    most 4.
     """
     forms = [normal_form(heading) for heading in headings]
     sentence_spans = split_sentences(text)

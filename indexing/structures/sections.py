@@ -29,9 +29,10 @@ _NUMBER = re.compile(r"(\d{1,3}(?:\.\d{1,3})*)\.?\s")
 def read_plain(document: Document) -> list[Block]:
     """The blocks of a document that lists its headings one a line, as MS MARCO V2.1 does (see `place_headings`).
 
-    The list has no levels. They come from numbers ("2.1" below "2"), and a heading right above another heading is its
-    parent; a heading with text on both sides is a sibling of the one before it. No heading, but content, are the lines
-    of a table of contents or a longer menu, a line without text below it, the title, and the titles of back matter.
+    The list has no levels. They come from numbers ("2.1" below "2"). A heading right above another heading is its
+    parent. A heading with text on both sides is a sibling of the one before it. The function takes the lines of a table
+    of contents or a longer menu as content, and not as headings. It does the same with a line without text below it,
+    the title, and the titles of back matter.
     """
     text = document.text
     names = [name for name in document.headings.split("\n") if normal_form(name)]

@@ -1,7 +1,7 @@
 """The dense index in several files, for vectors that do not fit in memory at once.
 
-`dense-0000.faiss`, `dense-0001.faiss`, ... hold contiguous ranges of rows. They are parts of one index: it is trained
-once, on the same sample as an index in one file, so the scores of all parts are comparable.
+`dense-0000.faiss`, `dense-0001.faiss`, ... hold contiguous ranges of rows. They are parts of one index. Keystone trains
+it once, on the same sample as an index in one file. So the scores of all parts are comparable.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The passages of documents: the segments of a document store, in the order of documents and of positions.
 
-`passages.npy` in an index folder, int64[documents + 1], says which passages are whose: the document in row d owns the
-passages from `offsets[d]` to before `offsets[d + 1]`.
+The file `passages.npy` in an index folder holds the offsets of passages: int64[documents + 1]. They say which passages
+belong to which document. The document in row d owns the passages from `offsets[d]` to before `offsets[d + 1]`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -106,8 +106,8 @@ def tune(
     `held_out` is an estimate for new topics. Each fold is measured with the setting (or the configuration) that has the
     best mean of the first measure on the other folds.
 
-    `UserError` if no topic is judged, if no judged topic has a relevant document, if no ranking has a judged document,
-    or if there are fewer topics than folds.
+    If no topic is judged, or no judged topic has a relevant document, the function raises `UserError`. If no ranking
+    has a judged document, or if there are fewer topics than folds, it also raises `UserError`.
     """
     judged = read_qrels(trials.qrels)
     as_it_is = read_config(config, [*overrides, "track=none"])

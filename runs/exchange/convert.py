@@ -46,8 +46,9 @@ class Conversion:
 def convert(path: Path, out: Path, settings: ConversionSettings) -> Conversion:
     """Convert the file `path` into another form and write it to `out`, which appears when it is whole.
 
-    The losses come from reading the new file again. `UserError` if the target cannot hold the kind of content, or if
-    `settings` is strict and a value would be dropped or changed; then no file is written.
+    The losses come from reading the new file again. If the target cannot hold the kind of content, the function raises
+    `UserError`. If `settings` is strict, and the function would drop or change a value, it also raises `UserError`. In
+    both cases, it writes no file.
     """
     target = get_form(settings.to, "--to")
     if path == STDIN:

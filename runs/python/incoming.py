@@ -37,9 +37,9 @@ Refuse = Callable[[int, str], UserError]
 def to_run(value: Any, tag: str | None = None) -> Run:
     """Make a run of another library's value; a `Run` stays as it is. The rows get trec_eval's order.
 
-    The value is a data frame (columns `qid`, `docno`, `score`), ranx's `Run`, ir_measures' `ScoredDoc`s, or the score
-    of each document of each query as a dictionary. The `tag` is the run's name; None: the name that ranx's `Run` has,
-    or `run`. `UserError` names a row that is none, and a document that a query has twice.
+    The value is a data frame (columns `qid`, `docno`, `score`), ranx's `Run` or ir_measures' `ScoredDoc`s. It may also
+    be a dictionary with the score of each document of each query. The `tag` is the run's name; None: the name that
+    ranx's `Run` has, or `run`. `UserError` names a row that is none, and a document that a query has twice.
     """
     if isinstance(value, Run):
         return value
@@ -57,9 +57,10 @@ def to_run(value: Any, tag: str | None = None) -> Run:
 def to_qrels(value: Any) -> Qrels:
     """Make judgments of another library's value; `Qrels` stay as they are.
 
-    The value is a data frame (columns `qid`, `docno`, `label`), ranx's `Qrels`, ir_measures' or ir_datasets' judgments,
-    or the grade of each document of each topic as a dictionary. If `iteration` differs between rows, it names
-    subtopics. `UserError` names a row that is none, and a document with two grades; it refuses a value without a row.
+    The value is a data frame (columns `qid`, `docno`, `label`), ranx's `Qrels`, or judgments of ir_measures or
+    ir_datasets. It may also be a dictionary with the grade of each document of each topic. If `iteration` differs
+    between rows, it names subtopics. `UserError` names a row that is none, and a document with two grades; it refuses a
+    value without a row.
     """
     if isinstance(value, Qrels):
         return value

@@ -147,7 +147,10 @@ def _have_track_form(topics: Set[str], track: Track) -> bool | None:
 
 
 def _rate_fit(record: dict[str, Any], track: Track) -> float:
-    """Rate the fit of an answer to a track, 0 to 2: its share of the keys, and 1 if all ids are of the corpus."""
+    """Rate the fit of an answer to a track, 0 to 2.
+
+    The fit is the answer's share of the keys. If all ids are of the corpus, the function adds 1 to it.
+    """
     metadata, references = get_metadata(record, track), record.get("references")
     if not isinstance(metadata, dict) or track.sentences not in record:
         return 0

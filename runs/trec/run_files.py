@@ -100,9 +100,9 @@ def read_qrels(path: Path) -> Qrels:
 def arrange_qrels(rows: Qrels, second: Ids, refuse: Callable[[NDArray[np.int64], NDArray[np.int64]], None]) -> Qrels:
     """Arrange rows in any order as judgments, with the second column of their file.
 
-    A document may have several rows in its topic: with other subtopics, or with the same grade. `refuse` raises an
-    error if it has two grades for one subtopic: it gets the first row of each row's document and subtopic, and the
-    numbers of the rows with another grade than that row (int64[rows], int64[wrong rows]).
+    A document may have several rows in its topic: with other subtopics, or with the same grade. If it has two grades
+    for one subtopic, `refuse` raises an error. `refuse` gets the first row of each row's document and subtopic
+    (int64[rows]). It also gets the numbers of the rows with another grade than that row (int64[wrong rows]).
     """
     first = find_first_rows(rows.docs, rows.offsets)
     names, code = second.find_distinct()

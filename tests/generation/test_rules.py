@@ -14,6 +14,7 @@ from generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
     compute_utilities,
+    embed_questions,
     find_sentences,
     group_same_sentences,
 )
@@ -24,7 +25,7 @@ from indexing.corpora.segments import cut_segments
 from indexing.index import Index
 from indexing.types import MINILM, Document, Segment, Span
 from indexing.vectors.embed import load_embedder
-from indexing.vectors.types import round_to_grid
+from indexing.vectors.types import Vectors, round_to_grid
 from retrieval.backends import open_store
 from retrieval.types import Query, Topic
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
@@ -165,6 +166,19 @@ def test_each_question_has_its_closest_document_among_those_of_an_answer(index: 
     assert choose("How do honey bees live, and how do glaciers move?", 3) == ["wasps", "glacier", "bees"]
     assert choose("How do honey bees live?", 2) == ["wasps", "glacier"]
     assert choose("How do honey bees live?", 20) == ids
+
+
+def test_a_question_leans_on_the_others_of_its_narrative(index: Index) -> None:
+    def embed(*questions: str) -> Vectors:
+        return embed_questions(
+            Sources(index, open_store(index)), [Query("1", "1#1", text, text, text) for text in questions]
+        )
+
+    vague, clear = "Where is it kept?", "How do bees make honey?"
+    alone, together = np.concatenate([embed(vague), embed(clear)]), embed(vague, clear)
+    assert together[0] @ alone[1] > alone[0] @ alone[1] + 0.1, "the vague question has come closer to the clear one"
+    assert np.argmax(together @ alone.T, axis=1).tolist() == [0, 1], "each is still closest to itself"
+    assert np.allclose(alone, load_embedder(MINILM).embed([vague, clear]), atol=2**-11), "an only question stays"
 
 
 def test_composition_of_queries() -> None:

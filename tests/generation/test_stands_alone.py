@@ -143,6 +143,6 @@ def test_a_sentence_that_repeats_a_better_one_is_left_out() -> None:
 
 
 def test_a_query_is_served_by_its_best_sentences_and_by_none_below_the_floor() -> None:
-    kept = keep_best(np.array([[0.9, 1.2, 0.8, 1.0, 1.0], [LEAST_WORTH - 0.1] * 5]))
-    assert (kept > 0).tolist() == [[True, True, False, True, True], [False] * 5]
+    kept = keep_best(np.array([[0.9, 1.2, 0.8, 1.0, 1.0, 0.9], [LEAST_WORTH - 0.1] * 6]))
+    assert (kept > 0).tolist() == [[True, True, False, True, True, True], [False] * 6]
     assert (kept > 0).sum() == MOST_SENTENCES

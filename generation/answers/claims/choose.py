@@ -74,7 +74,7 @@ def choose_claims(claims: Sequence[Claim], queries: int, words: int) -> list[Cla
     """Choose claims that cover the queries within `words` words, in the order of their queries.
 
     It is the better of two greedy sets: by gain, and by gain a word. So its coverage is at least (1 - 1/e) / 2 of the
-    optimum (Leskovec et al., *Cost-effective outbreak detection in networks*, KDD 2007, section 3.2).
+    optimum. Source: Leskovec et al., *Cost-effective outbreak detection in networks*, KDD 2007, section 3.2.
     """
     utility = compute_claim_utilities(claims, queries)
     costs = [len(claim.text.split()) for claim in claims]

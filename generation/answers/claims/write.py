@@ -1,7 +1,7 @@
 """Prose from claims with locked citations: the model writes sentences by the ids of claims, and a program checks them.
 
-A sentence cites the segments of its claims. If it holds a name or a number that its claims do not have, or shares too
-few words with them, the claims' own texts stand in its place.
+A sentence cites the segments of its claims. If it holds a name or a number that its claims do not have, the claims' own
+texts stand in its place. If it shares too few words with its claims, their texts stand in its place too.
 """
 
 import json

@@ -37,7 +37,7 @@ def choose_chunks(question: Question, most: int, tokens: int) -> list[Chunk]:
     """Choose the `most` segments that are closest to a question, within `tokens` tokens (0: no limit).
 
     Ties go to the better document, then to the earlier segment. If a segment overlaps with a chunk, the longest part
-    that is left is the chunk; the segment is left out if that is less than a quarter of it.
+    that is left is the chunk. If that part is less than a quarter of the segment, the function leaves the segment out.
     """
     found: list[Evidence] = []
     for cosine, rank, span in _rank_segments(question):

@@ -120,8 +120,9 @@ def _renumber(link: Link, leaf_of: dict[int, int]) -> Link:
 def _join_links(count: int, links: Sequence[Link]) -> tuple[Unit, list[str]]:
     """Join `count` leaves to one unit; returns it, and the words of each relation that it holds.
 
-    A relation whose sides are no neighbours, or no whole units, waits: for a pass from the last relation to the first,
-    because some models begin with the outermost, and then for a pass in which a range may be a part of a unit.
+    If the sides of a relation are no neighbours, or no whole units, the relation waits. The next pass goes from the
+    last relation to the first, because some models begin with the outermost. In the pass after that, a range may be a
+    part of a unit.
     """
     parts = [Unit(leaf, leaf) for leaf in range(count)]
     heads = list(range(count))

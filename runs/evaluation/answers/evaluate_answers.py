@@ -30,8 +30,8 @@ def evaluate_answer_files(
     """Evaluate answer files and run directories by the measures of these names; see `choose_families`.
 
     Returns the measures of each file, and the comparisons of the first file with each other one. `LR` and `pairwise`
-    ask the model. `UserError` for files that cannot be read, for an unknown measure, for a file without a topic of the
-    references, and if a named measure lacks its fields, its model or its second file.
+    ask the model. If a file cannot be read or has no topic of the references, or if a measure is unknown, the function
+    raises `UserError`. If a named measure lacks its fields, its model or its second file, it also raises `UserError`.
     """
     references = sorted(read_references(references_path), key=lambda reference: reference.topic_id)
     submissions = [read_submission(path) for path in paths]

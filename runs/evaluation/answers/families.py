@@ -118,8 +118,9 @@ def choose_families(names: Sequence[str], references: Sequence[Reference], with_
     """Choose the measures of these names, without those that ask a model, and `SIZES` after them.
 
     Without a name, they are all usual measures for which a line of the references has the fields. If
-    `with_contexts` is false, no file comes with evidence. `UserError` for an unknown name, for a measure of evidence
-    without any, and for a measure that no line of the references has the fields for.
+    `with_contexts` is false, no file comes with evidence. If a name is unknown, the function raises `UserError`. It
+    also raises `UserError` for a measure of evidence without any evidence, and for a measure whose fields no line of
+    the references has.
     """
     for name in names:
         if name not in FAMILIES and name not in JUDGED:

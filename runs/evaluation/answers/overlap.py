@@ -48,8 +48,8 @@ def _compare_tokens(tokens: Sequence[str], wanted: Sequence[str]) -> Overlap:
 def count_common_subsequence(one: Sequence[str], other: Sequence[str]) -> int:
     """Count the tokens of the longest common subsequence.
 
-    One integer holds a bit for each token of the longer text, and each token of the shorter one takes a few operations
-    on it (Hyyrö 2004, "Bit-parallel LCS-length computation revisited").
+    One integer holds a bit for each token of the longer text. Each token of the shorter text takes a few operations on
+    this integer (Hyyrö 2004, "Bit-parallel LCS-length computation revisited").
     """
     short, long = sorted((one, other), key=len)
     places = _map_places(long)

@@ -29,8 +29,8 @@ class Wanted:
 def read_relevant_documents(path: Path, relevant_from: int, store: Store) -> list[Wanted]:
     """Read the documents of TREC judgments that have at least the grade `relevant_from`, each once for its topic.
 
-    If the store has no document with a judged id, the id is that of a segment, and stands for its document,
-    which has the highest of its grades.
+    If the store has no document with a judged id, the id is that of a segment, and stands for its document. The
+    document has the highest of its grades.
     """
     qrels = read_qrels(path)
     relevant = np.flatnonzero(qrels.grades >= relevant_from)

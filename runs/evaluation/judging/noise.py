@@ -1,9 +1,9 @@
 """The noise of a judge in a measure: intervals over topics and judges.
 
 A judge's grade tells the true grade with some probability only. A draw replaces each grade by a true grade of that
-probability, and the measure is taken again: multiple imputation (Cole, Chu and Greenland, International Journal of
-Epidemiology 2006). The probabilities come from a confusion matrix, or from repeats of the judge (Dawid and Skene,
-Applied Statistics 1979). Each draw takes topics with replacement, for the probabilities and for the mean alike.
+probability, and the module takes the measure again. This is multiple imputation (Cole, Chu and Greenland, International
+Journal of Epidemiology 2006). The probabilities come from a confusion matrix, or from repeats of the judge (Dawid and
+Skene, Applied Statistics 1979). Each draw takes topics with replacement, for the probabilities and for the mean alike.
 
 A high grade is right more often at the first ranks, where relevant documents are frequent. So each band of ranks has
 probabilities of its own. The probabilities of all ranks support a band that has few documents.
@@ -83,9 +83,10 @@ def _support(counts: Floats) -> Floats:
 def draw_grades(table: Floats, patterns: NDArray[np.int64], uniform: Floats) -> NDArray[np.int64]:
     """Draw the place of the true grade of each judgment: int64[judgments].
 
-    `table` is one draw of the probabilities, `patterns` (int64[judgments]) the row of each judgment in it, and
-    `uniform` (float64[judgments]) its random number from 0 to 1. Draws that share these numbers differ by their tables
-    alone, so that the noise of single grades, which the topics vary by already, does not count twice.
+    `table` is one draw of the probabilities. `patterns` (int64[judgments]) has the row of each judgment in it.
+    `uniform` (float64[judgments]) has the random number of each judgment, from 0 to 1. If draws share these numbers,
+    they differ by their tables alone. The topics already vary by the noise of single grades. So this noise does not
+    count twice.
     """
     steps = np.cumsum(table, axis=1)[:, :-1]
     return np.asarray((uniform[:, None] > steps[patterns]).sum(axis=1))

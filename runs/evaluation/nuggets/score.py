@@ -84,9 +84,9 @@ def _score_runs(
 def score_nuggets(nuggets: Sequence[Nugget]) -> tuple[float, ...]:
     """Score the nuggets that are assigned to an answer, by `NUGGET_MEASURES`. NaN if an assignment failed.
 
-    `A` is the mean credit of all nuggets, `V` that of vital ones, `W` that of all, where those that are not vital have
-    half the weight. Partial support has the credit 0.5, in strict scores none. Nuggets without an importance are
-    vital. Without a vital nugget, `V` is 0. Source: Pradeep et al., SIGIR 2025, section 3.3; nuggetizer 0.0.6.
+    `A` is the mean credit of all nuggets, and `V` that of vital ones. `W` is that of all, where nuggets that are not
+    vital have half the weight. Partial support has the credit 0.5, in strict scores none. Nuggets without an importance
+    are vital. Without a vital nugget, `V` is 0. Source: Pradeep et al., SIGIR 2025, section 3.3; nuggetizer 0.0.6.
     """
     if any(one.assignment == "failed" for one in nuggets):
         return (nan,) * len(NUGGET_MEASURES)
