@@ -127,15 +127,15 @@ def open_run_reader(job: Job, model: Model | None) -> Reader:
 async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:
     """Open the task to answer a topic, and choose its documents.
 
-    These are among the `selected` ones (rows of the store, best first), or those of each query. For claims, they are
-    the documents that have a grade above 0 for the query, if there are any. If the configuration ranks segments, each
+    These are among the `selected` ones (rows of the store, best first), or those of each query. If documents have a
+    grade above 0 for a query, they are the query's documents. If the configuration ranks segments, each
     document has only its closest ones. If runs of other systems are given, a query without a ranking has the
     `selected` documents.
     """
     topic = searched.topic
     unranked = list(selected) if job.config.retrieval.runs else []
     of_queries = [searched.hybrid.of(place).tolist() or unranked for place in searched.places]
-    if job.answer_settings.method == "claims":
+    if job.answer_settings.is_by_query:
         grades = [searched.grades.get(query.id, {}) for query in searched.own]
         of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
     if job.answer_settings.method == "rules" and job.config.reader.name == "plain":

@@ -101,7 +101,7 @@ def list_stages(run: StoredRun) -> tuple[Stage, ...]:
     absent: set[Stage] = set()
     if run.answers_queries:
         absent.add("queries")
-    if not run.grades or (run.config.answer.method == "answers" and run.has_answers):
+    if not run.grades:
         absent |= {"graded", "grade"}
     if not run.has_answers:
         absent |= {"read", "used", "cited"}

@@ -91,7 +91,7 @@ class StoredRun:
 
     def _list_selected_by_query(self, most: int) -> Iterator[tuple[str, set[str]]]:
         lists = list_first(self.directory / self.query_ranking, self.config.retrieval.depth)
-        grades = find_grades(list(self.grades.values()), self.store) if self.config.answer.method == "claims" else {}
+        grades = find_grades(list(self.grades.values()), self.store)
         for topic, queries in self.queries.items():
             rows: list[int] = []
             for place in find_places(topic, queries):

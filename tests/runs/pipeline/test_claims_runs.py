@@ -78,6 +78,28 @@ def test_the_command_answer_gives_the_answers_of_a_run(index: Index, tmp_path: P
     )
 
 
+@pytest.mark.parametrize("method", ["answers", "claims"])
+def test_a_query_is_answered_from_documents_with_a_grade_for_it(method: str, index: Index, tmp_path: Path) -> None:
+    topics = write_topics(tmp_path / "topics.jsonl")
+    with serving(model=say) as server:
+        settings = [f"index={index.folder}", f"topics={topics}", f"out={tmp_path / 'out'}", f"answer.method={method}"]
+        model = f"model={{name: plain, urls: ['{server.url}'], window: 4096}}"
+        directory = run(read_config(None, [*settings, model], "keystone"), threads=2)
+    records = [orjson.loads(line) for line in (directory / "grades.jsonl").read_bytes().splitlines()]
+    graded = {
+        (query, doc_id)
+        for record in records
+        for query, grades in zip(record["queries"], record["grades"], strict=True)
+        for doc_id, grade in zip(record["documents"], grades, strict=True)
+        if grade
+    }
+    evidence = [orjson.loads(line)["items"] for line in (directory / "evidence.jsonl").read_bytes().splitlines()]
+    read = {(item["query_id"], item["span"]["doc_id"]) for items in evidence for item in items}
+    answered = {query for query, _ in graded}
+    assert {pair for pair in read if pair[0] in answered} <= graded
+    assert len(read & graded) > len(answered), "a query has several documents"
+
+
 def test_documents_of_a_query_are_ranked_by_grade_then_by_rank() -> None:
     assert rank_by_grade({7: 1, 3: 2, 5: 2, 9: 1}, [5, 7, 3]) == [5, 3, 7, 9]
     assert rank_by_grade({}, [5, 7]) == []

@@ -201,16 +201,18 @@ def test_answers_to_queries_are_made_from_the_documents_of_each_query(graded: Pa
     config = yaml.safe_load((graded / "config.yaml").read_text())
     hits = read_run(graded / "hybrid.trec").list_hits()
     first = {own[0][0] for query, own in hits.items() if query.startswith("1#")}
-    best = {"answers": first, "claims": {"weather"}}
-    for method, selected in best.items():
+    for method in ("answers", "claims"):
         answer = {"answer": {"method": method, "documents": 1}}
         (tmp_path / "run/config.yaml").write_text(yaml.safe_dump({**config, **answer}))
-        edit_first(tmp_path / "run", "grades", grade_weather_alone)
-        run = open_stored_run(tmp_path / "run")
-        assert run.list_selected()["1"] == selected
-        assert [stage for stage in LOSSES if stage not in list_stages(run)] == (
-            ["queries", "graded", "grade"] if method == "answers" else ["queries"]
-        )
+        for change, selected in ((grade_weather_alone, {"weather"}), (grade_nothing, first)):
+            edit_first(tmp_path / "run", "grades", change)
+            run = open_stored_run(tmp_path / "run")
+            assert run.list_selected()["1"] == selected
+            assert [stage for stage in LOSSES if stage not in list_stages(run)] == ["queries"]
+
+
+def grade_nothing(record: dict[str, Any]) -> None:
+    record["grades"] = [[0.0] * len(record["documents"]) for _ in record["queries"]]
 
 
 def grade_weather_alone(record: dict[str, Any]) -> None:
