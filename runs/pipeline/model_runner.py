@@ -23,10 +23,10 @@ USAGE_FILE = "usage.json"
 """The file of the run directory that holds the cost of the calls."""
 COSTS_FILE = "costs.jsonl"
 """The file of the run directory that holds the costs of single calls, if the model has a budget."""
-RANKING_PURPOSES = ("rerank", "umbrela", "search_again")
-"""The purposes of calls that make the ranking better."""
 RANKING_SHARE = 0.75
-"""The share of a budget up to which these calls are paid, if the model writes answers after them."""
+"""The share of a budget up to which calls for the ranking are paid, if the model writes answers after them."""
+GRADING_SHARE = 2 / 3
+"""The part of this share up to which grades and further rounds are paid, if a reranker follows them."""
 CLOSE_TIMEOUT_S = 1.0
 """How long closing a model may take after an error or an interrupt."""
 
@@ -39,6 +39,17 @@ class RunWithModel(Protocol):
         ...
 
 
+def list_shares(config: RunConfig) -> dict[str, float]:
+    """List the shares of a budget up to which calls are paid, by purpose. Other calls may spend all of it.
+
+    A listwise call gains more than the grades of many documents, so it is not left to the last tokens.
+    """
+    steps = config.list_model_steps()
+    ranking = RANKING_SHARE if "answer.method" in steps else 1.0
+    grading = ranking * GRADING_SHARE if "rerank.method" in steps and config.reranks_after("grades") else ranking
+    return {"rerank": ranking, "umbrela": grading, "search_again": grading}
+
+
 @contextmanager
 def open_model_runner(config: RunConfig, folder: Path | None) -> Iterator[RunWithModel]:
     """Open a runner of work that uses the model of a run.
@@ -48,7 +59,7 @@ def open_model_runner(config: RunConfig, folder: Path | None) -> Iterator[RunWit
     """
     model: OpenModel | None = None
     costs = None if folder is None else folder / COSTS_FILE
-    shares = dict.fromkeys(RANKING_PURPOSES, RANKING_SHARE) if "answer.method" in config.list_model_steps() else {}
+    shares = list_shares(config)
     stack = AsyncExitStack()
 
     def run_with_model(work: Callable[[Model | None], Awaitable[T]]) -> T:

@@ -28,7 +28,7 @@ from runs.tracks.validate import detect_track, validate
 from runs.trec.run_files import read_qrels, read_run
 from runs.trec.topics import read_topics
 from tests.support import programs
-from tests.support.indexes.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
+from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNINGS, write_topics
 from tests.support.models.reading_model import say
 from tests.support.runs.command_line import keystone
 from tests.support.runs.model_runs import answer_command, list_submissions, read_run_content
@@ -170,6 +170,17 @@ def test_a_budget_pays_for_the_first_documents_of_every_topic_before_any_further
         }
         assert len(own) == len(texts) > 6
         assert all(own[text] < 10 for text in texts[:4]), "four texts, because the twins have one"
+
+
+def test_a_budget_that_cannot_pay_all_grades_pays_for_the_reranker_after_them(
+    index: Index, tmp_path: Path, server: Server
+) -> None:
+    changes = ("queries.method=rules", "queries.passages=none", "grading.pool=8", "answer.method=none")
+    start = len(server.requests)
+    make("keystone", index, tmp_path, server, *changes, "model.budget={calls: 9}")
+    asked = [body["messages"][0]["content"] for body in server.requests[start:]]
+    assert asked.count(umbrela.GRID) == 6, "two thirds of the budget"
+    assert len(asked) == 6 + len(NARRATIVES)
 
 
 @pytest.mark.parametrize("method", ["rules", "model", "narrative"])
