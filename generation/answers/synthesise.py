@@ -8,6 +8,7 @@ limit, it is cut, and only the first queries are answered. If it is within the l
 `select_edit` chooses sentences before they are edited. `resynthesise` is the paper's ideal (equation 5).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,7 +48,7 @@ REPEAT_COSINE = 0.8
 REPEAT_SHARE = 0.5
 """The least share of the shorter sentence's terms in common. In answers without repeats, hardly a pair reached it."""
 LEAST_OWN_UTILITY = 1.0
-"""The least utility (0 to 3, as grades) of a sentence for the query of its own sub-answer."""
+"""The least utility (0 to 3, as grades) of a sub-answer's first sentence for its query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +93,18 @@ def select_sentences(task: SynthesisTask, query_vectors: Vectors, sentence_vecto
     `query_vectors` is float32[queries, d], and `sentence_vectors` float32[joined sentences, d]. If several sentences
     say the same (see `group_repeats`), the first stands for all of them, with all their citations.
 
-    The utility of a sentence for a query is the one of `generation.rules.sentences.compute_utilities`. For the query of
-    its own sub-answer it is at least `LEAST_OWN_UTILITY`.
+    A sentence serves the query of its own sub-answer. A model tells the main point first, so the utility of the n-th
+    sentence is max(u, `LEAST_OWN_UTILITY`) / sqrt(n), with u from `generation.rules.sentences.compute_utilities`.
     """
     sentences = join_sub_answers(task)
-    asked_for = [q for q, answer in enumerate(task.sub_answers) if answer for _ in answer.sentences]
+    served = [(q, n) for q, answer in enumerate(task.sub_answers) if answer for n, _ in enumerate(answer.sentences, 1)]
     groups = group_repeats([sentence.text for sentence in sentences], sentence_vectors)
-    utility = compute_utilities(query_vectors, sentence_vectors[[group[0] for group in groups]])
+    near = compute_utilities(query_vectors, sentence_vectors[[group[0] for group in groups]])
+    utility = np.zeros_like(near)
     for place, group in enumerate(groups):
-        own = [asked_for[number] for number in group]
-        utility[own, place] = np.maximum(utility[own, place], LEAST_OWN_UTILITY)
+        for query, number in (served[member] for member in group):
+            own = max(near[query, place], LEAST_OWN_UTILITY) / math.sqrt(number)
+            utility[query, place] = max(utility[query, place], own)
     merged = [
         replace(sentences[group[0]], citations=tuple(dict.fromkeys(c for n in group for c in sentences[n].citations)))
         for group in groups

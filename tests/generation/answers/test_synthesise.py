@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -115,6 +116,14 @@ def test_sentences_stand_in_the_order_of_the_sub_answers() -> None:
     task = synthesis([sub_answer(0, 1, 5), sub_answer(1, 1, 5)])
     queries, sentences = vectors(task)
     assert select_sentences(task, queries, sentences[::-1]) == join_sub_answers(task)
+
+
+def test_the_first_sentences_of_a_sub_answer_come_before_later_ones_that_are_nearer_to_the_query() -> None:
+    task = synthesis([sub_answer(query, 6, 10) for query in range(3)], words=(1, 90))
+    queries, sentences = vectors(task)
+    sentences[np.arange(18), np.repeat(range(3), 6)] = [0.3, 0.3, 0.3, 0.52, 0.52, 0.52] * 3
+    chosen = select_sentences(task, queries, sentences)
+    assert Counter(sentence.citations[1] for sentence in chosen) == {"e0": 3, "e1": 3, "e2": 3}
 
 
 def test_a_sentence_near_no_query_still_serves_its_own_query() -> None:

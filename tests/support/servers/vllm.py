@@ -175,7 +175,8 @@ def shared_memory(group: int) -> set[Path]:
             if os.getpgid(int(maps.parent.name)) == group:
                 mapped = [line.split() for line in maps.read_text().splitlines() if "/dev/shm/" in line]
                 nodes |= {int(node) for _, _, _, _, node, *_ in mapped}
-    return {path for path in Path("/dev/shm").iterdir() if path.stat().st_ino in nodes}
+    with os.scandir("/dev/shm") as entries:  # others may remove their files meanwhile, so no file is asked
+        return {Path(entry.path) for entry in entries if entry.inode() in nodes}
 
 
 @contextlib.contextmanager
