@@ -118,7 +118,8 @@ def answer_topic(
         "selected": selected, "scores": [1.0] * len(selected), "fallbacks": [],
     }  # fmt: skip
     documents = run.get_documents(selected)
-    wrong = next((doc for doc in ranked if doc not in relevant), "")
+    others = run.get_documents([doc for doc in ranked if doc not in relevant][:1])
+    wrong = [document.segments[0].id for document in others.values()]
     items, sentences = [], []
     for one in own:
         if one.doc_id not in selected or not keeps("read", one.doc_id):
@@ -129,7 +130,7 @@ def answer_topic(
         items.append({"span": asdict(span), "text": text, "score": 1.0, "query_id": run.queries[topic][0].id})
         if keeps("used", one.doc_id):
             own_ids = [segment.id for segment in document.segments if segment.span.overlaps(span)]
-            cited = own_ids if keeps("cited", one.doc_id) else [wrong]
+            cited = own_ids if keeps("cited", one.doc_id) else wrong
             sentences.append({"text": text, "citations": cited})
     evidence = {"topic_id": topic, "items": items, "notes": [], "stop": "done", "reader": "plain", "by": "oracle"}
     return grades, evidence, {"topic_id": topic, "sentences": sentences, "fallbacks": []}
