@@ -28,9 +28,9 @@ from indexing.vectors.types import Vectors
 
 MOST_CITATIONS = 3
 """The most citations of one sentence."""
-LEAST_WORTH = 0.7
+LEAST_WORTH = 0.5
 """The least worth of a sentence that serves a query, as `compute_worth` computes it."""
-MOST_SENTENCES = 5
+MOST_SENTENCES = 8
 """The most sentences that serve a query."""
 SAME_WORDS_SHARE = 0.8
 """The least share of content words in common by which two sentences repeat each other."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from generation.context.topic import Sources, TopicContext
 from generation.rules.queries import decompose
-from generation.rules.stands_alone import continues, explains_title, stands_alone
+from generation.rules.stands_alone import continues, explains_entry, explains_title, stands_alone
 from generation.rules.subject import read_sentence
 from generation.rules.words import find_stems
 from indexing.corpora.segments import split_sentences
@@ -80,7 +80,7 @@ def _find_readable(document: Document) -> Iterator[Span]:
     for start, end in split_sentences(document.text):
         span = Span(document.id, start, end)
         text = read_sentence(document, span)
-        if "." in text[-2:] and (stands_alone(text) or explains_title(text, document.title)):
+        if "." in text[-2:] and (stands_alone(text) or explains_entry(text) or explains_title(text, document.title)):
             yield span
             before = span
         else:

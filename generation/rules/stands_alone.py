@@ -114,6 +114,8 @@ LEAST_EXPLANATION_WORDS = 5
 """The fewest words of an explanation."""
 LEAST_TITLE_EXPLANATION_WORDS = 3
 """The fewest words of an explanation of a document's title."""
+LEAST_ENTRY_EXPLANATION_WORDS = 4
+"""The fewest words of an explanation of a manual's entry."""
 LEAST_NEW_STEMS = 2
 """The fewest content words by which an explanation of a title says more than the title."""
 _SUBJECTLESS = frozenset(
@@ -138,6 +140,8 @@ _FINITE = re.compile(
     r"|\b\w{2,}ed\b(?!\s+(?:to|by|for|as|with|from)\b)"
 )
 """A word that is probably a verb with a subject. A heading, and a noun with its attributes, have none."""
+_ENTRY_NAME = re.compile(r"[^\W\d_][\w.]*\(\)(?: of (?:(?! - ).)+)? - ")
+"""The name of an entry in a manual, with the title of the manual, before its explanation."""
 _RELATIVE = re.compile(r"\b(?:which|that|who)\s+(?:(?:can|may|should|must|will|could)\s+)?\w+")
 _POINTER = re.compile(r"^(?:it|they|he|she|its|their|his|her|this|these)\b", re.IGNORECASE)
 """A first word that points at the sentence before."""
@@ -185,6 +189,22 @@ def explains_title(sentence: str, title: str) -> bool:
     )
 
 
+def explains_entry(sentence: str) -> bool:
+    """Return whether a sentence is the name of an entry in a manual, a dash, and a whole explanation.
+
+    The name is the subject. So the explanation may open with "Called when", "Like" or an article.
+    """
+    name = _ENTRY_NAME.match(sentence)
+    explanation = sentence[name.end() :] if name else ""
+    return (
+        _is_prose(explanation, LEAST_ENTRY_EXPLANATION_WORDS)
+        and _is_clean(explanation)
+        and not any(pattern.match(explanation) for pattern in (_BACKWARD, _LABEL, _POINTER))
+        and not _DEMONSTRATIVE.search(explanation)
+        and _FIRST_PERSON.isdisjoint(explanation.lower().split())
+    )
+
+
 def continues(sentence: str) -> bool:
     """Return whether a sentence can be read after the sentence before it, to which its first word points."""
     return bool(_POINTER.match(sentence)) and stands_alone(_POINTER.sub("Venus", sentence, count=1))
@@ -203,13 +223,22 @@ def _explains(explanation: str, least_words: int) -> bool:
     )
 
 
-def _is_prose(sentence: str) -> bool:
+def _is_prose(sentence: str, least_words: int = LEAST_WORDS) -> bool:
     tokens = sentence.split()
     plain = sum(bool(_PLAIN.fullmatch(token)) for token in tokens)
-    return LEAST_WORDS <= len(tokens) <= MOST_WORDS and plain >= PLAIN_SHARE * len(tokens)
+    return least_words <= len(tokens) <= MOST_WORDS and plain >= PLAIN_SHARE * len(tokens)
 
 
 def _is_whole(sentence: str) -> bool:
+    first = _WORD.search(sentence)
+    return (
+        first is not None
+        and _is_clean(sentence)
+        and _FINITE.search(_RELATIVE.sub("", sentence), len(first[0])) is not None
+    )
+
+
+def _is_clean(sentence: str) -> bool:
     words = _WORD.findall(sentence)
     capitals = sum(word[0].isupper() for word in words)
     return (
@@ -220,7 +249,6 @@ def _is_whole(sentence: str) -> bool:
         and all(sentence.count(one) == sentence.count(other) for one, other in ("()", "[]", "\u201c\u201d"))
         and sentence.count('"') % 2 == 0
         and capitals <= MOST_CAPITALS_SHARE * len(words)
-        and _FINITE.search(_RELATIVE.sub("", sentence), len(words[0])) is not None
     )
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generation.rules.answer import LEAST_WORTH, MOST_SENTENCES, keep_best, leave_out_repeats
-from generation.rules.stands_alone import continues, explains_title, stands_alone
+from generation.rules.stands_alone import continues, explains_entry, explains_title, stands_alone
 from generation.rules.subject import read_sentence
 from generation.types import Evidence
 from indexing.types import Document, Span
@@ -78,6 +78,7 @@ def test_these_sentences_do_not_stand_alone(sentence: str) -> None:
 def test_any_text_is_judged(text: str) -> None:
     assert explains_title(text, text[:1]) in (True, False)
     assert stands_alone(text) in (True, False)
+    assert explains_entry(text) in (True, False)
     assert continues(text) in (True, False)
 
 
@@ -111,12 +112,49 @@ def test_a_sentence_is_read_with_its_subject(title: str, text: str, sentence: st
     assert read_sentence(document, Span("d", 0, len(text))) == sentence
 
 
-def test_the_line_before_a_sentence_names_its_subject() -> None:
-    text = "count(bees)\nCount all bees. Drones are bees."
-    document = Document("d", text, "hive")
-    first, second = text.index("Count all"), text.index("Drones")
-    assert read_sentence(document, Span("d", first, second - 1)) == "count() of hive - Count all bees."
-    assert read_sentence(document, Span("d", second, len(text))) == "Drones are bees."
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param("count(bees)\n{Count all bees.} Then rest.", "count() of hive - Count all bees.", id="first"),
+        pytest.param("count(bees)\nCount all bees. {Drones are bees.}", "Drones are bees.", id="second"),
+        pytest.param("count(bees)\n{Count bees}\n\nmore", "count() of hive - Count bees.", id="without a full stop"),
+        pytest.param("count(bees)\n{Count}\nall bees.", "count() of hive - Count", id="a part of a sentence"),
+        pytest.param("count(bees)\n\n{Drones are bees.}", "Drones are bees.", id="another paragraph"),
+        pytest.param("class Hive(Home)\nHive(bees)\n\n{A home.}", "Hive() of hive - A home.", id="class"),
+        pytest.param("class a.Hive(Home)\n{A home.}", "a.Hive() of hive - A home.", id="class of a module"),
+        pytest.param("class b.Hive(Home)\n\nfly(self)\n{Leave it.}", "Hive.fly() of hive - Leave it.", id="method"),
+        pytest.param("fly(self)\n{Leave it.}", "fly() of hive - Leave it.", id="method without a class"),
+        pytest.param(
+            "fly() method of hive.Bee instance\n{Leave it.}", "fly() of hive - Leave it.", id="method of an object"
+        ),
+    ],
+)
+def test_the_line_before_a_sentence_names_its_subject(text: str, sentence: str) -> None:
+    start, end = text.index("{"), text.index("}") - 1
+    document = Document("d", text.replace("{", "").replace("}", ""), "hive")
+    assert read_sentence(document, Span("d", start, end)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("explanation", "explained"),
+    [
+        ("Wait for a bee.", True),
+        ("Called when a bee leaves the hive.", True),
+        ("A home, which is warm.", True),
+        ("Leave the hive if it is warm.", True),
+        ("Fly far away.", False),
+        ("Then wait for a bee.", False),
+        ("It waits for a bee.", False),
+        ("Wait for this bee.", False),
+        ("Wait for a bee", False),
+        ("wait for a bee.", False),
+        ("Like bees = 0 of the hive.", False),
+        ("We wait for a bee.", False),
+    ],
+)
+def test_the_explanation_of_an_entry_has_the_entry_as_its_subject(explanation: str, explained: bool) -> None:
+    assert explains_entry(f"Bee.wait() of hive - {explanation}") == explained
+    assert not explains_entry(explanation)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +181,7 @@ def test_a_sentence_that_repeats_a_better_one_is_left_out() -> None:
 
 
 def test_a_query_is_served_by_its_best_sentences_and_by_none_below_the_floor() -> None:
-    kept = keep_best(np.array([[0.9, 1.2, 0.8, 1.0, 1.0, 0.9], [LEAST_WORTH - 0.1] * 6]))
-    assert (kept > 0).tolist() == [[True, True, False, True, True, True], [False] * 6]
+    own = [0.9, 1.2, 0.8, 1.0, 1.0, 0.9, 1.1, 1.3, 0.9]
+    kept = keep_best(np.array([own, [LEAST_WORTH - 0.1] * len(own)]))
+    assert (kept > 0).tolist() == [[worth != 0.8 for worth in own], [False] * len(own)]
     assert (kept > 0).sum() == MOST_SENTENCES
