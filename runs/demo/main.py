@@ -109,8 +109,8 @@ def configure_runs(index: Path, topics: Path, replies: Path, out: Path) -> list[
     """
     places = {"index": str(index), "topics": str(topics), "out": str(out)}
     model = {"backend": "replay", "name": MODEL, "replies": str(replies)}
-    settings = {**places, "run_id": MODEL_RUN, "team_id": "demo", "track": TRACK, "model": model}
-    settings |= {"grading.pool": 8, "grading.rounds": 0, "queries.passages": "none"}
+    recorded = {"grading.pool": 8, "grading.rounds": 0, "queries.passages": "none", "model": model}
+    settings = {**places, "run_id": MODEL_RUN, "team_id": "demo", "track": TRACK, **recorded}
     overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
     return [
         RunConfig.model_validate(
