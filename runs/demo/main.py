@@ -104,13 +104,12 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
 def configure_runs(index: Path, topics: Path, replies: Path, out: Path) -> list[RunConfig]:
     """Configure the runs of the demo: the whole narrative, the default by rules, and `keystone` with recorded replies.
 
-    The replies belong to this pool, and to queries without passages. There is no further round, whose
-    requests would differ if a processor rounds embeddings in another way.
+    The replies belong to this pool, and to queries without passages.
     """
     places = {"index": str(index), "topics": str(topics), "out": str(out)}
     model = {"backend": "replay", "name": MODEL, "replies": str(replies)}
-    recorded = {"grading.pool": 8, "grading.rounds": 0, "queries.passages": "none", "model": model}
-    settings = {**places, "run_id": MODEL_RUN, "team_id": "demo", "track": TRACK, **recorded}
+    settings = {**places, "run_id": MODEL_RUN, "team_id": "demo", "track": TRACK, "grading.pool": 8, "model": model}
+    settings["queries.passages"] = "none"
     overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
     return [
         RunConfig.model_validate(

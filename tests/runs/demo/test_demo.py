@@ -101,7 +101,6 @@ def test_recorded_replies_lead_each_reader_to_valid_answers(name: str, tmp_path:
         "out": str(tmp_path),
         "queries.passages": "none",
         "grading.pool": 8,
-        "grading.rounds": 0,
         "answer": {"method": "retrieval", "documents": 3, "segments": "closest", "support": "none"},
         "reader": {"name": name, "evidence_tokens": 1500, **SETTINGS[name]},
         "model": {"backend": "replay", "name": main.MODEL, "replies": str(replies)},
