@@ -12,11 +12,10 @@ MOST_ENTRY_CHARACTERS = 400
 
 _THIS_DOCUMENT = re.compile(r"^This\s+(module|package|library|tool|program|software|application|product)\b")
 _ENTRY = re.compile(
-    r"(?:async\s+)?(?:def\s+|class\s+)?(?P<name>[^\W_][\w.]*)"
-    r"\((?P<arguments>[^()]*(?:\([^()]*\)[^()]*)*)\)(?:\s*->[^\n]*|\s+method\s+of\s[^\n]*)?:?[ \t]*$"
+    r"(?:async\s+)?(?:def\s+|class\s+)?([^\W_][\w.]*)"
+    r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?:\s*->[^\n]*|\s+method\s+of\s[^\n]*)?:?[ \t]*$"
 )
 """A line that opens an entry of a manual: a name with its arguments."""
-_CLASS = re.compile(r"class\s+(?:\w+\.)*(\w+)")
 
 
 def read_sentence(document: Document, span: Span) -> str:
@@ -24,8 +23,7 @@ def read_sentence(document: Document, span: Span) -> str:
 
     The title replaces "This" before a word such as "module": of the page `timeit`, "This module measures time." becomes
     "The timeit module measures time." The first sentence below a line such as `run(task)` opens with
-    "run() of timeit - ", or with "Timer.run() of timeit - " for a method. Such a sentence, and a title with its
-    explanation, end with a full stop.
+    "run() of timeit - ". Such a sentence, and a title with its explanation, end with a full stop.
     """
     title = document.title if len(document.title.split()) <= MOST_TITLE_WORDS else ""
     entry, text = _find_entry(document.text, span)
@@ -47,7 +45,7 @@ def _find_entry(text: str, span: Span) -> tuple[str, str]:
         sentence = rest
     else:
         entry = _match_line_before(text, span.start)
-    return _name_entry(text, span.start, entry) if entry else "", " ".join(sentence.split())
+    return entry[1] if entry else "", " ".join(sentence.split())
 
 
 def _match_line_before(text: str, place: int) -> re.Match[str] | None:
@@ -56,12 +54,5 @@ def _match_line_before(text: str, place: int) -> re.Match[str] | None:
     lines = before.rstrip()
     line_ends = before.count("\n", len(lines))
     entry = _ENTRY.match(lines.rpartition("\n")[2]) if line_ends else None
-    is_class = entry is not None and entry["name"].rpartition(".")[2][:1].isupper()
+    is_class = entry is not None and entry[1].rpartition(".")[2][:1].isupper()
     return entry if line_ends == 1 or is_class else None
-
-
-def _name_entry(text: str, place: int, entry: re.Match[str]) -> str:
-    """Name an entry, and for a method the class before it."""
-    is_method = entry["arguments"].startswith("self")
-    name = _CLASS.match(text, text.rfind("\nclass ", 0, place) + 1) if is_method else None
-    return f"{name[1]}.{entry['name']}" if name else entry["name"]

@@ -122,8 +122,7 @@ def test_a_sentence_is_read_with_its_subject(title: str, text: str, sentence: st
         pytest.param("count(bees)\n\n{Drones are bees.}", "Drones are bees.", id="another paragraph"),
         pytest.param("class Hive(Home)\nHive(bees)\n\n{A home.}", "Hive() of hive - A home.", id="class"),
         pytest.param("class a.Hive(Home)\n{A home.}", "a.Hive() of hive - A home.", id="class of a module"),
-        pytest.param("class b.Hive(Home)\n\nfly(self)\n{Leave it.}", "Hive.fly() of hive - Leave it.", id="method"),
-        pytest.param("fly(self)\n{Leave it.}", "fly() of hive - Leave it.", id="method without a class"),
+        pytest.param("class b.Hive(Home)\n\nfly(self)\n{Leave it.}", "fly() of hive - Leave it.", id="method"),
         pytest.param(
             "fly() method of hive.Bee instance\n{Leave it.}", "fly() of hive - Leave it.", id="method of an object"
         ),
