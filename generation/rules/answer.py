@@ -30,8 +30,10 @@ MOST_CITATIONS = 3
 """The most citations of one sentence."""
 LEAST_WORTH = 0.5
 """The least worth of a sentence that serves a query, as `compute_worth` computes it."""
-MOST_SENTENCES = 8
-"""The most sentences that serve a query."""
+MOST_SENTENCES = 6
+"""The most sentences that serve a question."""
+MOST_SENTENCES_OF_PART = 2
+"""The most sentences that serve a part of a question."""
 SAME_WORDS_SHARE = 0.8
 """The least share of content words in common by which two sentences repeat each other."""
 
@@ -85,7 +87,7 @@ def choose_sentences(
     evidence = leave_out_repeats(evidence)
     heads = [place_of[item.span] for item in evidence]
     worth = compute_worth(context, [item.span for item in evidence], candidates.vectors[heads])
-    utility = keep_best(worth)
+    utility = keep_best(worth, count_most([query.question for query in context.queries]))
     serves = np.argmax(utility, axis=0) if utility.size else np.empty(0, np.int64)
     chosen = choose(utility, [len(item.text.split()) for item in evidence], words)
     in_turn = sorted(chosen, key=lambda i: (int(serves[i]), -utility[serves[i], i], i))
@@ -128,13 +130,23 @@ def leave_out_repeats(evidence: Sequence[Evidence]) -> list[Evidence]:
     return [evidence[place] for place in sorted(kept)]
 
 
-def keep_best(worth: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Keep the worth of each query's best sentences, and set that of others to 0. The earlier one wins a tie.
+def count_most(questions: Sequence[str]) -> NDArray[np.int64]:
+    """Count the most sentences that serve each question: fewer for a question that is a part of another."""
+    return np.array(
+        [
+            MOST_SENTENCES_OF_PART if any(part in other and part != other for other in questions) else MOST_SENTENCES
+            for part in questions
+        ]
+    )
 
-    `worth` is float64[queries, sentences].
+
+def keep_best(worth: NDArray[np.float64], most: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Keep the worth of each query's `most` best sentences, and set that of others to 0. The earlier one wins a tie.
+
+    `worth` is float64[queries, sentences], and `most` int64[queries].
     """
     places = np.argsort(np.argsort(-worth, axis=1, kind="stable"), axis=1, kind="stable")
-    return np.where((places < MOST_SENTENCES) & (worth >= LEAST_WORTH), worth, 0.0)
+    return np.where((places < most[:, np.newaxis]) & (worth >= LEAST_WORTH), worth, 0.0)
 
 
 def _group_by_head(heads: Sequence[int], vectors: Vectors) -> list[list[int]]:

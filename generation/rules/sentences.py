@@ -1,17 +1,18 @@
 """Sentences of documents for extractive answers: their choice, their groups of equal meaning, their utilities."""
 
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from generation.context.topic import Sources, TopicContext
-from generation.rules.queries import decompose
+from generation.rules.queries import decompose, split_into_parts
 from generation.rules.stands_alone import continues, explains_entry, explains_title, stands_alone
-from generation.rules.subject import read_sentence
+from generation.rules.subject import find_listed, read_sentence
 from generation.rules.words import find_stems
 from indexing.corpora.segments import split_sentences
 from indexing.types import Document, Span
@@ -23,7 +24,7 @@ SAME_COSINE = 0.95
 """The least cosine of two sentences that say the same."""
 RELATED_COSINE = 0.25
 """The cosine of a sentence and a query from which on the sentence has a utility."""
-MOST_CANDIDATE_SENTENCES = 64
+MOST_CANDIDATE_SENTENCES = 96
 """The most sentences that are embedded for a topic. Embedding is most of the work of an answer."""
 WORDS_WEIGHT = 0.6
 """The weight of the words in common. The cosine of the segment has weight 1."""
@@ -36,17 +37,26 @@ NARRATIVE_SHARE = 0.2
 
 
 def ask_each_clause(context: TopicContext, sources: Sources) -> TopicContext:
-    """Return the context with its queries split into questions of one facet. Their embeddings are made anew."""
-    queries = split_into_questions(context.queries)
+    """Return the context with its queries split into questions and their parts. Their embeddings are made anew."""
+    queries = add_parts(split_into_questions(context.queries))
     return replace(context, queries=queries, query_vectors=embed_questions(sources, queries))
 
 
 def split_into_questions(queries: Sequence[Query]) -> list[Query]:
     """Split queries into questions of one facet, each once, in order, under the ids of the queries."""
+    return _ask_each(queries, decompose)
+
+
+def add_parts(questions: Sequence[Query]) -> list[Query]:
+    """Add after each question its parts, such as "a settings file" of "How to take options and a settings file?"."""
+    return _ask_each(questions, lambda question: (question, *split_into_parts(question)))
+
+
+def _ask_each(queries: Sequence[Query], split: Callable[[str], Sequence[str]]) -> list[Query]:
     asked: dict[str, Query] = {}
     for query in queries:
-        for question in decompose(query.question):
-            asked.setdefault(question.lower(), replace(query, question=question, dense_text=question))
+        for text in split(query.question):
+            asked.setdefault(text.lower(), replace(query, question=text, dense_text=text))
     return list(asked.values())
 
 
@@ -76,8 +86,18 @@ def find_sentences(context: TopicContext) -> list[Span]:
 
 
 def _find_readable(document: Document) -> Iterator[Span]:
+    listed = list(find_listed(document.text))
+    for start, end in listed:
+        span = Span(document.id, start, end)
+        if explains_entry(read_sentence(document, span)):
+            yield span
+    listed_ends = [end for _, end in listed]
     before: Span | None = None
     for start, end in split_sentences(document.text):
+        place = bisect_right(listed_ends, start)
+        if place < len(listed) and listed[place][0] < end:
+            before = None
+            continue
         span = Span(document.id, start, end)
         text = read_sentence(document, span)
         if "." in text[-2:] and (stands_alone(text) or explains_entry(text) or explains_title(text, document.title)):

@@ -20,11 +20,12 @@ EXPLANATION_SHARE = 0.85
 EARLY_WORDS = 3
 """A pronoun among this number of first words points back, whatever stands before it."""
 
-_PLAIN = re.compile(r"""[("'\u201c\u2018]*[^\W\d_]+(?:['\u2019-][^\W\d_]+)*[)"'\u201d\u2019,.;:!?]*""")
+_PLAIN = re.compile(r"""[("'\u201c\u2018]*[^\W\d_][^\W_]*(?:['\u2019/-][^\W_]+)*[)"'\u201d\u2019,.;:!?]*""")
+_NUMBER = re.compile(r"[(]?\d+(?:[.,]\d+)*[),.;:]*")
 _WORD = re.compile(r"[^\W_][\w'\u2019-]*")
 
-_ENDING = re.compile(r"""[^\W_][)"'\u201d\u2019\]]*\.[)"'\u201d\u2019]*$""")
-"""A full stop after a word. Questions, exclamations and cut sentences end otherwise."""
+_ENDING = re.compile(r"""(?:[^\W_]|\w\(\))[)"'\u201d\u2019\]]*\.[)"'\u201d\u2019]*$""")
+"""A full stop after a word or a call. Questions, exclamations and cut sentences end otherwise."""
 
 _DEBRIS = re.compile(
     r">>>|\.\.\.|\u2026|[|{}<>=~\\^]|->|(?<!\w)\*|\*(?!\w)|[-_*#]{3,}"  # code, tables, rules
@@ -32,7 +33,7 @@ _DEBRIS = re.compile(
     r"|\n\s*(?:[-*+#\u2022\u00b7]|\d+[.)])\s"  # an item of a list, or a heading
     r"|\S(?:\t|\x20{2,})[^\s.(]|\n\s*\n"  # columns, paragraphs
     r"|\b(?<!['\"(.])[a-z]\.\w+\(|\b[A-Z]{6,}\b|\b[a-z]+(?:_[a-z]+)+\b(?![.(])"  # names of variables
-    r"|(?<![\w'\".-])[b-hj-z](?![\w'\".-])"  # a variable of one letter
+    r"|(?<![\w'\u2019\".-])[b-hj-z](?![\w'\u2019\".-])"  # a variable of one letter
     r"|https?://|www\.|@\w|:\s*\.$"
 )
 _LABEL = re.compile(
@@ -66,10 +67,12 @@ _PRONOUNS = frozenset("he her here him his it it's its she such that their them 
 """Words that point back, unless a name stands before them in the sentence."""
 
 _DEMONSTRATIVE = re.compile(
-    r"\b(?:this|these)\b|\b(?:those|that)(?=\s+(?:case|way|one|time|reason)s?\b)"
+    r"\b(?:this(?!\s+(?:computer|machine|platform|system)\b)|these)\b"
+    r"|\b(?:those|that)(?=\s+(?:case|way|one|time|reason)s?\b)"
     r"|\b(?:above|below|aforementioned|foregoing|hereafter|as\s+follows|following|previous(?:ly)?)\b"
     r"|\bsuch\s+(?!as\b)|\b(?:next|preceding)\s+(?:section|chapter|page|paragraph|example)s?\b"
-    r"|\b(?:is|are|was|were)\s+then\b|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b|\bthe\s+(?:former|latter|same|given|specified)\b",
+    r"|\b(?:is|are|was|were)\s+then\b|\bother\s+(?:than\s+)?that\b|\bsee\s+(?:the|also|section)\b"
+    r"|\bthe\s+(?:former|latter|given|specified|same\b(?!.*\b(?:as|that)))\b",
     re.IGNORECASE,
 )
 """Words that point at another place of the page, wherever they stand."""
@@ -96,7 +99,7 @@ _VERBS = (
     "disable discard display do draw edit emulate enable encode ensure enumerate escape execute extract "
     "feed fetch fill find flush follow force format freeze generate get give go guess handle help hold "
     "implement include increase indicate initialize insert invoke issue iterate keep let list load lock "
-    "log look make manage map mark match merge move need notify obtain open override parse pass perform "
+    "log look make manage map mark match merge move need notify obtain open output override parse pass perform "
     "place pop prepare print process produce provide push put quote raise read receive record refer "
     "reformat register release remove rename render repeat replace report represent require reset resolve "
     "resume retrieve return rewind round run save scan search see select send serve set show signal skip "
@@ -131,8 +134,10 @@ _SUBJECTLESS = frozenset(
 
 _COMMON_VERBS = frozenset("become come find give help keep know like make mean need say see seem take use want".split())
 _FINITE = re.compile(
-    r"\b(?:am|are|became|began|came|cannot|can|could|did|does|do|gave|had|has|have|is|knew|made|may|might|must|"
-    r"shall|should|took|was|went|were|will|won't|would|" + "|".join(_THIRD_PERSON) + r")\b"
+    r"\b(?:am|applies|are|became|began|behaves|belongs|came|cannot|can|comes|consists|could|deals|depends|did|does|do|"
+    r"gave|had|has|have|is|knew|made|may|might|must|shall|should|took|was|went|were|will|won't|would|"
+    + "|".join(_THIRD_PERSON)
+    + r")\b"
     r"|\b\w\w+[^su\W]s\s+(?:an?|the|that|to|all|any|each|its|their|no|one|two|several|many)\b"
     r"|\b\w{2,}s\s+(?:\w+ly\s+)?(?:" + "|".join(_VERBS) + r")\b"
     r"|\b\w+[^su\W]s\s+(?!(?:" + "|".join(sorted(STOP_WORDS - _COMMON_VERBS)) + r")\b)[a-z]+[a-z ]"
@@ -140,12 +145,22 @@ _FINITE = re.compile(
     r"|\b\w{2,}ed\b(?!\s+(?:to|by|for|as|with|from)\b)"
 )
 """A word that is probably a verb with a subject. A heading, and a noun with its attributes, have none."""
-_ENTRY_NAME = re.compile(r"[^\W\d_][\w.]*\(\)(?: of (?:(?! - ).)+)? - ")
+_ENTRY_NAME = re.compile(
+    r"(?:[^\W\d_][\w.]*\(\)(?:, [^\W\d_][\w.]*\(\))*|[a-z]\w*|[A-Z][A-Z0-9_]+)(?: of (?:(?! - ).)+)? - "
+)
 """The name of an entry in a manual, with the title of the manual, before its explanation."""
+_OWN = re.compile(
+    r"^This(?: (?:class|decorator|exception|function|method|module|package))?(?= [a-z])"
+    r"|\bthe (?:given|specified)\b|(?<![\w'\u2019\".-])[b-hj-z](?![\w'\u2019\".-])"
+)
+"""Words of an explanation that point at its entry and at the arguments of the entry."""
 _RELATIVE = re.compile(r"\b(?:which|that|who)\s+(?:(?:can|may|should|must|will|could)\s+)?\w+")
 _POINTER = re.compile(r"^(?:it|they|he|she|its|their|his|her|this|these)\b", re.IGNORECASE)
 """A first word that points at the sentence before."""
-_FIRST_PERSON = frozenset("i i'd i'll i'm i've my mine me we we'll we're we've our ours us let's".split())
+_FIRST_PERSON = re.compile(
+    r"(?<![\w/])(?:I(?:['\u2019](?:d|ll|m|ve))?|[Mm](?:y|ine|e)|[Ww]e(?:['\u2019](?:ll|re|ve))?|[Oo]urs?|us|[Ll]et['\u2019]s)"
+    r"(?![\w/])"
+)
 _INSTRUCTION = re.compile(
     r"^(?:if|when|unless|once|otherwise)\b[^,]*,\s*(?:then\s+)?(?:" + "|".join(v for v in _VERBS if v != "use") + r")\b"
     r"|^(?:if|when|unless)\s+(?:\w+\s+)?(?:specified|omitted|given|provided|present|not|true|false|none|set|unspecified|"
@@ -153,8 +168,8 @@ _INSTRUCTION = re.compile(
     r"|^if\s+(?:\w+\s+)?\S+\s+(?:is|are)\s+(?:not\s+)?(?:true|false|none|given|omitted|specified|provided|set|present|zero)\b"
     r"|^(?:[^,]{1,30},|always|never|also|currently|just|simply)\s+(?:" + "|".join(_THIRD_PERSON) + r")\b"
     r"|^(?:in|by|for|with|within|on|at|from|as|under|without|to)\b[^,]*,\s*(?:it|they|this|he|she|these)\b"
-    r"|\b(?:argument|parameter|keyword|flag|attribute|option)s?\b(?=\s+(?:is|are|gives?|may|must|should|can|specif|"
-    r"determines?|indicates?|defaults?|has|have|will|controls?|defines?|to\b))|\b(?:is|are)\s+returned\b|\breturn\s+value\b"
+    r"|\b(?:argument|parameter|keyword|flag|attribute|option)s?\b(?=\s+(?:is|are|gives?|may|must|should|can|specif\w*|"
+    r"determines?|indicates?|defaults?|has|have|will|controls?|defines?)\b)|\b(?:is|are)\s+returned\b|\breturn\s+value\b"
     r"|^the\s+(?:default|resulting|optional|returned|given|input|output|new|old|current|corresponding|specific)\b"
     r"|^the\s+(?:[a-z]+\s+){1,2}(?:may|can|should|must|will|shall)\b|\bthere[,.]|\bhere\b"
     r"|^an?\s+(?:\w+\s+){1,3}(?:which|that|suitable|used|for)\b(?!.*\b(?:is|are|was|were|has|have|can|will|must|may)\b)"
@@ -195,13 +210,13 @@ def explains_entry(sentence: str) -> bool:
     The name is the subject. So the explanation may open with "Called when", "Like" or an article.
     """
     name = _ENTRY_NAME.match(sentence)
-    explanation = sentence[name.end() :] if name else ""
+    explanation = _OWN.sub("The", sentence[name.end() :]) if name else ""
     return (
         _is_prose(explanation, LEAST_ENTRY_EXPLANATION_WORDS)
         and _is_clean(explanation)
         and not any(pattern.match(explanation) for pattern in (_BACKWARD, _LABEL, _POINTER))
         and not _DEMONSTRATIVE.search(explanation)
-        and _FIRST_PERSON.isdisjoint(explanation.lower().split())
+        and not _FIRST_PERSON.search(explanation)
     )
 
 
@@ -224,7 +239,7 @@ def _explains(explanation: str, least_words: int) -> bool:
 
 
 def _is_prose(sentence: str, least_words: int = LEAST_WORDS) -> bool:
-    tokens = sentence.split()
+    tokens = [token for token in sentence.split() if not _NUMBER.fullmatch(token)]
     plain = sum(bool(_PLAIN.fullmatch(token)) for token in tokens)
     return least_words <= len(tokens) <= MOST_WORDS and plain >= PLAIN_SHARE * len(tokens)
 
@@ -256,7 +271,7 @@ def _names_its_subject(sentence: str) -> bool:
     words = [word.lower().replace("\u2019", "'") for word in _WORD.findall(sentence)]
     if _BACKWARD.match(sentence) or _LABEL.match(sentence) or _VAGUE.match(sentence):
         return False
-    if _DEMONSTRATIVE.search(sentence) or words[0] in _SUBJECTLESS or not _FIRST_PERSON.isdisjoint(words):
+    if _DEMONSTRATIVE.search(sentence) or words[0] in _SUBJECTLESS or _FIRST_PERSON.search(sentence):
         return False
     if _INSTRUCTION.search(sentence.lower()):
         return False

@@ -1,6 +1,7 @@
 """Sentences of documents with their subject, where only the text around them names it."""
 
 import re
+from collections.abc import Iterator
 
 from indexing.types import Document, Span
 
@@ -8,14 +9,31 @@ MOST_TITLE_WORDS = 4
 """The most words of a title that is a name. Longer titles are headlines."""
 
 MOST_ENTRY_CHARACTERS = 400
-"""The characters before a sentence in which the line that opens its entry is looked for."""
+"""The characters before a sentence in which the line that opens its entry is looked for, and those of a list's item."""
 
-_THIS_DOCUMENT = re.compile(r"^This\s+(module|package|library|tool|program|software|application|product)\b")
+_THIS_DOCUMENT = re.compile(
+    r"^This (?=(?:module|package|library|tool|program|software|application|product)\b)"
+    r"|\bthis (?=(?:module|package|library)\b)"
+)
+_MARKS = re.compile(
+    r"(?<![\w*])(\*{1,2})(?P<term>[^\W\d_](?:[^*]*\w)?)\1(?![\w*])"
+    r"|(`{1,2})(?P<code>[^`\s][^`]*)\3"
+    r"|^(?:[-*+\u2022]|[a-z\d]\))\s+"  # an item of a list
+    r"|\s\((?:see|cf\.|described)\s[^()]*\)"
+)
+"""Stars and backticks around words, the mark of a list's item, and a pointer to another place in parentheses."""
 _ENTRY = re.compile(
     r"(?:async\s+)?(?:def\s+|class\s+)?([^\W_][\w.]*)"
     r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?:\s*->[^\n]*|\s+method\s+of\s[^\n]*)?:?[ \t]*$"
 )
 """A line that opens an entry of a manual: a name with its arguments."""
+_CALL = r"[^\W\d_][\w.]*[ ]?\([^()\n]*\)"
+_LISTED = re.compile(
+    rf"^[ \t]*(?:[-*+\u2022][ \t]+)?({_CALL}(?:,[ ]{_CALL})*|[A-Z][A-Z0-9]*_[A-Z0-9_]+)[ \t]+--?[ \t]+(?=[^\W\d_])"
+    r"|^[ \t]*([a-z]\w*)(?:[ ]{2,}|\t+)(?=[A-Z].*\.$)",
+    re.MULTILINE,
+)
+"""The names that open a line of a list, before their explanation."""
 
 
 def read_sentence(document: Document, span: Span) -> str:
@@ -26,14 +44,40 @@ def read_sentence(document: Document, span: Span) -> str:
     "run() of timeit - ". Such a sentence, and a title with its explanation, end with a full stop.
     """
     title = document.title if len(document.title.split()) <= MOST_TITLE_WORDS else ""
+    of_title = f" of {title}" if title else ""
+    listed = _LISTED.match(document.text, span.start, span.end)
+    if listed:
+        names = re.sub(r" ?\(.*?\)", "()", listed[1] or listed[2])
+        text = _read_plain(document.text[listed.end() : span.end])
+        return f"{names}{of_title} - {text[:1].upper()}{text[1:].rstrip('.;')}."
     entry, text = _find_entry(document.text, span)
     if entry:
         if text[-1:].isalnum() and document.text.startswith("\n\n", span.end):
             text += "."
-        return f"{entry}(){f' of {title}' if title else ''} - {text}"
+        return f"{entry}(){of_title} - {text}"
     if text.startswith(f"{document.title} - ") and text[-1].isalnum():
         return f"{text}."
-    return _THIS_DOCUMENT.sub(lambda found: f"The {title} {found[1]}", text) if title else text
+    return _THIS_DOCUMENT.sub(lambda found: f"{found[0][0]}he {title} ", text) if title else text
+
+
+def find_listed(text: str) -> Iterator[tuple[int, int]]:
+    """Find the lines of lists that explain a name: the start and the end of each in `text`.
+
+    An explanation goes on below its line, up to a blank line, the next name or a full stop.
+    """
+    for found in _LISTED.finditer(text):
+        end = _find_line_end(text, found.end())
+        while end < found.end() + MOST_ENTRY_CHARACTERS and not text[found.end() : end].rstrip().endswith("."):
+            line = text[end + 1 : _find_line_end(text, end + 1)]
+            if not line.strip() or _LISTED.match(line):
+                break
+            end += 1 + len(line)
+        yield found.start(), found.end() + len(text[found.end() : end].rstrip())
+
+
+def _find_line_end(text: str, start: int) -> int:
+    place = text.find("\n", start)
+    return len(text) if place < 0 else place
 
 
 def _find_entry(text: str, span: Span) -> tuple[str, str]:
@@ -45,7 +89,12 @@ def _find_entry(text: str, span: Span) -> tuple[str, str]:
         sentence = rest
     else:
         entry = _match_line_before(text, span.start)
-    return entry[1] if entry else "", " ".join(sentence.split())
+    return entry[1] if entry else "", _read_plain(sentence)
+
+
+def _read_plain(text: str) -> str:
+    """Read a text on one line, without the marks of a manual."""
+    return _MARKS.sub(lambda found: found["term"] or found["code"] or "", " ".join(text.split()))
 
 
 def _match_line_before(text: str, place: int) -> re.Match[str] | None:
@@ -55,4 +104,4 @@ def _match_line_before(text: str, place: int) -> re.Match[str] | None:
     line_ends = before.count("\n", len(lines))
     entry = _ENTRY.match(lines.rpartition("\n")[2]) if line_ends else None
     is_class = entry is not None and entry[1].rpartition(".")[2][:1].isupper()
-    return entry if line_ends == 1 or is_class else None
+    return entry if line_ends == 1 or is_class or before[-1:] in (" ", "\t") else None

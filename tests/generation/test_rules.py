@@ -9,7 +9,7 @@ from generation.context.topic import Sources, TopicContext
 from generation.queries.compose import compose_queries, is_narrative_query, make_narrative_query
 from generation.rules.answer import CandidateSentences, choose_sentences, gather_sentences, quote_closest_segment
 from generation.rules.documents import choose_documents
-from generation.rules.queries import decompose, expand_topic, extract_topic
+from generation.rules.queries import decompose, expand_topic, extract_topic, split_into_parts
 from generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
@@ -224,6 +224,32 @@ def test_an_answer_covers_the_questions_within_its_words_and_cites_its_sources()
     assert any(c[0].startswith("bees#") for c in cited)
     assert {e.query_id for e in evidence} == {query.id for query in queries}
     assert compute_utilities(vectors, said).shape == (3, len(spans))
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("How to take options and a settings file?", ["take options", "a settings file"]),
+        ("What about walk folders or choose files by wildcards?", ["walk folders", "choose files"]),
+        ("What about names of days?", []),
+        ("How to count bees and wasps?", []),
+        ("How do bees dance with other bees?", ["do bees dance", "other bees"]),
+        ("", []),
+    ],
+)
+def test_a_question_is_split_into_its_parts(question: str, parts: list[str]) -> None:
+    assert split_into_parts(question) == parts
+
+
+def test_lines_of_lists_are_sentences_of_their_own() -> None:
+    text = "A hive is a home of bees.\n\ncount() - count all bees of a hive\nfly() - leave\n\nIt is warm in hives.\n"
+    document = cut_segments(Document("hive", text, "hive"))
+    empty = np.zeros((len(document.segments), 2), np.float32)
+    found = find_sentences(TopicContext({0: document}, {0: empty}, [], np.zeros((0, 2), np.float32)))
+    assert {text[span.start : span.end] for span in found} == {
+        "A hive is a home of bees.",
+        "count() - count all bees of a hive",
+    }
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 6, 100])

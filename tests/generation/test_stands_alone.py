@@ -5,9 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.rules.answer import LEAST_WORTH, MOST_SENTENCES, keep_best, leave_out_repeats
+from generation.rules.answer import (
+    LEAST_WORTH,
+    MOST_SENTENCES,
+    MOST_SENTENCES_OF_PART,
+    count_most,
+    keep_best,
+    leave_out_repeats,
+)
 from generation.rules.stands_alone import continues, explains_entry, explains_title, stands_alone
-from generation.rules.subject import read_sentence
+from generation.rules.subject import find_listed, read_sentence
 from generation.types import Evidence
 from indexing.types import Document, Span
 
@@ -23,6 +30,12 @@ from indexing.types import Document, Span
         "Semaphores guard resources that have a limited capacity.",
         "timeit - Tool for measuring the time of small pieces of code.",
         "copy2() of shutil - Copy data and the dates of a file.",
+        "The keeper deals with bees of 301, 302, 303 and 307 hives.",
+        "To count the bees of a hive, keepers can use count().",
+        "A wasp has the same enemies as a bee of the colony.",
+        "The queen\u2019s sting has no barbs, so she can use it again.",
+        "The US has many colonies of bees and drives for fast I/O.",
+        "The counter lists all bees that live on this computer.",
     ],
 )
 def test_these_sentences_stand_alone(sentence: str) -> None:
@@ -61,6 +74,8 @@ def test_these_sentences_stand_alone(sentence: str) -> None:
         pytest.param("Returns the number of bees that a hive has.", id="no subject"),
         pytest.param("Count the bees that leave the hive in the morning.", id="an instruction"),
         pytest.param("If omitted, the bees of all hives are counted.", id="an option without a name"),
+        pytest.param("The keeper counts the same bees again and again.", id="the same"),
+        pytest.param("The hive is a home for us and for our bees.", id="us"),
         pytest.param("We think that a colony of bees has one queen.", id="first person"),
         pytest.param("hive - This is the home of a colony of bees.", id="an explanation that points"),
         pytest.param("Functionally identical to a hive of another kind of bees.", id="no subject of a comparison"),
@@ -105,6 +120,16 @@ def test_sentences_that_go_on_from_the_one_before(sentence: str, goes_on: bool) 
         ("hive", "count(bees, most=3) -> int\nCount all bees.", "count() of hive - Count all bees."),
         ("", "count(bees)\nCount all bees.", "count() - Count all bees."),
         ("hive", "hive - A counter of bees", "hive - A counter of bees."),
+        ("hive", "Bees are counted\nby this module.", "Bees are counted by the hive module."),
+        ("hive", "Bees leave this\nprogram.", "Bees leave this program."),
+        ("hive", "An *old queen* of the `Hive` is **big** (see Queens).", "An old queen of the Hive is big."),
+        ("hive", "2 * 3 * 4 and a*b*c are products.", "2 * 3 * 4 and a*b*c are products."),
+        ("hive", "* On some days bees rest.", "On some days bees rest."),
+        ("hive", "count(bees), sum() -- count all\n  bees;", "count(), sum() of hive - Count all bees."),
+        ("", "- count (bees) - count all bees", "count() - Count all bees."),
+        ("hive", "BEE_MAX -- the most bees", "BEE_MAX of hive - The most bees."),
+        ("hive", "  queen     The mother of all bees.", "queen of hive - The mother of all bees."),
+        ("hive", "bees  Wasps and others", "bees Wasps and others"),
     ],
 )
 def test_a_sentence_is_read_with_its_subject(title: str, text: str, sentence: str) -> None:
@@ -123,6 +148,7 @@ def test_a_sentence_is_read_with_its_subject(title: str, text: str, sentence: st
         pytest.param("class Hive(Home)\nHive(bees)\n\n{A home.}", "Hive() of hive - A home.", id="class"),
         pytest.param("class a.Hive(Home)\n{A home.}", "a.Hive() of hive - A home.", id="class of a module"),
         pytest.param("class b.Hive(Home)\n\nfly(self)\n{Leave it.}", "fly() of hive - Leave it.", id="method"),
+        pytest.param("hive.fly(self)\n\n   {Leave it.}", "hive.fly() of hive - Leave it.", id="an indented paragraph"),
         pytest.param(
             "fly() method of hive.Bee instance\n{Leave it.}", "fly() of hive - Leave it.", id="method of an object"
         ),
@@ -145,6 +171,10 @@ def test_the_line_before_a_sentence_names_its_subject(text: str, sentence: str) 
         ("Then wait for a bee.", False),
         ("It waits for a bee.", False),
         ("Wait for this bee.", False),
+        ("Wait for the given bee.", True),
+        ("Chooses k of the bees.", True),
+        ("This class waits for a bee.", True),
+        ("This waits for a bee.", True),
         ("Wait for a bee", False),
         ("wait for a bee.", False),
         ("Like bees = 0 of the hive.", False),
@@ -154,6 +184,33 @@ def test_the_line_before_a_sentence_names_its_subject(text: str, sentence: str) 
 def test_the_explanation_of_an_entry_has_the_entry_as_its_subject(explanation: str, explained: bool) -> None:
     assert explains_entry(f"Bee.wait() of hive - {explanation}") == explained
     assert not explains_entry(explanation)
+
+
+@pytest.mark.parametrize("name", ["wait(), fly() of hive", "queen of hive", "BEE_MAX of hive", "BEE_MAX"])
+def test_names_of_lists_are_entries(name: str) -> None:
+    assert explains_entry(f"{name} - Wait for a bee.")
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"),
+    [
+        pytest.param("fly() - leave\nwait() - rest\n", ["fly() - leave", "wait() - rest"], id="calls"),
+        pytest.param("fly() -- leave the\n  hive\n\nmore", ["fly() -- leave the\n  hive"], id="two lines"),
+        pytest.param("fly() - Leave.\nBees rest.", ["fly() - Leave."], id="a full stop ends it"),
+        pytest.param("queen  Mother.\ndrone  Father of.", ["queen  Mother.", "drone  Father of."], id="columns"),
+        pytest.param("bee.  Wasps rest.\nbees - insects\n", [], id="prose"),
+        pytest.param("", [], id="nothing"),
+    ],
+)
+def test_lines_of_lists_are_found(text: str, listed: list[str]) -> None:
+    assert [text[start:end] for start, end in find_listed(text)] == listed
+
+
+@given(st.text("fly() -\nAb.", max_size=80))
+def test_lines_of_lists_are_disjoint_and_in_order(text: str) -> None:
+    borders = [border for span in find_listed(text) for border in span]
+    assert borders == sorted(borders)
+    assert all(start < end <= len(text) for start, end in find_listed(text))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +237,21 @@ def test_a_sentence_that_repeats_a_better_one_is_left_out() -> None:
 
 
 def test_a_query_is_served_by_its_best_sentences_and_by_none_below_the_floor() -> None:
-    own = [0.9, 1.2, 0.8, 1.0, 1.0, 0.9, 1.1, 1.3, 0.9]
-    kept = keep_best(np.array([own, [LEAST_WORTH - 0.1] * len(own)]))
-    assert (kept > 0).tolist() == [[worth != 0.8 for worth in own], [False] * len(own)]
-    assert (kept > 0).sum() == MOST_SENTENCES
+    own = [0.9, 1.2, 0.8, 1.0]
+    kept = keep_best(np.array([own, own, [LEAST_WORTH - 0.1] * 4]), np.array([3, 1, 3]))
+    assert (kept > 0).tolist() == [[True, True, False, True], [False, True, False, False], [False] * 4]
+
+
+def test_a_part_of_a_question_is_served_by_fewer_sentences() -> None:
+    questions = [
+        "How to take options and a settings file?",
+        "take options",
+        "a settings file",
+        "How modules are found?",
+    ]
+    assert count_most(questions).tolist() == [
+        MOST_SENTENCES,
+        MOST_SENTENCES_OF_PART,
+        MOST_SENTENCES_OF_PART,
+        MOST_SENTENCES,
+    ]
