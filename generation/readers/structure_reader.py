@@ -15,7 +15,7 @@ from generation.context.topic import embed_spans
 from generation.readers.question import Question, find_best_query, list_questions
 from generation.readers.reader import Hits, Task, Tools
 from generation.readers.write import write_answer
-from generation.rules.stands_alone import stands_alone
+from generation.rules.stands_alone import can_be_read
 from generation.rules.subject import read_sentence
 from generation.types import Answer, Evidence, EvidenceSet, Stop
 from indexing.corpora.segments import split_sentences
@@ -105,7 +105,7 @@ def split_evidence(task: Task, items: Sequence[Evidence]) -> tuple[Evidence, ...
         for start, end in split_sentences(text):
             span = Span(item.span.doc_id, item.span.start + start, item.span.start + end)
             sentence = read_sentence(documents[span.doc_id], span)
-            if stands_alone(sentence):
+            if can_be_read(sentence, documents[span.doc_id].title):
                 found.setdefault(sentence, Evidence(span, sentence, item.score, item.query_id, item.heading, item.why))
     return tuple(found.values())
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from generation.context.topic import Sources, TopicContext
 from generation.rules.queries import decompose, split_into_parts
-from generation.rules.stands_alone import continues, explains_entry, explains_title, stands_alone
+from generation.rules.stands_alone import can_be_read, continues, explains_entry
 from generation.rules.subject import find_listed, read_sentence
 from generation.rules.words import find_stems
 from indexing.corpora.segments import split_sentences
@@ -100,7 +100,7 @@ def _find_readable(document: Document) -> Iterator[Span]:
             continue
         span = Span(document.id, start, end)
         text = read_sentence(document, span)
-        if "." in text[-2:] and (stands_alone(text) or explains_entry(text) or explains_title(text, document.title)):
+        if can_be_read(text, document.title):
             yield span
             before = span
         else:

@@ -6,6 +6,7 @@ little, because documents have many, and a sentence that points at nothing spoil
 
 import re
 
+from generation.rules.verbs import FINITE, SUBJECTLESS, THIRD_PERSON, VERBS
 from generation.rules.words import STOP_WORDS, find_stems
 
 LEAST_WORDS, MOST_WORDS = 6, 45
@@ -92,59 +93,12 @@ _VAGUE = re.compile(
 )
 """An opening that names its subject only by its kind, such as "The function returns"."""
 
-_VERBS = (
-    "accept act add adjust allow append apply ask assign attach bind block build calculate call cancel "
-    "catch change check clean clear close collect combine compare compile compute connect construct "
-    "contain convert copy count create decode decide define delete denote describe detect determine "
-    "disable discard display do draw edit emulate enable encode ensure enumerate escape execute extract "
-    "feed fetch fill find flush follow force format freeze generate get give go guess handle help hold "
-    "implement include increase indicate initialize insert invoke issue iterate keep let list load lock "
-    "log look make manage map mark match merge move need notify obtain open output override parse pass perform "
-    "place pop prepare print process produce provide push put quote raise read receive record refer "
-    "reformat register release remove rename render repeat replace report represent require reset resolve "
-    "resume retrieve return rewind round run save scan search see select send serve set show signal skip "
-    "sort specify split start stop store strip support suspend switch take tell test transform try turn "
-    "unlock unregister update use wait wake walk wrap write yield"
-).split()
-_THIRD_PERSON = [verb + ("es" if verb.endswith(("ch", "s", "sh", "x", "o")) else "s") for verb in _VERBS]
-_DEFINITION = re.compile(
-    r"[^\W\d_][\w.]*(?:\(\))?(?: of)?(?: [^\W\d_][\w.]*){0,4} (?:-|--|\u2013|\u2014) "
-    r"(?!(?:this|these|an?|the|it|see|if|when|used|optional|called|same|like|deprecated|internal)\b)(?=[^\W\d_])",
-    re.IGNORECASE,
-)
-"""A name and a dash before its explanation, as in glossaries and lists of tools."""
-LEAST_EXPLANATION_WORDS = 5
-"""The fewest words of an explanation."""
 LEAST_TITLE_EXPLANATION_WORDS = 3
 """The fewest words of an explanation of a document's title."""
 LEAST_ENTRY_EXPLANATION_WORDS = 4
 """The fewest words of an explanation of a manual's entry."""
 LEAST_NEW_STEMS = 2
 """The fewest content words by which an explanation of a title says more than the title."""
-_SUBJECTLESS = frozenset(
-    [verb for verb in _VERBS if verb not in ("ensure", "keep", "process", "record", "test", "use")]
-    + _THIRD_PERSON
-    + "returned raised called used useful usable invoked default defaults equivalent same like subclass alias "
-    "implemented inherited taken given based derived intended base abstract optional wrapper convenience internal "
-    "functionally identical similar mainly mostly usually normally typically applies copies "
-    "modifies specifies may should can could must will would "
-    "controls has have had is are was were does only not no if-not".split()
-)
-"""First words of a remark whose subject is a heading: "Returns the time"."""
-
-_COMMON_VERBS = frozenset("become come find give help keep know like make mean need say see seem take use want".split())
-_FINITE = re.compile(
-    r"\b(?:am|applies|are|became|began|behaves|belongs|came|cannot|can|comes|consists|could|deals|depends|did|does|do|"
-    r"gave|had|has|have|is|knew|made|may|might|must|shall|should|took|was|went|were|will|won't|would|"
-    + "|".join(_THIRD_PERSON)
-    + r")\b"
-    r"|\b\w\w+[^su\W]s\s+(?:an?|the|that|to|all|any|each|its|their|no|one|two|several|many)\b"
-    r"|\b\w{2,}s\s+(?:\w+ly\s+)?(?:" + "|".join(_VERBS) + r")\b"
-    r"|\b\w+[^su\W]s\s+(?!(?:" + "|".join(sorted(STOP_WORDS - _COMMON_VERBS)) + r")\b)[a-z]+[a-z ]"
-    r"|,\s+(?:" + "|".join(_VERBS) + r")\b"
-    r"|\b\w{2,}ed\b(?!\s+(?:to|by|for|as|with|from)\b)"
-)
-"""A word that is probably a verb with a subject. A heading, and a noun with its attributes, have none."""
 _ENTRY_NAME = re.compile(
     r"(?:[^\W\d_][\w.]*\(\)(?:, [^\W\d_][\w.]*\(\))*|[a-z]\w*|[A-Z][A-Z0-9_]+)(?: of (?:(?! - ).)+)? - "
 )
@@ -162,11 +116,11 @@ _FIRST_PERSON = re.compile(
     r"(?![\w/])"
 )
 _INSTRUCTION = re.compile(
-    r"^(?:if|when|unless|once|otherwise)\b[^,]*,\s*(?:then\s+)?(?:" + "|".join(v for v in _VERBS if v != "use") + r")\b"
+    r"^(?:if|when|unless|once|otherwise)\b[^,]*,\s*(?:then\s+)?(?:" + "|".join(v for v in VERBS if v != "use") + r")\b"
     r"|^(?:if|when|unless)\s+(?:\w+\s+)?(?:specified|omitted|given|provided|present|not|true|false|none|set|unspecified|"
     r"necessary|needed|called|supplied|passed|used)\b"
     r"|^if\s+(?:\w+\s+)?\S+\s+(?:is|are)\s+(?:not\s+)?(?:true|false|none|given|omitted|specified|provided|set|present|zero)\b"
-    r"|^(?:[^,]{1,30},|always|never|also|currently|just|simply)\s+(?:" + "|".join(_THIRD_PERSON) + r")\b"
+    r"|^(?:[^,]{1,30},|always|never|also|currently|just|simply)\s+(?:" + "|".join(THIRD_PERSON) + r")\b"
     r"|^(?:in|by|for|with|within|on|at|from|as|under|without|to)\b[^,]*,\s*(?:it|they|this|he|she|these)\b"
     r"|\b(?:argument|parameter|keyword|flag|attribute|option)s?\b(?=\s+(?:is|are|gives?|may|must|should|can|specif\w*|"
     r"determines?|indicates?|defaults?|has|have|will|controls?|defines?)\b)|\b(?:is|are)\s+returned\b|\breturn\s+value\b"
@@ -180,6 +134,13 @@ _INSTRUCTION = re.compile(
 """A remark on a function or an option that another line names, and an instruction to its author."""
 
 
+def can_be_read(sentence: str, title: str) -> bool:
+    """Return whether a sentence of a document with this title stands alone, or explains the title or an entry."""
+    return "." in sentence[-2:] and (
+        stands_alone(sentence) or explains_entry(sentence) or explains_title(sentence, title)
+    )
+
+
 def stands_alone(sentence: str) -> bool:
     """Return whether a sentence can be read, and understood, without the text around it.
 
@@ -187,18 +148,22 @@ def stands_alone(sentence: str) -> bool:
     It has a subject of its own, and nothing in it points at another place. So it has no opening such as "However",
     "This" or "The function returns". It has no pronoun before the first word that carries content.
     """
-    if name := _DEFINITION.match(sentence):
-        return _explains(sentence[name.end() :], LEAST_EXPLANATION_WORDS)
     return _is_prose(sentence) and _is_whole(sentence) and _names_its_subject(sentence)
 
 
 def explains_title(sentence: str, title: str) -> bool:
     """Return whether a sentence is the title of its document, a dash, and an explanation that says more."""
     name, _, explanation = sentence.partition(" - ")
-    words = _WORD.findall(explanation)
+    tokens, words = explanation.split(), _WORD.findall(explanation)
     return (
         name == title
-        and _explains(explanation, LEAST_TITLE_EXPLANATION_WORDS)
+        and LEAST_TITLE_EXPLANATION_WORDS <= len(tokens) <= MOST_WORDS
+        and sum(bool(_PLAIN.fullmatch(token)) for token in tokens) >= EXPLANATION_SHARE * len(tokens)
+        and _ENDING.search(explanation) is not None
+        and not any(pattern.search(explanation) for pattern in (_DEBRIS, _DEMONSTRATIVE))
+        and not _BACKWARD.match(explanation)
+        and all(explanation.count(one) == explanation.count(other) for one, other in ("()", "[]"))
+        and _PRONOUNS.isdisjoint(explanation.lower().split())
         and sum(word[0].isupper() for word in words) <= MOST_CAPITALS_SHARE * len(words)
         and len(find_stems(explanation) - find_stems(f"{title} module")) >= LEAST_NEW_STEMS
     )
@@ -225,19 +190,6 @@ def continues(sentence: str) -> bool:
     return bool(_POINTER.match(sentence)) and stands_alone(_POINTER.sub("Venus", sentence, count=1))
 
 
-def _explains(explanation: str, least_words: int) -> bool:
-    tokens = explanation.split()
-    return (
-        least_words <= len(tokens) <= MOST_WORDS
-        and sum(bool(_PLAIN.fullmatch(token)) for token in tokens) >= EXPLANATION_SHARE * len(tokens)
-        and _ENDING.search(explanation) is not None
-        and not any(pattern.search(explanation) for pattern in (_DEBRIS, _DEMONSTRATIVE))
-        and not _BACKWARD.match(explanation)
-        and all(explanation.count(one) == explanation.count(other) for one, other in ("()", "[]"))
-        and _PRONOUNS.isdisjoint(explanation.lower().split())
-    )
-
-
 def _is_prose(sentence: str, least_words: int = LEAST_WORDS) -> bool:
     tokens = [token for token in sentence.split() if not _NUMBER.fullmatch(token)]
     plain = sum(bool(_PLAIN.fullmatch(token)) for token in tokens)
@@ -249,7 +201,7 @@ def _is_whole(sentence: str) -> bool:
     return (
         first is not None
         and _is_clean(sentence)
-        and _FINITE.search(_RELATIVE.sub("", sentence), len(first[0])) is not None
+        and FINITE.search(_RELATIVE.sub("", sentence), len(first[0])) is not None
     )
 
 
@@ -271,7 +223,7 @@ def _names_its_subject(sentence: str) -> bool:
     words = [word.lower().replace("\u2019", "'") for word in _WORD.findall(sentence)]
     if _BACKWARD.match(sentence) or _LABEL.match(sentence) or _VAGUE.match(sentence):
         return False
-    if _DEMONSTRATIVE.search(sentence) or words[0] in _SUBJECTLESS or _FIRST_PERSON.search(sentence):
+    if _DEMONSTRATIVE.search(sentence) or words[0] in SUBJECTLESS or _FIRST_PERSON.search(sentence):
         return False
     if _INSTRUCTION.search(sentence.lower()):
         return False

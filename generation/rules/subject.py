@@ -49,12 +49,13 @@ def read_sentence(document: Document, span: Span) -> str:
     if listed:
         names = re.sub(r" ?\(.*?\)", "()", listed[1] or listed[2])
         text = _read_plain(document.text[listed.end() : span.end])
-        return f"{names}{of_title} - {text[:1].upper()}{text[1:].rstrip('.;')}."
+        return f"{names}{of_title} - {_capitalise(text).rstrip('.;')}."
     entry, text = _find_entry(document.text, span)
     if entry:
+        text = re.sub(rf"^{re.escape(entry)}\([^()]*\)(?::| --?) ", "", text)
         if text[-1:].isalnum() and document.text.startswith("\n\n", span.end):
             text += "."
-        return f"{entry}(){of_title} - {text}"
+        return f"{entry}(){of_title} - {_capitalise(text)}"
     if text.startswith(f"{document.title} - ") and text[-1].isalnum():
         return f"{text}."
     return _THIS_DOCUMENT.sub(lambda found: f"{found[0][0]}he {title} ", text) if title else text
@@ -90,6 +91,10 @@ def _find_entry(text: str, span: Span) -> tuple[str, str]:
     else:
         entry = _match_line_before(text, span.start)
     return entry[1] if entry else "", _read_plain(sentence)
+
+
+def _capitalise(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _read_plain(text: str) -> str:

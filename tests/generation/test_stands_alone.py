@@ -13,7 +13,7 @@ from generation.rules.answer import (
     keep_best,
     leave_out_repeats,
 )
-from generation.rules.stands_alone import continues, explains_entry, explains_title, stands_alone
+from generation.rules.stands_alone import can_be_read, continues, explains_entry, explains_title, stands_alone
 from generation.rules.subject import find_listed, read_sentence
 from generation.types import Evidence
 from indexing.types import Document, Span
@@ -28,8 +28,6 @@ from indexing.types import Document, Span
         "To copy a folder, use the command for recursive copies.",
         "When a file is closed, it cannot be read again.",
         "Semaphores guard resources that have a limited capacity.",
-        "timeit - Tool for measuring the time of small pieces of code.",
-        "copy2() of shutil - Copy data and the dates of a file.",
         "The keeper deals with bees of 301, 302, 303 and 307 hives.",
         "To count the bees of a hive, keepers can use count().",
         "A wasp has the same enemies as a bee of the colony.",
@@ -119,6 +117,8 @@ def test_sentences_that_go_on_from_the_one_before(sentence: str, goes_on: bool) 
         ("hive", "This picture\nshows bees.", "This picture shows bees."),
         ("hive", "count(bees, most=3) -> int\nCount all bees.", "count() of hive - Count all bees."),
         ("", "count(bees)\nCount all bees.", "count() - Count all bees."),
+        ("hive", "count(bees)\ncount(bees): count\nall bees.", "count() of hive - Count all bees."),
+        ("hive", "count(bees)\ncount() - count bees.", "count() of hive - Count bees."),
         ("hive", "hive - A counter of bees", "hive - A counter of bees."),
         ("hive", "Bees are counted\nby this module.", "Bees are counted by the hive module."),
         ("hive", "Bees leave this\nprogram.", "Bees leave this program."),
@@ -184,6 +184,20 @@ def test_the_line_before_a_sentence_names_its_subject(text: str, sentence: str) 
 def test_the_explanation_of_an_entry_has_the_entry_as_its_subject(explanation: str, explained: bool) -> None:
     assert explains_entry(f"Bee.wait() of hive - {explanation}") == explained
     assert not explains_entry(explanation)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "read"),
+    [
+        pytest.param("A colony of bees has one queen.", True, id="stands alone"),
+        pytest.param("Bee.wait() of hive - Wait for a bee.", True, id="explains an entry"),
+        pytest.param("Bee Hive - A home of insects.", True, id="explains the title"),
+        pytest.param("Wasp Nest - A home of insects.", False, id="explains another title"),
+        pytest.param("A colony of bees has one queen", False, id="no full stop"),
+    ],
+)
+def test_sentences_that_can_be_read(sentence: str, read: bool) -> None:
+    assert can_be_read(sentence, "Bee Hive") == read
 
 
 @pytest.mark.parametrize("name", ["wait(), fly() of hive", "queen of hive", "BEE_MAX of hive", "BEE_MAX"])
