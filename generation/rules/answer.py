@@ -20,7 +20,7 @@ from generation.rules.sentences import (
     find_sentences,
     group_same_sentences,
 )
-from generation.rules.subject import read_sentence
+from generation.rules.subject import include_subject, read_sentence
 from generation.rules.words import find_stems
 from generation.types import Answer, Evidence, Sentence
 from indexing.types import Document, Span
@@ -81,7 +81,8 @@ def choose_sentences(
     citations are added.
 
     Sentences are in the order of the queries that they serve best. In each document that says the sentence, the
-    citation is the closest of the segments that hold it (paper, section 3.4). The best three citations stay.
+    citation is the closest of the segments that hold it, with the line that names its subject if one does (paper,
+    section 3.4). The best three citations stay.
     """
     place_of = {span: place for place, span in enumerate(candidates.spans)}
     evidence = leave_out_repeats(evidence)
@@ -167,7 +168,7 @@ def _cite(
     found: dict[str, float] = {}
     for span, vector in saying:
         document, vectors = documents[span.doc_id]
-        in_segments = find_holding_segments(document, span)
+        in_segments = find_holding_segments(document, include_subject(document, span), span)
         best, cosine = find_closest_segments(vector[None, :], vectors[in_segments])
         segment_id = document.segments[in_segments[int(best[0])]].id
         found[segment_id] = max(found.get(segment_id, -1.0), float(cosine[0]))

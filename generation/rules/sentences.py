@@ -159,9 +159,10 @@ def compare_words(context: TopicContext, spans: Sequence[Span]) -> NDArray[np.fl
     return np.array([[compare(one, other) for other in span_stems] for one in query_stems])
 
 
-def find_holding_segments(document: Document, span: Span) -> list[int]:
-    """Find the numbers of the segments that hold a sentence; all numbers if none holds the whole sentence."""
-    return _list_holding_segments(document, span) or list(range(len(document.segments)))
+def find_holding_segments(document: Document, *spans: Span) -> list[int]:
+    """Find the numbers of the segments that hold the first of the spans that any holds; all numbers if none is held."""
+    held = (_list_holding_segments(document, span) for span in spans)
+    return next(filter(None, held), list(range(len(document.segments))))
 
 
 def _list_holding_segments(document: Document, span: Span) -> list[int]:

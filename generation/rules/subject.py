@@ -61,6 +61,12 @@ def read_sentence(document: Document, span: Span) -> str:
     return _THIS_DOCUMENT.sub(lambda found: f"{found[0][0]}he {title} ", text) if title else text
 
 
+def include_subject(document: Document, span: Span) -> Span:
+    """Return the span of a sentence from the line before it on, if that line names its subject."""
+    entry = _match_line_before(document.text, span.start)
+    return Span(span.doc_id, entry.start(), span.end) if entry else span
+
+
 def find_listed(text: str) -> Iterator[tuple[int, int]]:
     """Find the lines of lists that explain a name: the start and the end of each in `text`.
 
@@ -103,10 +109,16 @@ def _read_plain(text: str) -> str:
 
 
 def _match_line_before(text: str, place: int) -> re.Match[str] | None:
-    """Match the line before a place, if it opens an entry. A blank line may stand below the line of a class."""
-    before = text[max(0, place - MOST_ENTRY_CHARACTERS) : place]
-    lines = before.rstrip()
-    line_ends = before.count("\n", len(lines))
-    entry = _ENTRY.match(lines.rpartition("\n")[2]) if line_ends else None
-    is_class = entry is not None and entry[1].rpartition(".")[2][:1].isupper()
-    return entry if line_ends == 1 or is_class or before[-1:] in (" ", "\t") else None
+    """Match the line before a place, if it opens an entry.
+
+    A blank line may stand below the line of a class, and below any line if the place is indented.
+    """
+    first = max(0, place - MOST_ENTRY_CHARACTERS)
+    end = first + len(text[first:place].rstrip())
+    line_ends = text.count("\n", end, place)
+    start = text.rfind("\n", first, end) + 1
+    entry = _ENTRY.match(text, start, end) if line_ends and (start or not first) else None
+    if entry is None:
+        return None
+    is_class = entry[1].rpartition(".")[2][:1].isupper()
+    return entry if line_ends == 1 or is_class or text[place - 1] in " \t" else None

@@ -15,9 +15,11 @@ from generation.rules.sentences import (
     choose_likely,
     compute_utilities,
     embed_questions,
+    find_holding_segments,
     find_sentences,
     group_same_sentences,
 )
+from generation.rules.subject import include_subject, read_sentence
 from generation.rules.understand import TopicBy, UnderstandingRules, understand_by_rules
 from generation.rules.words import find_content_words, find_words
 from generation.types import Sentence, Understanding
@@ -250,6 +252,30 @@ def test_lines_of_lists_are_sentences_of_their_own() -> None:
         "A hive is a home of bees.",
         "count() - count all bees of a hive",
     }
+
+
+@pytest.mark.parametrize(
+    ("borders", "held"),
+    [
+        pytest.param([(0, 30), (10, 30), (0, 10)], [0], id="with the line of the name"),
+        pytest.param([(10, 30), (0, 10), (12, 30)], [0], id="the sentence alone"),
+        pytest.param([(0, 10), (15, 30)], [0, 1], id="none holds the sentence"),
+    ],
+)
+def test_a_citation_holds_the_name_that_a_sentence_explains(borders: list[tuple[int, int]], held: list[int]) -> None:
+    text = "fly(self)\nLeave the warm hive."
+    segments = tuple(Segment(f"hive#{n}", Span("hive", *border)) for n, border in enumerate(borders))
+    document, span = Document("hive", text, "hive", segments=segments), Span("hive", 10, 30)
+    assert read_sentence(document, span) == "fly() of hive - Leave the warm hive."
+    assert find_holding_segments(document, include_subject(document, span), span) == held
+
+
+def test_a_sentence_below_no_name_is_its_own_subject() -> None:
+    document = Document("hive", "Bees fly.\nThey rest.", "hive")
+    assert [include_subject(document, Span("hive", start, 20)) for start in (0, 10)] == [
+        Span("hive", 0, 20),
+        Span("hive", 10, 20),
+    ]
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 6, 100])
