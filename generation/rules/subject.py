@@ -41,7 +41,8 @@ def read_sentence(document: Document, span: Span) -> str:
 
     The title replaces "This" before a word such as "module": of the page `timeit`, "This module measures time." becomes
     "The timeit module measures time." The first sentence below a line such as `run(task)` opens with
-    "run() of timeit - ". Such a sentence, and a title with its explanation, end with a full stop.
+    "run() of timeit - ", and so does a line of a list such as `run() -- start a task`. Such a sentence, and a title
+    with its explanation, end with a full stop.
     """
     title = document.title if len(document.title.split()) <= MOST_TITLE_WORDS else ""
     of_title = f" of {title}" if title else ""
