@@ -102,31 +102,50 @@ def _keep_best(products: Vectors, ends: Offsets, first: int, score: PassageScore
 
     `ends` int64[documents + 1] are the offsets of passages in the block.
     """
-    top, value = np.empty((score.best, products.shape[1]), np.float32), np.empty(products.shape[1], np.float32)
-    wanted = kept.docs.shape[1] // 2
+    queries, wanted = products.shape[1], kept.docs.shape[1] // 2
+    top, value = np.empty((score.best, queries), np.float32), np.empty(queries, np.float32)
+    total, combined = np.empty(queries, np.float64), np.empty(queries, np.float32)
     for d in range(len(ends) - 1):
         held = min(score.best, ends[d + 1] - ends[d])
-        top[:held] = -np.inf
-        for p in range(ends[d], ends[d + 1]):
-            value[:] = products[p]
-            for place in range(held):
-                for q in range(len(value)):
-                    high, low = top[place, q], value[q]
-                    top[place, q] = high if high > low else low
-                    value[q] = low if high > low else high
-        for q in range(len(value) if held else 0):
-            total = 0.0
-            for place in range(held):
-                total += top[place, q]
-            mean, beginning = total / held, products[ends[d], q]
-            combined = np.float32((1 - score.first_weight) * mean + score.first_weight * beginning)
-            if combined > kept.least[q]:
+        if not held:
+            continue
+        beginning = products[ends[d]]
+        top[0] = beginning
+        top[1:held] = -np.inf
+        for p in range(ends[d] + 1, ends[d + 1]):
+            _insert(products[p], top[:held], value)
+        total[:] = top[0]
+        for place in range(1, held):
+            total += top[place]
+        for q in range(queries):
+            combined[q] = (1 - score.first_weight) * (total[q] / held) + score.first_weight * beginning[q]
+        for q in range(queries):
+            if combined[q] > kept.least[q]:
                 count = kept.counts[q]
-                kept.docs[q, count], kept.scores[q, count] = first + d, combined
+                kept.docs[q, count], kept.scores[q, count] = first + d, combined[q]
                 kept.counts[q] = count + 1
                 if count + 1 == 2 * wanted:
                     kept.least[q] = _drop_worst(kept.docs[q], kept.scores[q])
                     kept.counts[q] = wanted
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _insert(products: Vectors, top: Vectors, value: Vectors) -> None:
+    """Insert a passage's product for each query into the highest ones, float32[best, queries], best first.
+
+    `value` float32[queries] is overwritten.
+    """
+    best = top[0]
+    for q in range(len(value)):
+        high, low = best[q], products[q]
+        best[q] = high if high > low else low
+        value[q] = low if high > low else high
+    for place in range(1, len(top)):
+        own = top[place]
+        for q in range(len(value)):
+            high, low = own[q], value[q]
+            own[q] = high if high > low else low
+            value[q] = low if high > low else high
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
