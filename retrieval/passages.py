@@ -3,17 +3,19 @@
 The first passage (FirstP, the same section) may have a weight beside them.
 
 In the exact search, blocks of passages pass by the queries, and each block has whole documents. A kernel keeps the best
-documents of each query so far. So memory holds the inner products of one block, and never those of all passages.
+documents of each query so far. So memory holds the inner products of one block for each thread, and never those of all
+passages.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexing.vectors.faiss_index import bind_products
+from indexing.vectors.faiss_index import bind_products, import_faiss
 from indexing.vectors.passages import Offsets, PassageIndex
 from indexing.vectors.types import Vectors
 from retrieval.types import PassageScore, Rankings, ranked
@@ -24,13 +26,19 @@ BLOCK_QUERIES = 512
 """The maximum number of queries in a block. Its inner products take two megabytes, which a core's cache holds."""
 
 
-class _Kept(NamedTuple):
-    """The best documents of each query so far, by row, with room for twice the wanted number."""
+LEAST_QUERIES = 64
+"""The fewest queries for which a thread of its own pays."""
+ROW_BITS = 0xFFFFFFFF
+"""The bits of a key that hold a row. They are inverted, so that the lower row has the higher key."""
+ORDER_BITS = np.int32(0x7FFFFFFF)
+"""The bits of a negative float that are inverted, so that floats and their bits have one order."""
 
-    docs: NDArray[np.int32]
-    """int32[queries, 2 * wanted]"""
-    scores: NDArray[np.float32]
-    """float32[queries, 2 * wanted], beside `docs`"""
+
+class _Kept(NamedTuple):
+    """The best documents of each query so far, with room for twice the wanted number."""
+
+    keys: NDArray[np.int64]
+    """int64[queries, 2 * wanted]: the ordered bits of the score, then those of the row"""
     counts: NDArray[np.int64]
     """The number of documents of each query: int64[queries]"""
     least: NDArray[np.float32]
@@ -42,21 +50,38 @@ def rank_by_passages(
 ) -> Rankings:
     """Rank the top `depth` documents of each query vector (float32[queries, dimension]), exactly; ties by row.
 
-    `score` combines the inner products of a document's passages. The FAISS indexes of the passages must be flat.
+    `score` combines the inner products of a document's passages. The FAISS indexes of the passages must be flat. Many
+    queries are divided among as many threads as FAISS has. Each multiplies alone, so that none waits for another.
     """
+    faiss = import_faiss()
+    threads = max(1, min(faiss.omp_get_max_threads(), len(queries) // LEAST_QUERIES))
+    if threads == 1:
+        kept = [_find_best(passages, queries, depth, score)]
+    else:
+        with ThreadPoolExecutor(threads, initializer=lambda: faiss.omp_set_num_threads(1)) as pool:
+            parts = np.array_split(queries, threads)
+            kept = list(pool.map(lambda part: _find_best(passages, part, depth, score), parts))
+    best = [np.sort(keys[:count])[::-1] for own in kept for keys, count in zip(own.keys, own.counts, strict=True)]
+    scores = [(keys >> 32).astype(np.int32) for keys in best]
+    return ranked(
+        query_ids,
+        [(ROW_BITS - (keys & ROW_BITS)).astype(np.int32) for keys in best],
+        [(bits ^ ((bits >> 31) & ORDER_BITS)).view(np.float32) for bits in scores],
+        depth,
+    )
+
+
+def _find_best(passages: PassageIndex, queries: Vectors, depth: int, score: PassageScore) -> _Kept:
     shape = (len(queries), 2 * min(depth, len(passages.offsets) - 1))
     least = np.full(len(queries), -np.inf, np.float32)
-    kept = _Kept(np.empty(shape, np.int32), np.empty(shape, np.float32), np.zeros(len(queries), np.int64), least)
+    kept = _Kept(np.empty(shape, np.int64), np.zeros(len(queries), np.int64), least)
     groups = [slice(start, start + BLOCK_QUERIES) for start in range(0, len(queries), BLOCK_QUERIES)]
     multiply = [bind_products(queries[group]) for group in groups]
     for first, last in _find_blocks(passages.offsets):
         vectors, ends = passages.view(first, last), passages.offsets[first : last + 1] - passages.offsets[first]
         for group, products in zip(groups, multiply, strict=True):
             _keep_best(products(vectors), ends, first, score, _Kept._make(column[group] for column in kept))
-    _sort(kept)
-    rows = [slice(0, count) for count in kept.counts.tolist()]
-    docs, scores = ([own[row] for own, row in zip(column, rows, strict=True)] for column in kept[:2])
-    return ranked(query_ids, docs, scores, depth)
+    return kept
 
 
 def rank_by_found_passages(found: Rankings, offsets: Offsets, depth: int, score: PassageScore) -> Rankings:
@@ -102,9 +127,10 @@ def _keep_best(products: Vectors, ends: Offsets, first: int, score: PassageScore
 
     `ends` int64[documents + 1] are the offsets of passages in the block.
     """
-    queries, wanted = products.shape[1], kept.docs.shape[1] // 2
+    queries, wanted = products.shape[1], kept.keys.shape[1] // 2
     top, value = np.empty((score.best, queries), np.float32), np.empty(queries, np.float32)
     total, combined = np.empty(queries, np.float64), np.empty(queries, np.float32)
+    bits = combined.view(np.int32)
     for d in range(len(ends) - 1):
         held = min(score.best, ends[d + 1] - ends[d])
         if not held:
@@ -117,16 +143,31 @@ def _keep_best(products: Vectors, ends: Offsets, first: int, score: PassageScore
         total[:] = top[0]
         for place in range(1, held):
             total += top[place]
-        for q in range(queries):
-            combined[q] = (1 - score.first_weight) * (total[q] / held) + score.first_weight * beginning[q]
+        for q in range(queries):  # adding 0.0 makes -0.0 the 0.0 that it equals
+            mean = total[q] / held
+            combined[q] = np.float32((1 - score.first_weight) * mean + score.first_weight * beginning[q]) + np.float32(
+                0
+            )
         for q in range(queries):
             if combined[q] > kept.least[q]:
                 count = kept.counts[q]
-                kept.docs[q, count], kept.scores[q, count] = first + d, combined[q]
+                high = np.int64(bits[q] ^ ((bits[q] >> 31) & ORDER_BITS))
+                kept.keys[q, count] = (high << 32) | (ROW_BITS - (first + d))
                 kept.counts[q] = count + 1
                 if count + 1 == 2 * wanted:
-                    kept.least[q] = _drop_worst(kept.docs[q], kept.scores[q])
+                    best = np.partition(kept.keys[q], wanted)[wanted:]
+                    kept.keys[q, :wanted] = best
+                    kept.least[q] = _read_score(best[0])
                     kept.counts[q] = wanted
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _read_score(key: int) -> float:
+    bits = np.empty(1, np.int32)
+    bits[0] = key >> 32
+    bits[0] ^= (bits[0] >> 31) & ORDER_BITS
+    read: float = bits.view(np.float32)[0]
+    return read
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -146,28 +187,3 @@ def _insert(products: Vectors, top: Vectors, value: Vectors) -> None:
             high, low = own[q], value[q]
             own[q] = high if high > low else low
             value[q] = low if high > low else high
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _drop_worst(docs: NDArray[np.int32], scores: NDArray[np.float32]) -> float:
-    """Move the better half of the documents to the front, by row; returns their lowest score. Ties go to the first."""
-    half = len(docs) // 2
-    lowest: float = np.partition(scores, half)[half]
-    ties = half - np.sum(scores > lowest)
-    count = 0
-    for i in range(len(docs)):
-        if scores[i] > lowest or (scores[i] == lowest and ties > 0):
-            ties -= scores[i] == lowest
-            docs[count], scores[count] = docs[i], scores[i]
-            count += 1
-    return lowest
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _sort(kept: _Kept) -> None:
-    """Sort the documents of each query by score down, then row up."""
-    for q in range(len(kept.docs)):
-        count = kept.counts[q]
-        order = np.argsort(-kept.scores[q, :count], kind="mergesort")
-        kept.docs[q, :count] = kept.docs[q, :count][order]
-        kept.scores[q, :count] = kept.scores[q, :count][order]
