@@ -78,9 +78,9 @@ $(READY): pyproject.toml requirements.lock
 	if test "$$platform $(FAISS)" = "$(LOCKED)"; then \
 		$(BIN)/$(PIP) --no-deps --requirement requirements.lock && $(INSTALL) . --no-deps --no-build-isolation; \
 	else $(INSTALL) '.[$(FAISS),dev]'; fi
-	test -n "$$JAVA_HOME" || $(BIN)/python -m indexing.lucene.java >/dev/null 2>&1 || $(BIN)/$(PIP) --no-deps '$(JAVA)'
-	$(BIN)/python -m indexing.lucene.java
-	$(BIN)/python -W ignore -m runs.evaluation.evaluate
+	test -n "$$JAVA_HOME" || $(BIN)/python -m keystone.indexing.lucene.java >/dev/null 2>&1 || $(BIN)/$(PIP) --no-deps '$(JAVA)'
+	$(BIN)/python -m keystone.indexing.lucene.java
+	$(BIN)/python -W ignore -m keystone.runs.evaluation.evaluate
 	touch $@
 
 # This vLLM runs without a GPU. It has an environment of its own, because it needs other versions of packages.

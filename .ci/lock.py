@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from runs.doctor.machine import PARTLY_USED
+from keystone.runs.doctor.machine import PARTLY_USED
 
 ROOT = Path(__file__).parents[1]
 GROUPS = ("cpu", "dev")

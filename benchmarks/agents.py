@@ -6,20 +6,20 @@ from collections.abc import AsyncIterator, Iterable
 import numpy as np
 
 from benchmarks.table import Row, compare_costs, take_turns
-from generation.context.topic import TopicContext
-from generation.llm.model import Model
-from generation.readers.allowance import Allowance
-from generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore
-from generation.readers.discorag.forest import Discourse
-from generation.readers.discorag.tools import World
-from generation.readers.question import Question
-from generation.readers.settings import DiscoRagSettings
-from generation.types import Reply, Request
-from indexing.structures.discourse import discourse_tree
-from indexing.structures.sections import section_tree
-from indexing.structures.tree import leaves
-from indexing.types import Document
-from indexing.vectors.types import Vectors
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.llm.model import Model
+from keystone.generation.readers.allowance import Allowance
+from keystone.generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore
+from keystone.generation.readers.discorag.forest import Discourse
+from keystone.generation.readers.discorag.tools import World
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.generation.types import Reply, Request
+from keystone.indexing.structures.discourse import discourse_tree
+from keystone.indexing.structures.sections import section_tree
+from keystone.indexing.structures.tree import leaves
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.types import Vectors
 
 AGENTS, LATENCY_S, REPEATS = 8, 0.2, 3
 PARAGRAPHS, DIMENSION = 300, 384

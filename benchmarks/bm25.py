@@ -14,10 +14,10 @@ import numpy as np
 from benchmarks.peak import read_peak_memory
 from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import draw_questions, read_passages
-from indexing.lucene.write import build_lucene
-from indexing.types import Document
-from retrieval.lucene.search import LuceneSearcher
-from retrieval.types import K1, B
+from keystone.indexing.lucene.write import build_lucene
+from keystone.indexing.types import Document
+from keystone.retrieval.lucene.search import LuceneSearcher
+from keystone.retrieval.types import K1, B
 
 PASSAGES, QUERIES, DEPTH = 100_000, 500, 1000
 THREADS = os.cpu_count() or 1

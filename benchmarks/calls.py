@@ -20,18 +20,18 @@ import orjson
 from benchmarks.peak import read_peak_memory
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import read_passages
-from fusion.blocks import make_blocks
-from generation.ask import ask_all, run_together
-from generation.context.topic import TopicContext
-from generation.llm.open import open_model
-from generation.llm.settings import ModelSettings
-from generation.rerank.candidates import Candidates, Means
-from generation.rerank.open import open_reranker
-from generation.rerank.settings import RerankSettings
-from generation.types import Reply, Request
-from indexing.errors import UserError
-from indexing.types import Document, Segment, Span
-from retrieval.types import Query
+from keystone.fusion.blocks import make_blocks
+from keystone.generation.ask import ask_all, run_together
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.llm.open import open_model
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.rerank.candidates import Candidates, Means
+from keystone.generation.rerank.open import open_reranker
+from keystone.generation.rerank.settings import RerankSettings
+from keystone.generation.types import Reply, Request
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Document, Segment, Span
+from keystone.retrieval.types import Query
 
 CALLS, LATENCY_S, CAPACITY_CALLS = 20_000, 0.05, 128
 PEER_CALLS, REPEATS = 3_000, 3

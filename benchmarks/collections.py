@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from runs.report.terminal import format_p_value
+from keystone.runs.report.terminal import format_p_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,9 @@ def search_collection(collection: Collection, data: Path, work: Path, run: str) 
 
 def keystone(*arguments: str | Path) -> None:
     """Run a command of Keystone without its tables. `CalledProcessError` if it fails."""
-    subprocess.run([sys.executable, "-m", "runs.cli.main", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-m", "keystone.runs.cli.main", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL
+    )
 
 
 if __name__ == "__main__":

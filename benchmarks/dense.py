@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import read_passages
-from indexing.vectors.faiss_index import import_faiss
-from indexing.vectors.minilm import MiniLM
-from indexing.vectors.types import round_to_grid
-from retrieval.faiss_search import search_dense
+from keystone.indexing.vectors.faiss_index import import_faiss
+from keystone.indexing.vectors.minilm import MiniLM
+from keystone.indexing.vectors.types import round_to_grid
+from keystone.retrieval.faiss_search import search_dense
 
 VECTORS, DIMENSION, QUERIES, DEPTH = 200_000, 384, 500, 1000
 PASSAGES, BATCH_TEXTS = 128, 32

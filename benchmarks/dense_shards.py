@@ -12,12 +12,12 @@ from threading import Event, Thread
 import numpy as np
 
 from benchmarks.table import Row, compare_costs, take_turns
-from indexing.index import shard_files
-from indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
-from indexing.vectors.faiss_index import build_dense, import_faiss, load_dense
-from indexing.vectors.shards import SHARD_DOCUMENTS, Shards
-from indexing.vectors.types import Vectors, round_to_grid
-from retrieval.faiss_search import search_dense
+from keystone.indexing.index import shard_files
+from keystone.indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
+from keystone.indexing.vectors.faiss_index import build_dense, import_faiss, load_dense
+from keystone.indexing.vectors.shards import SHARD_DOCUMENTS, Shards
+from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.retrieval.faiss_search import search_dense
 
 FILES, DIMENSION, QUERIES, DEPTH, PARTS = 24, 384, 200, 1000, 8
 FACTORIES = ("Flat", "IVF256,PQ48x4")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.table import Row
-from indexing.io.reading import read_json_lines
-from indexing.structures.discourse import (
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.structures.discourse import (
     AFTER_HEADING,
     BEFORE_HEADING,
     BETWEEN_PARAGRAPHS,
@@ -24,9 +24,9 @@ from indexing.structures.discourse import (
     Leaf,
     binary_tree,
 )
-from indexing.structures.rst.joints import TreeText
-from indexing.structures.rst.rs3 import MULTINUC, Part, tree_of_parts
-from indexing.structures.tree import Tree
+from keystone.indexing.structures.rst.joints import TreeText
+from keystone.indexing.structures.rst.rs3 import MULTINUC, Part, tree_of_parts
+from keystone.indexing.structures.tree import Tree
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 GUM = SHARED / "gum-rst"

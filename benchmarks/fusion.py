@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.table import Row, compare_costs, take_turns
-from fusion.lists import group_queries_by_topic
-from fusion.rrf import fuse_queries, fuse_systems
-from retrieval.types import Rankings, offsets_of, ranked
+from keystone.fusion.lists import group_queries_by_topic
+from keystone.fusion.rrf import fuse_queries, fuse_systems
+from keystone.retrieval.types import Rankings, offsets_of, ranked
 
 NARRATIVES, QUERIES, DEPTH, KEPT_DOCUMENTS, K = 105, 8, 1000, 100, 60
 MSMARCO_DOCUMENTS, MSMARCO_SEGMENTS = 10_960_555, 113_520_750

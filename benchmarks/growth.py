@@ -19,7 +19,7 @@ import orjson
 
 from benchmarks.table import Row
 from benchmarks.texts import draw_questions, read_passages
-from retrieval.lucene.search import LuceneSearcher
+from keystone.retrieval.lucene.search import LuceneSearcher
 
 SIZES_DOCUMENTS = (2_000, 10_000, 30_000)
 QUERIES, DEPTH, REPEATS = 200, 1000, 3

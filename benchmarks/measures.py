@@ -23,8 +23,8 @@ from benchmarks.peers_of_measures import (
     measure_by_trec_eval,
     sort_documents,
 )
-from runs.evaluation.evaluate import evaluate_files
-from runs.evaluation.measures import FAMILIES, FAMILIES_OF_GRADES, FAMILIES_WITH_CUTOFF, Measure, parse_measure
+from keystone.runs.evaluation.evaluate import evaluate_files
+from keystone.runs.evaluation.measures import FAMILIES, FAMILIES_OF_GRADES, FAMILIES_WITH_CUTOFF, Measure, parse_measure
 
 MOST_DIFFERENCE = 1e-6
 CUTOFFS = (1, 10, 100, 1000)

@@ -23,13 +23,13 @@ from opensearchpy import helpers
 
 from benchmarks.table import Row, compare_costs, read_processor_time
 from benchmarks.texts import read_passages
-from indexing.opensearch.bulk import REQUEST_BYTES, REQUEST_DOCUMENTS
-from indexing.opensearch.cluster import Place, close, connect, place_of
-from indexing.opensearch.index import Target, create, index_body, refresh, remove
-from indexing.opensearch.load import NODE_REQUESTS, Upload, send_rows
-from indexing.opensearch.missing import missing_rows
-from indexing.store import DocumentStore, build_store
-from indexing.types import Document
+from keystone.indexing.opensearch.bulk import REQUEST_BYTES, REQUEST_DOCUMENTS
+from keystone.indexing.opensearch.cluster import Place, close, connect, place_of
+from keystone.indexing.opensearch.index import Target, create, index_body, refresh, remove
+from keystone.indexing.opensearch.load import NODE_REQUESTS, Upload, send_rows
+from keystone.indexing.opensearch.missing import missing_rows
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import Document
 from tests.support.servers.opensearch import JARS, start_cluster
 
 PASSAGES, REPEATS = 20_000, 3

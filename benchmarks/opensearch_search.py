@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 
 from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import draw_questions, read_passages
-from fusion.rrf import fuse_systems
-from indexing.index import Index
-from indexing.lucene.write import build_lucene
-from indexing.opensearch.cluster import place_of
-from indexing.opensearch.index import CONTENTS, VECTOR, Target
-from indexing.opensearch.load import Upload, load
-from indexing.store import DocumentStore, build_store
-from indexing.types import Document, Embedding
-from indexing.vectors.shards import SHARD_DOCUMENTS, Shards
-from indexing.vectors.types import Vectors, round_to_grid
-from retrieval.lucene.analyzer import stems_of
-from retrieval.lucene.search import LuceneSearcher
-from retrieval.opensearch.dense import QUERY_SCALE, OpenSearchDense
-from retrieval.opensearch.sparse import OpenSearchSparse
-from retrieval.types import Rankings, ranked
+from keystone.fusion.rrf import fuse_systems
+from keystone.indexing.index import Index
+from keystone.indexing.lucene.write import build_lucene
+from keystone.indexing.opensearch.cluster import place_of
+from keystone.indexing.opensearch.index import CONTENTS, VECTOR, Target
+from keystone.indexing.opensearch.load import Upload, load
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import Document, Embedding
+from keystone.indexing.vectors.shards import SHARD_DOCUMENTS, Shards
+from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.retrieval.lucene.analyzer import stems_of
+from keystone.retrieval.lucene.search import LuceneSearcher
+from keystone.retrieval.opensearch.dense import QUERY_SCALE, OpenSearchDense
+from keystone.retrieval.opensearch.sparse import OpenSearchSparse
+from keystone.retrieval.types import Rankings, ranked
 from tests.support.servers.opensearch import JARS, MAIN_VERSION, OLDER_VERSION, Cluster, call, start_cluster
 
 PASSAGES, QUERIES, DEPTH = 20_000, 771, 1000

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.table import Row, compare_costs, take_turns
-from fusion.parasol import MAX_GRADE, Pairs, Top, TopSettings, find_top, parasol
+from keystone.fusion.parasol import MAX_GRADE, Pairs, Top, TopSettings, find_top, parasol
 
 Grades = NDArray[np.float64]
 Policy = Callable[[Grades, int, int], int]

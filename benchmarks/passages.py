@@ -9,10 +9,10 @@ import numpy as np
 
 from benchmarks.dense import make_clusters
 from benchmarks.table import Row, compare_costs, take_turns
-from indexing.vectors.faiss_index import import_faiss
-from indexing.vectors.passages import PassageIndex
-from retrieval.passages import rank_by_passages
-from retrieval.types import PassageScore
+from keystone.indexing.vectors.faiss_index import import_faiss
+from keystone.indexing.vectors.passages import PassageIndex
+from keystone.retrieval.passages import rank_by_passages
+from keystone.retrieval.types import PassageScore
 
 PASSAGES, MOST_OF_A_DOCUMENT, DIMENSION, QUERIES, DEPTH = 100_000, 19, 384, 500, 1000
 THREADS = os.cpu_count() or 1

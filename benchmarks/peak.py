@@ -16,7 +16,7 @@ def read_peak_memory() -> int:
 
 def main() -> None:
     """Run `keystone` with the arguments of this process."""
-    from runs.cli import main as cli
+    from keystone.runs.cli import main as cli
 
     try:
         cli.main()

@@ -7,7 +7,7 @@ import ir_measures
 import numpy as np
 import pytrec_eval
 
-from runs.evaluation.measures import FAMILIES, Measure
+from keystone.runs.evaluation.measures import FAMILIES, Measure
 
 Grades = Mapping[str, Mapping[str, int]]
 Scores = Mapping[str, Mapping[str, float]]

@@ -11,12 +11,12 @@ import orjson
 
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import draw_questions, read_passages
-from generation.context.tokens import CHARACTERS_PER_TOKEN
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import Index
-from runs.config.read import PRESETS, read_config
-from runs.pipeline.stages import run
+from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import Index
+from keystone.runs.config.read import PRESETS, read_config
+from keystone.runs.pipeline.stages import run
 from tests.support.models.reading_model import say
 from tests.support.servers.chat import serving
 

@@ -17,18 +17,18 @@ import numpy as np
 import orjson
 
 from benchmarks.readers import AskedStory, open_sources, read_questions
-from generation.ask import run_together
-from generation.context.tokens import count_tokens
-from generation.context.topic import Sources, read_context
-from generation.llm.model import Model
-from generation.llm.open import open_model
-from generation.llm.settings import ModelSettings
-from generation.readers.reader import AnswerSettings, Task, Tools, open_reader
-from generation.readers.settings import READER_SETTINGS
-from indexing.errors import UserError
-from indexing.io.reading import read_json_lines
-from retrieval.types import Query, Topic
-from runs.evaluation.answers.overlap import measure_rouge_l
+from keystone.generation.ask import run_together
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.llm.model import Model
+from keystone.generation.llm.open import open_model
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
+from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.evaluation.answers.overlap import measure_rouge_l
 
 MODEL = "reader-1"
 WINDOW_TOKENS = 8192

@@ -18,17 +18,17 @@ import orjson
 from scipy.stats import ttest_rel
 
 from benchmarks.table import Row
-from generation.context.topic import Sources, read_context
-from generation.readers.reader import AnswerMethod, AnswerSettings, Task, Tools, open_reader
-from generation.readers.settings import READER_SETTINGS
-from generation.types import EvidenceSet
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import open_index
-from indexing.io.reading import read_json_lines
-from retrieval.backends import open_store
-from retrieval.types import Query, Topic
-from runs.evaluation.answers.overlap import Overlap, measure_rouge_l
+from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.readers.reader import AnswerMethod, AnswerSettings, Task, Tools, open_reader
+from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.types import EvidenceSet
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import open_index
+from keystone.indexing.io.reading import read_json_lines
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.evaluation.answers.overlap import Overlap, measure_rouge_l
 
 SQUALITY = Path(__file__).parents[2] / "shared" / "data" / "squality"
 INDEX = Path(__file__).parent / "out" / "squality"

@@ -20,9 +20,9 @@ import polars
 import ranx
 
 from benchmarks.table import Row, compare_costs, take_turns
-from runs.trec.doc_ids import encode_ids
-from runs.trec.run_files import read_run, write_run
-from runs.trec.types import Run
+from keystone.runs.trec.doc_ids import encode_ids
+from keystone.runs.trec.run_files import read_run, write_run
+from keystone.runs.trec.types import Run
 
 Job = Callable[[], object]
 

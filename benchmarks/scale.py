@@ -17,10 +17,10 @@ import numpy as np
 from benchmarks.growth import measure, read_collections
 from benchmarks.table import Row
 from benchmarks.texts import PASSAGE_WORDS, draw_questions, read_passages
-from indexing.corpora.segments import cut_segments
-from indexing.types import Document
-from indexing.vectors.faiss_index import import_faiss
-from indexing.vectors.minilm import MiniLM
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.faiss_index import import_faiss
+from keystone.indexing.vectors.minilm import MiniLM
 
 SIZES_RECORDS = (10_000, 30_000, 100_000)
 QUERIES, DEPTH, DIMENSION = 100, 1000, 384

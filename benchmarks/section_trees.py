@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.table import Row
-from indexing.io.reading import read_json_lines
-from indexing.structures.headings import normal_form
-from indexing.structures.sections import BACK_MATTER, CONTENTS, section_tree
-from indexing.types import Document
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.structures.headings import normal_form
+from keystone.indexing.structures.sections import BACK_MATTER, CONTENTS, section_tree
+from keystone.indexing.types import Document
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 CORPUS = SHARED / "ibm-claims-wiki" / "corpus.jsonl.gz"

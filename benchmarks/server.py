@@ -19,8 +19,8 @@ import orjson
 
 from benchmarks.table import Row, compare_costs
 from benchmarks.texts import draw_questions, read_passages
-from indexing.attached.attach import AttachSettings
-from indexing.attached.lucene_index import adopt_prebuilt
+from keystone.indexing.attached.attach import AttachSettings
+from keystone.indexing.attached.lucene_index import adopt_prebuilt
 from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.servers.keystone_server import keystone_server
 from tests.support.servers.rest import pyserini_server

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.table import Row, take_turns
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 OUT = Path(__file__).parent / "out" / "sweep"
@@ -34,7 +34,7 @@ def measure(name: str) -> Row:
     def make_anew(command: str) -> None:
         shutil.rmtree(runs, ignore_errors=True)
         arguments = map(str, (command, config, *commands[command], "--quiet"))
-        subprocess.run([sys.executable, "-m", "runs.cli.main", *arguments], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "keystone.runs.cli.main", *arguments], check=True, capture_output=True)
 
     seconds = take_turns({command: partial(make_anew, command) for command in commands}, repeats=TURNS)
     limit, times = MOST_TIMES * seconds["run"], f"{seconds['sweep'] / seconds['run']:.2f} times one run"

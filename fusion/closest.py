@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.evidence import fuse_reciprocal_ranks
-from indexing.vectors.types import Vectors
+from keystone.fusion.evidence import fuse_reciprocal_ranks
+from keystone.indexing.vectors.types import Vectors
 
 
 def find_closest_segments(texts: Vectors, segments: Vectors) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.parasol import log_terms
+from keystone.fusion.parasol import log_terms
 
 
 def choose(

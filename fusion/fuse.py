@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fusion.hits import gather_hits, rank_hits
-from fusion.lists import Groups, Ranked, RankedLists, group_queries_by_topic
-from fusion.methods import METHODS, RRF_K, find_impossible_setting
-from fusion.norms import NORMS
-from fusion.rrf import fuse_groups
-from retrieval.types import Rankings, offsets_of
+from keystone.fusion.hits import gather_hits, rank_hits
+from keystone.fusion.lists import Groups, Ranked, RankedLists, group_queries_by_topic
+from keystone.fusion.methods import METHODS, RRF_K, find_impossible_setting
+from keystone.fusion.norms import NORMS
+from keystone.fusion.rrf import fuse_groups
+from keystone.retrieval.types import Rankings, offsets_of
 
 DEFAULT_NORM = "min-max"
 """The normalisation for a method that adds scores, if the caller names none. ranx has the same default."""
@@ -23,11 +23,11 @@ class FusionSettings:
     """How rankings are fused."""
 
     method: str = "rrf"
-    """A key of `fusion.methods.METHODS`."""
+    """A key of `keystone.fusion.methods.METHODS`."""
     depth: int = 1000
     """The number of documents that each fused ranking keeps."""
     norm: str | None = None
-    """A key of `fusion.norms.NORMS`. None: `min-max` for methods that look at scores."""
+    """A key of `keystone.fusion.norms.NORMS`. None: `min-max` for methods that look at scores."""
     parameters: Mapping[str, float] = field(default_factory=dict)
     """The method's parameters by name. The method's own defaults stand for the others."""
 
@@ -98,7 +98,7 @@ def _scale_scores(rankings: Rankings, weight: float, lowest: float, depth: int) 
 
 @dataclass(frozen=True, slots=True)
 class TopicFusion:
-    """A method of `fusion.methods.METHODS` with its settings; `depth` counts documents of a topic.
+    """A method of `keystone.fusion.methods.METHODS` with its settings; `depth` counts documents of a topic.
 
     `k` is used by methods that have such a parameter, `norm` by methods that add scores.
     """

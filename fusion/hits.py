@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.lists import Groups, Lists, Ranked, lay_out
-from retrieval.types import Rankings, offsets_of
+from keystone.fusion.lists import Groups, Lists, Ranked, lay_out
+from keystone.retrieval.types import Rankings, offsets_of
 
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.int64]

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.types import offsets_of
+from keystone.retrieval.types import offsets_of
 
 Member = tuple[int, int]
 """A list: the number of its rankings, and the number of its query in them."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fusion.hits import Floats, Hits
+from keystone.fusion.hits import Floats, Hits
 
 
 def keep_scores(hits: Hits) -> Hits:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fusion.hits import gather_hits, rank_hits
-from fusion.lists import Groups, Ranked, lay_out
-from fusion.methods import RRF_K, rrf
-from retrieval.types import Rankings, offsets_of
+from keystone.fusion.hits import gather_hits, rank_hits
+from keystone.fusion.lists import Groups, Ranked, lay_out
+from keystone.fusion.methods import RRF_K, rrf
+from keystone.retrieval.types import Rankings, offsets_of
 
 FEW_ROWS = 100_000
 """Up to this many rows, NumPy fuses them sooner than a process loads Numba."""
@@ -27,7 +27,7 @@ def fuse_groups(rankings: Sequence[Ranked], groups: Groups, k: float, depth: int
     if not _is_kernel_due(sum(len(r.docs) for r in rankings)):
         hits = gather_hits(rankings, groups)
         return rank_hits(hits, rrf(hits, k), groups.ids, depth)
-    from fusion.rrf_kernel import fuse_lists
+    from keystone.fusion.rrf_kernel import fuse_lists
 
     lists = lay_out(rankings, groups)
     total = int(lists.lengths.sum())

@@ -1,4 +1,4 @@
-"""The compiled loop of reciprocal rank fusion. Its sums equal those of `fusion.methods.rrf` to the last bit."""
+"""The compiled loop of reciprocal rank fusion. Its sums equal `keystone.fusion.methods.rrf` to the last bit."""
 
 import numpy as np
 from numba import njit

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import replace
 from typing import TypeVar
 
-from generation.llm.model import Model
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable, Waits, printable
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable, Waits, printable
 
 T = TypeVar("T")
 S = TypeVar("S")

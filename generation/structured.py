@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import orjson
 
-from generation.types import Reply
-from indexing.errors import Unusable
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
 
 MOST_OPENINGS = 1_000
 """How many brackets in a reply's prose may begin no JSON before the reply is refused."""

@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from functools import partial
 
-from generation.ask import ask
-from generation.context.delimit import delimit
-from generation.context.tokens import clip, count_tokens
-from generation.llm.model import Model
-from generation.prompts.answers import summarise as prompt
-from generation.structured import strip_thought
-from generation.types import Failure, Fallback, Reply, Request
-from indexing.errors import Unusable
-from indexing.types import Document
+from keystone.generation.ask import ask
+from keystone.generation.context.delimit import delimit
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import summarise as prompt
+from keystone.generation.structured import strip_thought
+from keystone.generation.types import Failure, Fallback, Reply, Request
+from keystone.indexing.errors import Unusable
+from keystone.indexing.types import Document
 
 LONG_DOCUMENT_TOKENS = 8000
 """A document of more tokens is summarised, to at most this number."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from indexing.types import Span
+from keystone.indexing.types import Span
 
 Message = tuple[str, str]
 """A role (`system`, `user` or `assistant`) and its text."""

@@ -8,8 +8,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.types import Embedding
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Embedding
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Index:
 
     @property
     def backend(self) -> str:
-        """The engine that holds documents and postings: a name in `retrieval.backends.BACKENDS`."""
+        """The engine that holds documents and postings: a name in `keystone.retrieval.backends.BACKENDS`."""
         return self.at.get("backend", "lucene")
 
     @property

@@ -15,10 +15,10 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.index import Index
-from indexing.io.writing import reserve_array, unicode_name
-from indexing.types import Document, Progress, Segment, Span, Store, document_id, silent
+from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.index import Index
+from keystone.indexing.io.writing import reserve_array, unicode_name
+from keystone.indexing.types import Document, Progress, Segment, Span, Store, document_id, silent
 
 BATCH_IDS = 2**13
 """The number of ids that a build handles at once."""

@@ -1,66 +1,25 @@
 """Keystone in Python: the steps from narratives to rankings, cited answers, run files and measures.
 
-`docs/python.md` shows each function at work.
+`docs/python.md` shows each function at work, and `keystone.public` lists them. The first use of one loads them all, so
+a program that needs a single module starts without the others.
 """
 
-from generation.types import Answer
-from indexing.errors import UserError
-from indexing.index import Index
-from retrieval.types import Query, Topic
-from runs.config.run_config import RunConfig
-from runs.evaluation.evaluate import Evaluation
-from runs.python.files import evaluate, read_qrels, read_run, read_topics, validate, write_qrels, write_run
-from runs.python.frame_steps import as_pyterrier_transformer
-from runs.python.incoming import to_qrels, to_run, to_topics
-from runs.python.outgoing import to_ir_measures, to_pandas, to_ranx
-from runs.python.steps import (
-    Grades,
-    answer,
-    configure,
-    decompose,
-    fuse,
-    grade,
-    make_run,
-    open_index,
-    rerank,
-    search,
-)
-from runs.tracks.validate import Verdict
-from runs.trec.types import Qrels, Run
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Answer",
-    "Evaluation",
-    "Grades",
-    "Index",
-    "Qrels",
-    "Query",
-    "Run",
-    "RunConfig",
-    "Topic",
-    "UserError",
-    "Verdict",
-    "answer",
-    "as_pyterrier_transformer",
-    "configure",
-    "decompose",
-    "evaluate",
-    "fuse",
-    "grade",
-    "make_run",
-    "open_index",
-    "read_qrels",
-    "read_run",
-    "read_topics",
-    "rerank",
-    "search",
-    "to_ir_measures",
-    "to_pandas",
-    "to_qrels",
-    "to_ranx",
-    "to_run",
-    "to_topics",
-    "validate",
-    "write_qrels",
-    "write_run",
-]
+if TYPE_CHECKING:
+    from keystone.public import *  # noqa: F403
+    from keystone.public import __all__ as __all__
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, or the list of them. `AttributeError` for any other."""
+    if name == "__all__" or not name.startswith("_"):
+        public = import_module("keystone.public")
+        if name in ("__all__", *public.__all__):
+            return getattr(public, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *import_module("keystone.public").__all__])

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
-from indexing.errors import UserError
-from indexing.index import Index, of_one_index
-from indexing.types import Store, Tick
-from indexing.vectors.types import Vectors
-from retrieval.types import BEST_PASSAGE, BM25, Bm25, PassageScore, Rankings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index, of_one_index
+from keystone.indexing.types import Store, Tick
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.types import BEST_PASSAGE, BM25, Bm25, PassageScore, Rankings
 
 
 class Sparse(Protocol):
@@ -72,25 +72,27 @@ class Backend:
 
 BACKENDS = {
     "lucene": Backend(
-        "indexing.store:open_store", "retrieval.lucene.search:open_sparse", "retrieval.faiss_search:open_dense"
+        "keystone.indexing.store:open_store",
+        "keystone.retrieval.lucene.search:open_sparse",
+        "keystone.retrieval.faiss_search:open_dense",
     ),
     "opensearch": Backend(
-        "indexing.opensearch.store:open_store",
-        "retrieval.opensearch.sparse:open_sparse",
-        "retrieval.opensearch.dense:open_dense",
-        "indexing.opensearch.build:attach",
+        "keystone.indexing.opensearch.store:open_store",
+        "keystone.retrieval.opensearch.sparse:open_sparse",
+        "keystone.retrieval.opensearch.dense:open_dense",
+        "keystone.indexing.opensearch.build:attach",
         "opensearch:",
     ),
     "rest": Backend(
-        "indexing.attached.rest_store:open_store",
-        "retrieval.rest:open_sparse",
-        attach="indexing.attached.rest_store:attach",
+        "keystone.indexing.attached.rest_store:open_store",
+        "keystone.retrieval.rest:open_sparse",
+        attach="keystone.indexing.attached.rest_store:attach",
         prefix="rest:",
     ),
     "pyserini": Backend(
-        "indexing.attached.lucene_index:open_store",
-        "retrieval.lucene.attached:open_sparse",
-        attach="indexing.attached.lucene_index:attach",
+        "keystone.indexing.attached.lucene_index:open_store",
+        "keystone.retrieval.lucene.attached:open_sparse",
+        attach="keystone.indexing.attached.lucene_index:attach",
         prefix="pyserini:",
         cuts=True,
     ),

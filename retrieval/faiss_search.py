@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from indexing.index import Index
-from indexing.vectors.faiss_files import load_dense_shards, search_shards
-from indexing.vectors.faiss_index import bind_search, import_faiss, load_dense
-from indexing.vectors.passages import PassageIndex, load_offsets
-from indexing.vectors.types import Vectors
-from retrieval.backends import Dense
-from retrieval.passages import rank_by_found_passages, rank_by_passages
-from retrieval.types import PassageScore, Rankings, ranked
+from keystone.indexing.index import Index
+from keystone.indexing.vectors.faiss_files import load_dense_shards, search_shards
+from keystone.indexing.vectors.faiss_index import bind_search, import_faiss, load_dense
+from keystone.indexing.vectors.passages import PassageIndex, load_offsets
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.backends import Dense
+from keystone.retrieval.passages import rank_by_found_passages, rank_by_passages
+from keystone.retrieval.types import PassageScore, Rankings, ranked
 
 PASSAGES_OF_A_HIT = 2
 """For each passage that counts in a wanted hit, the passages that the first search of an inexact index asks for."""

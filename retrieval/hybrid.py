@@ -8,21 +8,21 @@ from functools import partial
 
 import numpy as np
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.lucene.java import detach_thread
-from indexing.types import Progress, Store, silent
-from indexing.vectors.embed import embed_queries
-from indexing.vectors.faiss_index import import_faiss
-from indexing.vectors.of_documents import document_vectors, join_title_and_text
-from indexing.vectors.of_segments import segment_vectors
-from indexing.vectors.passages import hold_passages
-from indexing.vectors.types import Effort
-from retrieval.backends import Sparse, open_dense, open_sparse
-from retrieval.feedback import FEEDBACK_DOCUMENTS, METHODS, serves
-from retrieval.passages import rank_by_passages
-from retrieval.pool import Candidates, pool_of, search_pool
-from retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.lucene.java import detach_thread
+from keystone.indexing.types import Progress, Store, silent
+from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.vectors.faiss_index import import_faiss
+from keystone.indexing.vectors.of_documents import document_vectors, join_title_and_text
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.indexing.vectors.passages import hold_passages
+from keystone.indexing.vectors.types import Effort
+from keystone.retrieval.backends import Sparse, open_dense, open_sparse
+from keystone.retrieval.feedback import FEEDBACK_DOCUMENTS, METHODS, serves
+from keystone.retrieval.passages import rank_by_passages
+from keystone.retrieval.pool import Candidates, pool_of, search_pool
+from keystone.retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
 
 QUESTION_REPEATS = 5
 """How often `query2doc` repeats the question before the passage (Query2Doc, section 3)."""

@@ -15,10 +15,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from indexing.vectors.faiss_index import bind_products, import_faiss
-from indexing.vectors.passages import Offsets, PassageIndex
-from indexing.vectors.types import Vectors
-from retrieval.types import PassageScore, Rankings, ranked
+from keystone.indexing.vectors.faiss_index import bind_products, import_faiss
+from keystone.indexing.vectors.passages import Offsets, PassageIndex
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.types import PassageScore, Rankings, ranked
 
 BLOCK_PASSAGES = 1_024
 """The maximum number of passages in a block, unless a single document has more."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.types import Store
-from indexing.vectors.faiss_index import make_faiss_index
-from indexing.vectors.of_documents import TextsOf, join_title_and_text
-from indexing.vectors.types import Vectors
-from retrieval.faiss_search import search_dense
-from retrieval.types import Rankings, offsets_of
+from keystone.indexing.types import Store
+from keystone.indexing.vectors.faiss_index import make_faiss_index
+from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.faiss_search import search_dense
+from keystone.retrieval.types import Rankings, offsets_of
 
 
 @dataclass(frozen=True, slots=True)

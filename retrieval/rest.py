@@ -6,14 +6,14 @@ from typing import cast
 
 import numpy as np
 
-from indexing.attached.rest_store import RestStore
-from indexing.errors import TooDeep, UserError
-from indexing.index import Index
-from indexing.types import Store, Tick
-from retrieval.backends import Sparse
-from retrieval.lucene.analyzer import stems_of
-from retrieval.ties import SPARE_HITS, search_past_ties
-from retrieval.types import Bm25, Columns, Rankings, offsets_of, ranked
+from keystone.indexing.attached.rest_store import RestStore
+from keystone.indexing.errors import TooDeep, UserError
+from keystone.indexing.index import Index
+from keystone.indexing.types import Store, Tick
+from keystone.retrieval.backends import Sparse
+from keystone.retrieval.lucene.analyzer import stems_of
+from keystone.retrieval.ties import SPARE_HITS, search_past_ties
+from keystone.retrieval.types import Bm25, Columns, Rankings, offsets_of, ranked
 
 
 def open_sparse(_index: Index, store: Store, bm25: Bm25) -> Sparse:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.types import Rankings
+from keystone.retrieval.types import Rankings
 
 DEPTH_FACTOR = 4
 """The factor between the depths of one try and the next."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.types import Columns
+from keystone.retrieval.types import Columns
 
 SPARE_HITS = 8
 """The number of hits that a search asks for beyond the wanted depth."""

@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.types import Document
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Document
 
 Statistics = Literal["global", "local"]
 """The shards that count in how many documents a word occurs: all of them (`global`), or the document's own (`local`).
@@ -102,7 +102,7 @@ class SearchSettings:
     depth: int = 1000
     """The maximum number of documents in each ranking."""
     feedback: str | None = None
-    """The name of a method in `retrieval.feedback.METHODS` that expands BM25 queries; None expands nothing."""
+    """The name of a method in `keystone.retrieval.feedback.METHODS` that expands BM25 queries; None expands nothing."""
     passages: PassageScore = BEST_PASSAGE
     """How a document's passages give its dense score; an index without passages ignores it."""
     faiss: str = ""

@@ -9,9 +9,9 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import Index
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import Index
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.servers.opensearch import OLDER_VERSION, Cluster, start_cluster
 from tests.support.servers.vllm import CHAT_OPTIONS, EMBEDDING_OPTIONS, TINY_MODEL, Server, started

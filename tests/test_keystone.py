@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import keystone
-from indexing.index import Index
-from runs.config.read import read_config
-from runs.pipeline.file_names import ANSWERS, NARRATIVE
-from runs.pipeline.stages import run
-from runs.trec.types import make_run
+from keystone.indexing.index import Index
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.file_names import ANSWERS, NARRATIVE
+from keystone.runs.pipeline.stages import run
+from keystone.runs.trec.types import make_run
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.models.plain_model import say

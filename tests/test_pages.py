@@ -12,13 +12,13 @@ import yaml
 from typer.main import get_command
 
 from benchmarks.__main__ import BENCHMARKS
-from indexing.corpora.corpus import FORMATS
-from runs.cli.main import app
-from runs.config.read import PRESETS
-from runs.evaluation.answers.families import FAMILIES as ANSWER_FAMILIES
-from runs.evaluation.answers.families import JUDGED
-from runs.evaluation.measures import FAMILIES
-from runs.tracks.rules import TRACKS
+from keystone.indexing.corpora.corpus import FORMATS
+from keystone.runs.cli.main import app
+from keystone.runs.config.read import PRESETS
+from keystone.runs.evaluation.answers.families import FAMILIES as ANSWER_FAMILIES
+from keystone.runs.evaluation.answers.families import JUDGED
+from keystone.runs.evaluation.measures import FAMILIES
+from keystone.runs.tracks.rules import TRACKS
 from tests.support.places import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runs.config.read import read_config
+from keystone.runs.config.read import read_config
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.places import ROOT

@@ -115,7 +115,7 @@ def test_the_command_starts_outside_of_the_repository(installed: Path, tmp_path:
 
 
 def test_the_packages_are_imported_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    code = f"import runs.cli.main, {', '.join(PACKAGES)}; print(indexing.__file__)"
+    code = f"import keystone.runs.cli.main, {', '.join(PACKAGES)}; print(indexing.__file__)"
     found = Path(output(installed / "python", "-c", code, cwd=tmp_path).strip())
     assert found.is_relative_to(installed.parent)
 
@@ -132,7 +132,7 @@ def test_the_package_is_used_in_a_clean_environment(installed: Path, tmp_path: P
 
 def test_the_presets_are_read_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     code = (
-        "from runs.config.read import read_config; "
+        "from keystone.runs.config.read import read_config; "
         "print(read_config(None, ['index=i', 'topics=t'], 'uema2lab_narrative').queries.method)"
     )
     assert output(installed / "python", "-c", code, cwd=tmp_path) == "narrative\n"

@@ -6,9 +6,9 @@ One request asks for sentences with citations. Reference assignment then finds c
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generation.answers.cite import assign_citations
-from generation.answers.request_answers import request_answers
-from generation.answers.sentences import (
+from keystone.generation.answers.cite import assign_citations
+from keystone.generation.answers.request_answers import request_answers
+from keystone.generation.answers.sentences import (
     Passage,
     WordRange,
     allow_tokens,
@@ -17,10 +17,10 @@ from generation.answers.sentences import (
     show_notes,
     show_passages,
 )
-from generation.answers.shorten import shorten_answers
-from generation.llm.model import Model
-from generation.prompts.answers import answer as prompt
-from generation.types import Answer, Fallback, Request
+from keystone.generation.answers.shorten import shorten_answers
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import answer as prompt
+from keystone.generation.types import Answer, Fallback, Request
 
 
 @dataclass(frozen=True, slots=True)

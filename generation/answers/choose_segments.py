@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from generation.context.topic import TopicContext
-from generation.rules.terms import find_terms, make_weigher
-from indexing.types import Document, Span
-from indexing.vectors.types import Vectors
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.rules.terms import find_terms, make_weigher
+from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.types import Vectors
 
 MOST_CITATIONS = 3
 """The most segments that one sentence cites. Every track accepts them."""

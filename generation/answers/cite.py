@@ -5,14 +5,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from fusion.closest import find_closest_segments
-from generation.answers.sentences import Passage, is_place, list_sentences, make_messages, read_citations, show_passages
-from generation.ask import ask_all
-from generation.llm.model import Model
-from generation.prompts.answers import cite as prompt
-from generation.structured import read_objects
-from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
-from indexing.vectors.types import Vectors
+from keystone.fusion.closest import find_closest_segments
+from keystone.generation.answers.sentences import (
+    Passage,
+    is_place,
+    list_sentences,
+    make_messages,
+    read_citations,
+    show_passages,
+)
+from keystone.generation.ask import ask_all
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import cite as prompt
+from keystone.generation.structured import read_objects
+from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.vectors.types import Vectors
 
 LEAST_CITED_COSINE = 0.1
 """The least cosine of a sentence and the closest segment of a document that it cites.

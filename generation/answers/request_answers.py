@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from generation.ask import ask_all
-from generation.llm.model import Model
-from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.generation.ask import ask_all
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 
 ReadSentences = Callable[[Reply], tuple[Sentence, ...]]
 """A reader of a reply: the sentences of an answer. `Unusable` if the reply holds none."""

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from fusion.closest import find_closest_segments
-from generation.answers.choose_segments import TopicSegments, choose_segments
-from generation.answers.cite import drop_far_citations
-from generation.rules.terms import find_terms
-from generation.types import Answer, Fallback, Sentence
-from indexing.vectors.types import Vectors
+from keystone.fusion.closest import find_closest_segments
+from keystone.generation.answers.choose_segments import TopicSegments, choose_segments
+from keystone.generation.answers.cite import drop_far_citations
+from keystone.generation.rules.terms import find_terms
+from keystone.generation.types import Answer, Fallback, Sentence
+from keystone.indexing.vectors.types import Vectors
 
 SegmentChoice = Literal["closest", "words"]
 """`closest` cites each document's segment closest to the sentence (paper, section 3.4). `words` compares words too, and

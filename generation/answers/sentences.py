@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeGuard
 
-from generation.context.delimit import delimit, neutralise
-from generation.rules.terms import find_numbers
-from generation.structured import read_objects
-from generation.types import Answer, Fallback, Message, Reply, Sentence
-from indexing.errors import Unusable
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.rules.terms import find_numbers
+from keystone.generation.structured import read_objects
+from keystone.generation.types import Answer, Fallback, Message, Reply, Sentence
+from keystone.indexing.errors import Unusable
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from generation.answers.sentences import (
+from keystone.generation.answers.sentences import (
     WordRange,
     allow_tokens,
     count_words,
@@ -13,11 +13,11 @@ from generation.answers.sentences import (
     make_messages,
     read_rewritten,
 )
-from generation.ask import ask_all
-from generation.llm.model import Model
-from generation.prompts.answers import shorten as prompt
-from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
-from indexing.errors import Unusable
+from keystone.generation.ask import ask_all
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import shorten as prompt
+from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.errors import Unusable
 
 MOST_ROUNDS = 2
 """How often the model may shorten one answer."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from generation.answers.cite import assign_citations
-from generation.answers.request_answers import request_answers
-from generation.answers.sentences import (
+from keystone.generation.answers.cite import assign_citations
+from keystone.generation.answers.request_answers import request_answers
+from keystone.generation.answers.sentences import (
     Passage,
     WordRange,
     allow_tokens,
@@ -15,10 +15,10 @@ from generation.answers.sentences import (
     show_notes,
     show_passages,
 )
-from generation.llm.model import Model
-from generation.prompts.answers import answer as answer_prompt
-from generation.prompts.answers import sub_answer as prompt
-from generation.types import Answer, Fallback, Request
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import answer as answer_prompt
+from keystone.generation.prompts.answers import sub_answer as prompt
+from keystone.generation.types import Answer, Fallback, Request
 
 PromptWith = Literal["query", "narrative"]
 """The question of a sub-answer: its query (equation 3), or the whole narrative (equation 4; the paper's runs)."""

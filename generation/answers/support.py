@@ -13,20 +13,30 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from generation.answers.choose_segments import MOST_CITATIONS, TopicSegments, add_segments
-from generation.answers.sentences import allow_tokens, count_words, is_place, make_messages, tidy
-from generation.ask import ask_all
-from generation.context.delimit import delimit, neutralise
-from generation.context.fit_window import share_window
-from generation.context.tokens import clip
-from generation.llm.model import Model
-from generation.prompts.answers import check_support as prompt
-from generation.rules.support import find_added, rate_support, says_nothing
-from generation.rules.terms import find_numbers, find_terms, find_word_forms
-from generation.structured import read_objects
-from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence, Support, SupportAction, SupportCheck
-from indexing.errors import Unusable
-from indexing.vectors.types import Vectors
+from keystone.generation.answers.choose_segments import MOST_CITATIONS, TopicSegments, add_segments
+from keystone.generation.answers.sentences import allow_tokens, count_words, is_place, make_messages, tidy
+from keystone.generation.ask import ask_all
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.context.fit_window import share_window
+from keystone.generation.context.tokens import clip
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import check_support as prompt
+from keystone.generation.rules.support import find_added, rate_support, says_nothing
+from keystone.generation.rules.terms import find_numbers, find_terms, find_word_forms
+from keystone.generation.structured import read_objects
+from keystone.generation.types import (
+    Answer,
+    Failure,
+    Fallback,
+    Reply,
+    Request,
+    Sentence,
+    Support,
+    SupportAction,
+    SupportCheck,
+)
+from keystone.indexing.errors import Unusable
+from keystone.indexing.vectors.types import Vectors
 
 SupportMethod = Literal["none", "rules", "model"]
 """Who checks each sentence against its segments: nobody, rules, or the model."""

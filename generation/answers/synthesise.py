@@ -15,10 +15,10 @@ from functools import partial
 
 import numpy as np
 
-from fusion.coverage import choose
-from generation.answers.cite import assign_citations
-from generation.answers.request_answers import request_answers
-from generation.answers.sentences import (
+from keystone.fusion.coverage import choose
+from keystone.generation.answers.cite import assign_citations
+from keystone.generation.answers.request_answers import request_answers
+from keystone.generation.answers.sentences import (
     Passage,
     WordRange,
     allow_tokens,
@@ -29,19 +29,19 @@ from generation.answers.sentences import (
     make_sentences,
     read_rewritten,
 )
-from generation.answers.shorten import shorten_answers
-from generation.ask import ask_all
-from generation.context.delimit import delimit
-from generation.llm.model import Model
-from generation.prompts.answers import edit as edit_prompt
-from generation.prompts.answers import resynthesise as resynthesise_prompt
-from generation.prompts.answers import shorten as shorten_prompt
-from generation.rules.sentences import SAME_COSINE, compute_utilities
-from generation.rules.terms import find_numbers, find_terms
-from generation.structured import read_list
-from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
-from indexing.errors import Unusable
-from indexing.vectors.types import Vectors
+from keystone.generation.answers.shorten import shorten_answers
+from keystone.generation.ask import ask_all
+from keystone.generation.context.delimit import delimit
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import edit as edit_prompt
+from keystone.generation.prompts.answers import resynthesise as resynthesise_prompt
+from keystone.generation.prompts.answers import shorten as shorten_prompt
+from keystone.generation.rules.sentences import SAME_COSINE, compute_utilities
+from keystone.generation.rules.terms import find_numbers, find_terms
+from keystone.generation.structured import read_list
+from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.errors import Unusable
+from keystone.indexing.vectors.types import Vectors
 
 REPEAT_COSINE = 0.8
 """The least cosine of two sentences that say the same in words that they share."""
@@ -94,7 +94,8 @@ def select_sentences(task: SynthesisTask, query_vectors: Vectors, sentence_vecto
     say the same (see `group_repeats`), the first stands for all of them, with all their citations.
 
     A sentence serves the query of its own sub-answer. A model tells the main point first, so the utility of the n-th
-    sentence is max(u, `LEAST_OWN_UTILITY`) / sqrt(n), with u from `generation.rules.sentences.compute_utilities`.
+    sentence is max(u, `LEAST_OWN_UTILITY`) / sqrt(n), with u from
+    `keystone.generation.rules.sentences.compute_utilities`.
     """
     sentences = join_sub_answers(task)
     served = [(q, n) for q, answer in enumerate(task.sub_answers) if answer for n, _ in enumerate(answer.sentences, 1)]

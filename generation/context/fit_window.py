@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from generation.context.passages import choose_best_spans, join_spans
-from generation.context.tokens import clip, count_tokens
-from generation.context.topic import TopicContext
-from generation.types import Evidence
-from indexing.types import Span
+from keystone.generation.context.passages import choose_best_spans, join_spans
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.types import Evidence
+from keystone.indexing.types import Span
 
 LEAST_DOCUMENT_TOKENS = 64
 """The least tokens that a document may have in a prompt."""

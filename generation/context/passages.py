@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from generation.context.tokens import clip, convert_weight, weigh_prefixes
-from indexing.types import Document
-from indexing.vectors.types import Vectors
+from keystone.generation.context.tokens import clip, convert_weight, weigh_prefixes
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.types import Vectors
 
 SEGMENTS_PER_QUERY = 3
 """The segments that each query chooses, unless the caller says otherwise."""

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fusion.closest import choose_closest_segments
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.types import Document, Embedding, Span, Store
-from indexing.vectors.embed import embed_queries
-from indexing.vectors.of_segments import segment_vectors
-from indexing.vectors.of_sentences import sentence_vectors
-from indexing.vectors.types import Vectors
-from retrieval.types import Query
+from keystone.fusion.closest import choose_closest_segments
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.types import Document, Embedding, Span, Store
+from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.indexing.vectors.of_sentences import sentence_vectors
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.types import Query
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generation.answers.support import LEVELS
-from generation.ask import ask_all
-from generation.context.delimit import delimit, neutralise
-from generation.context.fit_window import share_window
-from generation.context.tokens import clip
-from generation.llm.model import Model
-from generation.prompts.evaluation import rate_citation as prompt
-from generation.structured import read_string
-from generation.types import Failure, Reply, Request, Support
-from indexing.errors import Unusable
+from keystone.generation.answers.support import LEVELS
+from keystone.generation.ask import ask_all
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.context.fit_window import share_window
+from keystone.generation.context.tokens import clip
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.evaluation import rate_citation as prompt
+from keystone.generation.structured import read_string
+from keystone.generation.types import Failure, Reply, Request, Support
+from keystone.indexing.errors import Unusable
 
 
 @dataclass(frozen=True, slots=True)

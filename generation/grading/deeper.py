@@ -11,8 +11,8 @@ from itertools import chain, zip_longest
 
 import numpy as np
 
-from fusion.parasol import Floats, Top, extend_top
-from generation.context.topic import TopicContext
+from keystone.fusion.parasol import Floats, Top, extend_top
+from keystone.generation.context.topic import TopicContext
 
 GROUP_DOCUMENTS = 10
 """The documents that are graded together."""

@@ -9,16 +9,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.coverage import choose
-from fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, find_top
-from generation.context.passages import choose_best_spans, join_spans
-from generation.context.tokens import clip, count_tokens
-from generation.context.topic import TopicContext
-from generation.grading.deeper import Beyond, grade_deeper
-from generation.grading.umbrela import GradeForm, Mode, Pair, grade_pairs
-from generation.llm.model import Model
-from generation.types import Failure, Fallback
-from retrieval.types import Query
+from keystone.fusion.coverage import choose
+from keystone.fusion.parasol import MAX_GRADE, Floats, Pairs, Top, TopSettings, find_top
+from keystone.generation.context.passages import choose_best_spans, join_spans
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.grading.deeper import Beyond, grade_deeper
+from keystone.generation.grading.umbrela import GradeForm, Mode, Pair, grade_pairs
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Failure, Fallback
+from keystone.retrieval.types import Query
 
 WAVE_CALLS = 32
 """How many calls one topic makes at one time. Other topics make theirs beside them."""
@@ -133,7 +133,7 @@ async def grade_topic(
 async def _grade_waves(
     search: Generator[Pairs, Floats, Top], grade: Callable[[Sequence[Pair]], Awaitable[list[float]]]
 ) -> Top:
-    """Run a search of `fusion.parasol.find_top`, and grade each wave of pairs that it asks for."""
+    """Run a search of `keystone.fusion.parasol.find_top`, and grade each wave of pairs that it asks for."""
     try:
         queries, documents = next(search)
         while True:

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from generation.ask import run_together
-from generation.grading.umbrela import GradeForm, grade_pairs
-from generation.llm.model import Model
-from generation.prompts.grading import second_opinions, umbrela
-from generation.types import Failure
+from keystone.generation.ask import run_together
+from keystone.generation.grading.umbrela import GradeForm, grade_pairs
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.grading import second_opinions, umbrela
+from keystone.generation.types import Failure
 
 WIDE_DIFFERENCE = 2
 """If two grades of a cascade differ by so much, the third prompt is asked."""

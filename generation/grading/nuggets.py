@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal, TypeVar, get_args
 
-from generation.ask import ask_all
-from generation.context.delimit import delimit, neutralise
-from generation.context.fit_window import share_window
-from generation.context.tokens import clip
-from generation.llm.model import Model
-from generation.prompts.evaluation import create_nuggets as creation
-from generation.prompts.evaluation import label_nuggets as labelling
-from generation.structured import read_strings
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable
+from keystone.generation.ask import ask_all
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.context.fit_window import share_window
+from keystone.generation.context.tokens import clip
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.evaluation import create_nuggets as creation
+from keystone.generation.prompts.evaluation import label_nuggets as labelling
+from keystone.generation.structured import read_strings
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable
 
 Importance = Literal["vital", "okay", "failed"]
 Assignment = Literal["support", "partial_support", "not_support", "failed"]

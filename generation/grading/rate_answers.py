@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from generation.ask import ask_all
-from generation.context.delimit import delimit, neutralise
-from generation.llm.model import Model
-from generation.prompts.evaluation import compare_answers as choice
-from generation.prompts.evaluation import rate_answer as rating
-from generation.structured import read_string, strip_thought
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable
+from keystone.generation.ask import ask_all
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.evaluation import compare_answers as choice
+from keystone.generation.prompts.evaluation import rate_answer as rating
+from keystone.generation.structured import read_string, strip_thought
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable
 
 Verdict = Literal["yes", "partially", "no"]
 Choice = Literal["A", "B", "tie"]

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from generation.ask import ask
-from generation.context.delimit import delimit, neutralise
-from generation.llm.model import Model
-from generation.prompts.grading import umbrela as prompt
-from generation.structured import find_objects, strip_thought
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable
+from keystone.generation.ask import ask
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.grading import umbrela as prompt
+from keystone.generation.structured import find_objects, strip_thought
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable
 
 Mode = Literal["pointwise", "grid"]
 """One query and one document in a request (`pointwise`), or one document and several queries (`grid`)."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from generation.llm.batch_files import (
+from keystone.generation.llm.batch_files import (
     REPLIES_SUFFIX,
     REQUESTS_SUFFIX,
     FileAccount,
@@ -30,8 +30,8 @@ from generation.llm.batch_files import (
     read_line,
     read_lines,
 )
-from generation.llm.cache import Cache
-from generation.llm.chat import (
+from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.chat import (
     REPLY_LIMIT_BYTES,
     Dialect,
     PaidReply,
@@ -43,12 +43,12 @@ from generation.llm.chat import (
     refuses_schema,
     write_body,
 )
-from generation.llm.model import OpenModel, make_request_key
-from generation.llm.settings import BATCH_FOLDER, ModelSettings
-from generation.llm.usage import add_usage
-from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import UserError, Waits, WrongReply, printable
-from indexing.io.retry import REFUSED_CONTENT_STATUSES
+from keystone.generation.llm.model import OpenModel, make_request_key
+from keystone.generation.llm.settings import BATCH_FOLDER, ModelSettings
+from keystone.generation.llm.usage import add_usage
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import UserError, Waits, WrongReply, printable
+from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
 
 _log = logging.getLogger(__name__)
 

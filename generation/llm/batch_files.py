@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from generation.llm.chat import PaidReply, ReplyBound, read_reply
-from generation.types import Failure
-from indexing.errors import BadRecord, Report, WrongReply, stop
-from indexing.io.error_text import describe_error
-from indexing.io.json_values import digest
-from indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines
-from indexing.io.retry import REFUSED_CONTENT_STATUSES
+from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
+from keystone.generation.types import Failure
+from keystone.indexing.errors import BadRecord, Report, WrongReply, stop
+from keystone.indexing.io.error_text import describe_error
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines
+from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
 
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000
 """The most requests and bytes of one file: the limits of OpenAI's batch service."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import orjson
 
-from generation.llm.chat import PaidReply, count_usage
-from generation.types import Reply
-from indexing.errors import UserError, printable
+from keystone.generation.llm.chat import PaidReply, count_usage
+from keystone.generation.types import Reply
+from keystone.indexing.errors import UserError, printable
 
 APPLICATION_ID = 0x4B535231
 """SQLite's `application_id` of Keystone's files of replies."""

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import WrongReply
-from indexing.io.error_text import describe_error
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import WrongReply
+from keystone.indexing.io.error_text import describe_error
 
 REPLY_LIMIT_BYTES = 2**24
 """The most bytes of a reply's body, compressed and decompressed, and of a line in a file of replies."""

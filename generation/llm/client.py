@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from generation.llm.cache import Cache
-from generation.llm.chat import Backend, PaidReply, make_keyed_name
-from generation.llm.model import make_request_key
-from generation.llm.settings import ModelSettings
-from generation.llm.usage import add_usage
-from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import UserError
+from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.chat import Backend, PaidReply, make_keyed_name
+from keystone.generation.llm.model import make_request_key
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.usage import add_usage
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import UserError
 
 MOST_READY_OUTCOMES = 256
 """If one `complete` has this number of outcomes ready, no more of its requests are drawn."""
@@ -78,7 +78,7 @@ class Client:
         return self._backend.notes
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """See `generation.llm.model.Model`."""
+        """See `keystone.generation.llm.model.Model`."""
         stream = _Stream(enumerate(requests))
         self._streams.append(stream)
         try:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from yarl import URL
 
-from generation.llm.chat import Dialect
-from generation.llm.settings import ModelSettings
-from indexing.errors import TurnedAway, UserError
-from indexing.io.http import check_url
-from indexing.io.keys import OPENAI_KEY, choose_key
-from indexing.io.limit import Limit
-from indexing.io.retry import choose_pause
+from keystone.generation.llm.chat import Dialect
+from keystone.generation.llm.settings import ModelSettings
+from keystone.indexing.errors import TurnedAway, UserError
+from keystone.indexing.io.http import check_url
+from keystone.indexing.io.keys import OPENAI_KEY, choose_key
+from keystone.indexing.io.limit import Limit
+from keystone.indexing.io.retry import choose_pause
 
 MOST_FAILURES = 8
 """Failures in a row after which an endpoint rests."""

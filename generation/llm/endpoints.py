@@ -1,7 +1,8 @@
 """Chat completions over HTTP, from one endpoint or several that serve the same model.
 
-`generation.llm.endpoint_pool` chooses the endpoint of each request. If a server is overloaded or rests, a request fails
-only after `patience_seconds`. If its replies are wrong, it fails after the tries of `indexing.io.retry`.
+`keystone.generation.llm.endpoint_pool` chooses the endpoint of each request. If a server is overloaded or rests, a
+request fails only after `patience_seconds`. If its replies are wrong, it fails after the tries of
+`keystone.indexing.io.retry`.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from generation.llm.chat import (
+from keystone.generation.llm.chat import (
     REPLY_LIMIT_BYTES,
     Dialect,
     PaidReply,
@@ -26,18 +27,18 @@ from generation.llm.chat import (
     refuses_schema,
     write_body,
 )
-from generation.llm.client import open_client
-from generation.llm.endpoint_pool import Endpoint, EndpointPool
-from generation.llm.model import OpenModel
-from generation.llm.settings import ModelSettings
-from generation.llm.usage import Purse
-from generation.types import Failure, Request, Usage
-from indexing.errors import TooLarge, TurnedAway, UserError, WrongReply
-from indexing.io.body import Body
-from indexing.io.error_text import describe_refusal
-from indexing.io.json_values import parse_json
-from indexing.io.keys import remove_key
-from indexing.io.retry import choose_pause, is_last, is_overload, is_retryable, parse_retry_after
+from keystone.generation.llm.client import open_client
+from keystone.generation.llm.endpoint_pool import Endpoint, EndpointPool
+from keystone.generation.llm.model import OpenModel
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.usage import Purse
+from keystone.generation.types import Failure, Request, Usage
+from keystone.indexing.errors import TooLarge, TurnedAway, UserError, WrongReply
+from keystone.indexing.io.body import Body
+from keystone.indexing.io.error_text import describe_refusal
+from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.keys import remove_key
+from keystone.indexing.io.retry import choose_pause, is_last, is_overload, is_retryable, parse_retry_after
 
 MOST_LATE_TRIES = 3
 """Tries of a request that gets no reply in time. After these, the request is at fault, not the endpoint."""
@@ -64,8 +65,8 @@ def open_backend(
 class Endpoints:
     """The `Backend` of endpoints at base URLs such as http://localhost:8000/v1; made within a running event loop.
 
-    The key goes as bearer token to the endpoints that `indexing.io.keys.key_for` allows, and is removed from all
-    replies.
+    The key goes as bearer token to the endpoints that `keystone.indexing.io.keys.key_for` allows, and is removed from
+    all replies.
     """
 
     def __init__(self, settings: ModelSettings, purse: Purse | None = None) -> None:
@@ -87,7 +88,7 @@ class Endpoints:
         )
 
     async def answer(self, request: Request) -> PaidReply:
-        """Ask until a reply comes, or until none can come: see `generation.llm.chat.Backend`."""
+        """Ask until a reply comes, or until none can come: see `keystone.generation.llm.chat.Backend`."""
         self._pool.begin()
         try:
             return await self._answer(request)

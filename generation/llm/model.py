@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Iterable, MutableMapping
 from typing import Protocol
 
-from generation.types import Failure, Reply, Request, Usage
-from indexing.io.json_values import digest
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.io.json_values import digest
 
 
 class Model(Protocol):

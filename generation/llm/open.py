@@ -6,9 +6,9 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from generation.llm.model import OpenModel
-from generation.llm.settings import ModelSettings
-from generation.llm.usage import NO_SHARES, Purse
+from keystone.generation.llm.model import OpenModel
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.usage import NO_SHARES, Purse
 
 OpenBackend = Callable[..., AbstractAsyncContextManager[OpenModel]]
 """Opens a model: `open_backend(settings, folder)`. Its files are in the folder, unless the settings name others."""
@@ -24,7 +24,7 @@ async def open_model(
     budget for some purposes: see `Purse`. Each backend is the module of its name in this package, with a function
     `open_backend` of the type `OpenBackend`.
     """
-    open_backend: OpenBackend = import_module(f"generation.llm.{settings.backend}").open_backend
+    open_backend: OpenBackend = import_module(f"keystone.generation.llm.{settings.backend}").open_backend
     with ExitStack() as stack:
         if settings.budget is not None:
             purse = stack.enter_context(closing(Purse(settings.budget, settings.prices, costs, shares)))

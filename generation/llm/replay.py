@@ -7,15 +7,15 @@ from pathlib import Path
 
 import orjson
 
-from generation.llm.cache import Cache, decode_reply, encode_reply
-from generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, make_keyed_name
-from generation.llm.model import OpenModel, make_request_key
-from generation.llm.settings import ModelSettings
-from generation.llm.usage import add_usage
-from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import NotRecorded, UserError
-from indexing.io.reading import read_json_lines
-from indexing.io.writing import write_whole
+from keystone.generation.llm.cache import Cache, decode_reply, encode_reply
+from keystone.generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, make_keyed_name
+from keystone.generation.llm.model import OpenModel, make_request_key
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.usage import add_usage
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import NotRecorded, UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import write_whole
 
 
 @asynccontextmanager

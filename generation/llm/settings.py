@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self
 import orjson
 from pydantic import Field, Strict, field_validator, model_validator
 
-from generation.llm.chat import MOST_TOKENS
-from generation.llm.usage import Budget, Prices
-from indexing.io.keys import OPENAI_KEY
-from indexing.settings.strict_settings import StrictSettings
+from keystone.generation.llm.chat import MOST_TOKENS
+from keystone.generation.llm.usage import Budget, Prices
+from keystone.indexing.io.keys import OPENAI_KEY
+from keystone.indexing.settings.strict_settings import StrictSettings
 
 AnyPath = Annotated[Path, Strict(False)]
 """A path, which configuration files hold as text."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import orjson
 from pydantic import Field
 
-from generation.llm.chat import PaidReply
-from generation.types import Failure, Request, Usage
-from indexing.errors import TurnedAway, UserError, WrongReply
-from indexing.settings.strict_settings import StrictSettings
+from keystone.generation.llm.chat import PaidReply
+from keystone.generation.types import Failure, Request, Usage
+from keystone.indexing.errors import TurnedAway, UserError, WrongReply
+from keystone.indexing.settings.strict_settings import StrictSettings
 
 if TYPE_CHECKING:
     from asyncio import Event

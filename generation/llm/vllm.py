@@ -17,13 +17,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from generation.llm.chat import PaidReply, ReplyBound, read_reply
-from generation.llm.client import open_client
-from generation.llm.model import OpenModel
-from generation.llm.settings import ModelSettings
-from generation.types import Failure, Request, Usage
-from indexing.errors import MissingPackage, UserError, WrongReply
-from indexing.io.error_text import describe_error
+from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
+from keystone.generation.llm.client import open_client
+from keystone.generation.llm.model import OpenModel
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.types import Failure, Request, Usage
+from keystone.indexing.errors import MissingPackage, UserError, WrongReply
+from keystone.indexing.io.error_text import describe_error
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextM
 
 
 class OfflineEngine:
-    """A `generation.llm.chat.Backend`, made within a running event loop."""
+    """A `keystone.generation.llm.chat.Backend`, made within a running event loop."""
 
     def __init__(self, model: str, engine: Mapping[str, Any], extra: Mapping[str, Any], at_once: int) -> None:
         self.at_once = at_once

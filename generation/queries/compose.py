@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from generation.types import Understanding
-from retrieval.types import Query, Topic
+from keystone.generation.types import Understanding
+from keystone.retrieval.types import Query, Topic
 
 
 def compose_queries(understanding: Understanding, question_weight: int = 1, dense_topic: bool = True) -> list[Query]:

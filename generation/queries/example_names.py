@@ -2,8 +2,8 @@
 
 import re
 
-from generation.rules.words import INTERROGATIVES
-from indexing.corpora.segments import split_sentences
+from keystone.generation.rules.words import INTERROGATIVES
+from keystone.indexing.corpora.segments import split_sentences
 
 _CUE = re.compile(
     r"\b(?:such\s+as|(?<!would\s)(?<!['\u2019]d\s)like(?!\s+to\b)|including|for\s+(?:example|instance)|namely"

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from generation.answers.sentences import tidy
-from generation.ask import ask_all
-from generation.llm.model import Model
-from generation.prompts.queries import passage as prompt
-from generation.queries.compose import is_narrative_query
-from generation.structured import strip_thought
-from generation.types import Failure, Fallback, Reply, Request
-from indexing.errors import Unusable
-from retrieval.types import Query
+from keystone.generation.answers.sentences import tidy
+from keystone.generation.ask import ask_all
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.queries import passage as prompt
+from keystone.generation.queries.compose import is_narrative_query
+from keystone.generation.structured import strip_thought
+from keystone.generation.types import Failure, Fallback, Reply, Request
+from keystone.indexing.errors import Unusable
+from keystone.retrieval.types import Query
 
 
 async def write_passages(

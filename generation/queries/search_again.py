@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from generation.answers.sentences import tidy
-from generation.ask import ask_all
-from generation.context.delimit import delimit
-from generation.llm.model import Model
-from generation.prompts.queries import search_again as prompt
-from generation.structured import read_strings
-from generation.types import Failure, Fallback, Reply, Request
-from indexing.errors import Unusable
-from indexing.types import Document
-from retrieval.types import Query
+from keystone.generation.answers.sentences import tidy
+from keystone.generation.ask import ask_all
+from keystone.generation.context.delimit import delimit
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.queries import search_again as prompt
+from keystone.generation.structured import read_strings
+from keystone.generation.types import Failure, Fallback, Reply, Request
+from keystone.indexing.errors import Unusable
+from keystone.indexing.types import Document
+from keystone.retrieval.types import Query
 
 SNIPPET_CHARACTERS = 200
 """The most characters of a document's text that the model sees."""

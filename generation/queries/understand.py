@@ -6,17 +6,17 @@ from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
 
-from generation.answers.sentences import tidy
-from generation.ask import ask_all
-from generation.llm.model import Model
-from generation.prompts.queries import decompose, expand, expand_narrative, topic
-from generation.queries.example_names import find_example_names
-from generation.rules.queries import extract_topic
-from generation.rules.words import find_content_words
-from generation.structured import read_string, read_strings
-from generation.types import Failure, Fallback, Reply, Request, Understanding
-from indexing.errors import Unusable
-from retrieval.types import Topic
+from keystone.generation.answers.sentences import tidy
+from keystone.generation.ask import ask_all
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.queries import decompose, expand, expand_narrative, topic
+from keystone.generation.queries.example_names import find_example_names
+from keystone.generation.rules.queries import extract_topic
+from keystone.generation.rules.words import find_content_words
+from keystone.generation.structured import read_string, read_strings
+from keystone.generation.types import Failure, Fallback, Reply, Request, Understanding
+from keystone.indexing.errors import Unusable
+from keystone.retrieval.types import Topic
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 MOST_QUESTIONS = 100

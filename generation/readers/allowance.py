@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from generation.ask import request_repair
-from generation.context.tokens import count_tokens
-from generation.llm.model import Model
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable, printable
+from keystone.generation.ask import request_repair
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable, printable
 
 T = TypeVar("T")
 

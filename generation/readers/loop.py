@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from generation.readers.allowance import Asked, Spent
-from generation.types import Failure, Step, Stop
+from keystone.generation.readers.allowance import Asked, Spent
+from keystone.generation.types import Failure, Step, Stop
 
 MOST_INVALID = 3
 """Steps in a row without a valid action, after which a walk ends as `invalid`."""

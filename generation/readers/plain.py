@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from generation.context.fit_window import show_documents
-from generation.readers.reader import AnswerMethod, Hits, Task, Tools
-from generation.readers.write import gather_all_sentences, write_answer
-from generation.types import Answer, Evidence, EvidenceSet
+from keystone.generation.context.fit_window import show_documents
+from keystone.generation.readers.reader import AnswerMethod, Hits, Task, Tools
+from keystone.generation.readers.write import gather_all_sentences, write_answer
+from keystone.generation.types import Answer, Evidence, EvidenceSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,12 @@ class Plain:
     tools: Tools
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
-        """See `generation.readers.reader.Reader`."""
+        """See `keystone.generation.readers.reader.Reader`."""
         items = await asyncio.to_thread(GATHERERS[self.tools.settings.method], self.tools, task, hits)
         return EvidenceSet(tuple(items), stop="done" if items else "empty")
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """See `generation.readers.reader.Reader`."""
+        """See `keystone.generation.readers.reader.Reader`."""
         return await write_answer(self.tools, task, evidence, within=False)
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from generation.context.topic import TopicContext
-from generation.readers.reader import Hits, Task, Tools
-from indexing.types import Document, Span
-from indexing.vectors.embed import embed_queries
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.readers.reader import Hits, Task, Tools
+from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.embed import embed_queries
 
 
 @dataclass(frozen=True, slots=True)

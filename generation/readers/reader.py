@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Literal, Protocol
 
-from generation.answers.segments import SegmentChoice
-from generation.answers.sub_answers import PromptWith
-from generation.answers.support import SupportMethod
-from generation.context.topic import Sources, TopicContext
-from generation.llm.model import Model
-from generation.readers.settings import PlainSettings, ReaderSettings
-from generation.types import Answer, EvidenceSet, Sentence
-from retrieval.types import Topic
+from keystone.generation.answers.segments import SegmentChoice
+from keystone.generation.answers.sub_answers import PromptWith
+from keystone.generation.answers.support import SupportMethod
+from keystone.generation.context.topic import Sources, TopicContext
+from keystone.generation.llm.model import Model
+from keystone.generation.readers.settings import PlainSettings, ReaderSettings
+from keystone.generation.types import Answer, EvidenceSet, Sentence
+from keystone.retrieval.types import Topic
 
 AnswerMethod = Literal["rules", "retrieval", "answers", "claims"]
 """`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `answers`
@@ -20,7 +20,7 @@ has it write an answer to each query, and makes one of these. `claims` has it qu
 the quoted claims as prose."""
 
 Synthesis = Literal["select_edit", "edit", "resynthesise"]
-"""How the answers to queries become one answer. See `generation.answers.synthesise`."""
+"""How the answers to queries become one answer. See `keystone.generation.answers.synthesise`."""
 
 Hits = tuple[tuple[int, ...], ...]
 """Lists of rows of the document store, best first: one list for a topic, or one for each of its queries."""
@@ -106,13 +106,13 @@ class Reader(Protocol):
 
 
 READERS = {
-    "plain": "generation.readers.plain:Plain",
-    "rdr2": "generation.readers.rdr2.read:Rdr2",
-    "discorag": "generation.readers.discorag.read:DiscoRag",
-    "disco_rag": "generation.readers.disco_rag.read:DiscoRag",
-    "graphreader": "generation.readers.graphreader.reader:GraphReader",
-    "fused": "generation.readers.combined.several:Fused",
-    "escalate": "generation.readers.combined.escalate:Escalate",
+    "plain": "keystone.generation.readers.plain:Plain",
+    "rdr2": "keystone.generation.readers.rdr2.read:Rdr2",
+    "discorag": "keystone.generation.readers.discorag.read:DiscoRag",
+    "disco_rag": "keystone.generation.readers.disco_rag.read:DiscoRag",
+    "graphreader": "keystone.generation.readers.graphreader.reader:GraphReader",
+    "fused": "keystone.generation.readers.combined.several:Fused",
+    "escalate": "keystone.generation.readers.combined.escalate:Escalate",
 }
 """The module and class of each reader by its name. The class takes `Tools`."""
 

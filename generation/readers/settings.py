@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings.strict_settings import StrictSettings
 
 MOST_CALLS = 10_000
 """The most calls of the model that a reader may be allowed for one question."""

@@ -9,17 +9,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from generation.ask import run_together
-from generation.context.tokens import count_tokens
-from generation.context.topic import embed_spans
-from generation.readers.question import Question, find_best_query, list_questions
-from generation.readers.reader import Hits, Task, Tools
-from generation.readers.write import write_answer
-from generation.rules.stands_alone import can_be_read
-from generation.rules.subject import read_sentence
-from generation.types import Answer, Evidence, EvidenceSet, Stop
-from indexing.corpora.segments import split_sentences
-from indexing.types import Document, Span
+from keystone.generation.ask import run_together
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.topic import embed_spans
+from keystone.generation.readers.question import Question, find_best_query, list_questions
+from keystone.generation.readers.reader import Hits, Task, Tools
+from keystone.generation.readers.write import write_answer
+from keystone.generation.rules.stands_alone import can_be_read
+from keystone.generation.rules.subject import read_sentence
+from keystone.generation.types import Answer, Evidence, EvidenceSet, Stop
+from keystone.indexing.corpora.segments import split_sentences
+from keystone.indexing.types import Document, Span
 
 Read = Callable[[Tools, Question], Awaitable[EvidenceSet]]
 """Reads the documents of a question. Its evidence stands in the order of its worth, the best first."""
@@ -33,7 +33,7 @@ class StructureReader:
     tools: Tools
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
-        """See `generation.readers.reader.Reader`."""
+        """See `keystone.generation.readers.reader.Reader`."""
         questions = await asyncio.to_thread(list_questions, self.tools, task, hits)
         found = await run_together([partial(self.read, self.tools, question) for question in questions])
         items = [
@@ -55,7 +55,7 @@ class StructureReader:
         )
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """See `generation.readers.reader.Reader`."""
+        """See `keystone.generation.readers.reader.Reader`."""
         return await answer_from_evidence(self.tools, task, evidence)
 
     def _name_queries(self, task: Task, items: Sequence[Evidence]) -> list[Evidence]:

@@ -10,26 +10,26 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from generation.answers.answer import AnswerTask, write_answers
-from generation.answers.choose_segments import list_segments
-from generation.answers.claims.answer import answer_from_claims
-from generation.answers.claims.collect import ClaimTask
-from generation.answers.segments import cite_segments, limit_references
-from generation.answers.sentences import Passage, WordRange
-from generation.answers.sub_answers import SubTask, write_sub_answers
-from generation.answers.support import check_by_model, check_by_rules, drop_fillers
-from generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
-from generation.context.fit_window import share_window
-from generation.context.passages import join_spans
-from generation.context.tokens import clip, count_tokens
-from generation.context.topic import TopicContext
-from generation.llm.model import Model
-from generation.readers.reader import AnswerMethod, Synthesis, Task, Tools
-from generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
-from generation.rules.sentences import ask_each_clause
-from generation.types import Answer, Evidence, EvidenceSet, Fallback, Note
-from indexing.types import Span
-from indexing.vectors.embed import embed_passages
+from keystone.generation.answers.answer import AnswerTask, write_answers
+from keystone.generation.answers.choose_segments import list_segments
+from keystone.generation.answers.claims.answer import answer_from_claims
+from keystone.generation.answers.claims.collect import ClaimTask
+from keystone.generation.answers.segments import cite_segments, limit_references
+from keystone.generation.answers.sentences import Passage, WordRange
+from keystone.generation.answers.sub_answers import SubTask, write_sub_answers
+from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers
+from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
+from keystone.generation.context.fit_window import share_window
+from keystone.generation.context.passages import join_spans
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.llm.model import Model
+from keystone.generation.readers.reader import AnswerMethod, Synthesis, Task, Tools
+from keystone.generation.rules.answer import choose_sentences, find_candidates, gather_sentences, quote_closest_segment
+from keystone.generation.rules.sentences import ask_each_clause
+from keystone.generation.types import Answer, Evidence, EvidenceSet, Fallback, Note
+from keystone.indexing.types import Span
+from keystone.indexing.vectors.embed import embed_passages
 
 LEAST_WORDS_SHARE = 0.75
 """The fewest words of an answer as a share of the most: 300 of 400 in the paper."""

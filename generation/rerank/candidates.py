@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from generation.context.passages import choose_best_spans, join_spans
-from generation.context.tokens import clip
-from generation.context.topic import TopicContext
-from generation.llm.model import Model
-from generation.rerank.settings import RerankSettings
-from generation.types import Fallback
+from keystone.generation.context.passages import choose_best_spans, join_spans
+from keystone.generation.context.tokens import clip
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.llm.model import Model
+from keystone.generation.rerank.settings import RerankSettings
+from keystone.generation.types import Fallback
 
 
 @dataclass(frozen=True, slots=True)

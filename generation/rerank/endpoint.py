@@ -18,15 +18,15 @@ from typing import Any
 
 import orjson
 
-from generation.ask import run_together
-from generation.rerank.candidates import Candidates, Means, Rerank, Reranked, list_passages
-from generation.rerank.settings import RerankEndpoint, RerankSettings
-from indexing.errors import Refused, UserError
-from indexing.io.http import HttpRequest
-from indexing.io.kept import hash_parts, open_kept
-from indexing.io.keys import choose_key
-from indexing.io.retry import REFUSED_CONTENT_STATUSES
-from indexing.io.server import Asker
+from keystone.generation.ask import run_together
+from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked, list_passages
+from keystone.generation.rerank.settings import RerankEndpoint, RerankSettings
+from keystone.indexing.errors import Refused, UserError
+from keystone.indexing.io.http import HttpRequest
+from keystone.indexing.io.kept import hash_parts, open_kept
+from keystone.indexing.io.keys import choose_key
+from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
+from keystone.indexing.io.server import Asker
 
 SCORES_FILE = "scores.sqlite"
 """The name of the file of scores in the folder of runs."""

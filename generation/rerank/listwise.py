@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from fusion.blocks import list_windows, make_blocks, merge_blocks
-from generation.ask import ask
-from generation.context.delimit import delimit, neutralise
-from generation.context.fit_window import share_window
-from generation.prompts.grading import rank as prompt
-from generation.rerank.candidates import Candidates, Means, Rerank, Reranked, show_closest
-from generation.rerank.settings import RerankSettings
-from generation.structured import read_list
-from generation.types import Failure, Fallback, Reply, Request
-from indexing.errors import Unusable
+from keystone.fusion.blocks import list_windows, make_blocks, merge_blocks
+from keystone.generation.ask import ask
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.context.fit_window import share_window
+from keystone.generation.prompts.grading import rank as prompt
+from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked, show_closest
+from keystone.generation.rerank.settings import RerankSettings
+from keystone.generation.structured import read_list
+from keystone.generation.types import Failure, Fallback, Reply, Request
+from keystone.indexing.errors import Unusable
 
 MOST_MISSING_SHARE = 0.5
 """If a reply leaves out more of its passages than this share, it is no ranking."""

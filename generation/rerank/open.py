@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pkgutil import resolve_name
 
-from generation.rerank.candidates import Means, Rerank
-from generation.rerank.settings import RerankSettings
+from keystone.generation.rerank.candidates import Means, Rerank
+from keystone.generation.rerank.settings import RerankSettings
 
 OpenReranker = Callable[[RerankSettings, Means], AbstractAsyncContextManager[Rerank]]
 """Opens a reranker within a running event loop."""
 
 METHODS: Mapping[str, str] = {
-    "endpoint": "generation.rerank.endpoint:open_endpoint",
-    "listwise": "generation.rerank.listwise:open_listwise",
-    "sliding": "generation.rerank.listwise:open_sliding",
+    "endpoint": "keystone.generation.rerank.endpoint:open_endpoint",
+    "listwise": "keystone.generation.rerank.listwise:open_listwise",
+    "sliding": "keystone.generation.rerank.listwise:open_sliding",
 }
 """The import paths of the openers, `MODULE:FUNCTION`, by `rerank.method`. Keystone imports the one that a run uses."""
 

@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from indexing.settings.none_named import NoneNamed
-from indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.settings.none_named import NoneNamed
+from keystone.indexing.settings.strict_settings import StrictSettings
 
 
 class RerankEndpoint(StrictSettings):

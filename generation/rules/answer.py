@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.closest import find_closest_segments
-from fusion.coverage import choose
-from generation.context.topic import Sources, TopicContext, embed_spans
-from generation.rules.sentences import (
+from keystone.fusion.closest import find_closest_segments
+from keystone.fusion.coverage import choose
+from keystone.generation.context.topic import Sources, TopicContext, embed_spans
+from keystone.generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
     compute_worth,
@@ -20,11 +20,11 @@ from generation.rules.sentences import (
     find_sentences,
     group_same_sentences,
 )
-from generation.rules.subject import include_subject, read_sentence
-from generation.rules.words import find_stems
-from generation.types import Answer, Evidence, Sentence
-from indexing.types import Document, Span
-from indexing.vectors.types import Vectors
+from keystone.generation.rules.subject import include_subject, read_sentence
+from keystone.generation.rules.words import find_stems
+from keystone.generation.types import Answer, Evidence, Sentence
+from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.types import Vectors
 
 MOST_CITATIONS = 3
 """The most citations of one sentence."""

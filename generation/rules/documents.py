@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from generation.context.topic import Sources
-from generation.rules.sentences import embed_questions, split_into_questions
-from indexing.vectors.of_sentences import sentence_vectors
-from retrieval.types import Query
+from keystone.generation.context.topic import Sources
+from keystone.generation.rules.sentences import embed_questions, split_into_questions
+from keystone.indexing.vectors.of_sentences import sentence_vectors
+from keystone.retrieval.types import Query
 
 SEARCHED_TIMES = 2
 """The number of documents to choose from, as a multiple of the number to choose."""

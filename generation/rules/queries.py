@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, find_content_words, find_words
-from indexing.corpora.segments import split_sentences
+from keystone.generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, find_content_words, find_words
+from keystone.indexing.corpora.segments import split_sentences
 
 Frequencies = Callable[[Sequence[str]], Sequence[int]]
 """The number of documents of the corpus that hold each word."""

@@ -9,16 +9,16 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from generation.context.topic import Sources, TopicContext
-from generation.rules.queries import decompose, split_into_parts
-from generation.rules.stands_alone import can_be_read, continues, explains_entry
-from generation.rules.subject import find_listed, read_sentence
-from generation.rules.words import find_stems
-from indexing.corpora.segments import split_sentences
-from indexing.types import Document, Span
-from indexing.vectors.embed import embed_queries
-from indexing.vectors.types import Vectors, round_to_grid
-from retrieval.types import Query
+from keystone.generation.context.topic import Sources, TopicContext
+from keystone.generation.rules.queries import decompose, split_into_parts
+from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry
+from keystone.generation.rules.subject import find_listed, read_sentence
+from keystone.generation.rules.words import find_stems
+from keystone.indexing.corpora.segments import split_sentences
+from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.retrieval.types import Query
 
 SAME_COSINE = 0.95
 """The least cosine of two sentences that say the same."""

@@ -6,8 +6,8 @@ little, because documents have many, and a sentence that points at nothing spoil
 
 import re
 
-from generation.rules.verbs import FINITE, SUBJECTLESS, THIRD_PERSON, VERBS
-from generation.rules.words import STOP_WORDS, find_stems
+from keystone.generation.rules.verbs import FINITE, SUBJECTLESS, THIRD_PERSON, VERBS
+from keystone.generation.rules.words import STOP_WORDS, find_stems
 
 LEAST_WORDS, MOST_WORDS = 6, 45
 """The fewest and the most words of a sentence."""

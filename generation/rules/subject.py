@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from indexing.types import Document, Span
+from keystone.indexing.types import Document, Span
 
 MOST_TITLE_WORDS = 4
 """The most words of a title that is a name. Longer titles are headlines."""

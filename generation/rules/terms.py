@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
-from generation.rules.words import find_stems
+from keystone.generation.rules.words import find_stems
 
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"\w+")

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from generation.context.topic import Sources
-from generation.rules.queries import Facets, Frequencies, decompose, expand_topic, extract_topic
-from generation.types import Understanding
-from retrieval.backends import open_sparse
-from retrieval.types import Topic
+from keystone.generation.context.topic import Sources
+from keystone.generation.rules.queries import Facets, Frequencies, decompose, expand_topic, extract_topic
+from keystone.generation.types import Understanding
+from keystone.retrieval.backends import open_sparse
+from keystone.retrieval.types import Topic
 
 FEEDBACK_DOCUMENTS = 10
 """The number of documents whose words may become variants of a topic."""

@@ -2,7 +2,7 @@
 
 import re
 
-from generation.rules.words import STOP_WORDS
+from keystone.generation.rules.words import STOP_WORDS
 
 VERBS = (
     "accept act add adjust allow append apply ask assign attach bind block build calculate call cancel "

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.index import FORMAT, Index, open_index
-from indexing.io.json_values import digest
-from indexing.io.staged import partial_folder
-from indexing.io.writing import write_whole
-from indexing.types import Embedding
-from indexing.vectors.embed import load_embedder
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import FORMAT, Index, open_index
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.staged import partial_folder
+from keystone.indexing.io.writing import write_whole
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors.embed import load_embedder
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """A Lucene index that Pyserini or Anserini built, used in place: Keystone searches it and reads its stored documents.
 
-Keystone's index folder holds the rows of its documents (`indexing.lucene.rows`), and `index.json`, which names it.
+Keystone's index folder holds the rows of its documents (`keystone.indexing.lucene.rows`), and `index.json`, which names
+it.
 """
 
 import threading
@@ -13,22 +14,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.attached.attach import DEFAULTS, Attachment, AttachSettings, adopt
-from indexing.corpora import pyserini
-from indexing.corpora.corpus import make_corpus_key
-from indexing.corpora.locate import SegmentRecord, locate_segments
-from indexing.corpora.official_segments import OfficialSegments
-from indexing.corpora.segments import cut_segments, refuse_windows
-from indexing.errors import BadRecord, UserError
-from indexing.index import Index
-from indexing.io.json_values import digest
-from indexing.io.staged import stage
-from indexing.lucene.java import JAVA_LOCK, detach_thread
-from indexing.lucene.read import StoredTexts
-from indexing.lucene.rows import LuceneRows, build_rows
-from indexing.lucene.write import open_reader
-from indexing.store import rows_of
-from indexing.types import Document, Progress, Store, silent
+from keystone.indexing.attached.attach import DEFAULTS, Attachment, AttachSettings, adopt
+from keystone.indexing.corpora import pyserini
+from keystone.indexing.corpora.corpus import make_corpus_key
+from keystone.indexing.corpora.locate import SegmentRecord, locate_segments
+from keystone.indexing.corpora.official_segments import OfficialSegments
+from keystone.indexing.corpora.segments import cut_segments, refuse_windows
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.staged import stage
+from keystone.indexing.lucene.java import JAVA_LOCK, detach_thread
+from keystone.indexing.lucene.read import StoredTexts
+from keystone.indexing.lucene.rows import LuceneRows, build_rows
+from keystone.indexing.lucene.write import open_reader
+from keystone.indexing.store import rows_of
+from keystone.indexing.types import Document, Progress, Store, silent
 
 BACKEND = "pyserini"
 ROWS = "rows"

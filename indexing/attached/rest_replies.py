@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from indexing.io.error_text import show_value
-from indexing.types import is_id
+from keystone.indexing.io.error_text import show_value
+from keystone.indexing.types import is_id
 
 LARGEST_SCORE = float(np.finfo(np.float32).max)
 """The largest score that rankings can hold."""

@@ -1,9 +1,9 @@
 """A server of Pyserini's or Anserini's REST interface: searches and documents by HTTP, as many at a time as it bears.
 
 The interface has two forms: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too, and that
-of Pyserini before it (`POST /v1/indexes/INDEX/search`). `indexing.io.retry` says which requests are repeated. Keystone
-sends the key in `PYSERINI_API_KEY`, or in a variable with another tool's name for it, as a bearer token. It does so
-only by https or within this machine.
+of Pyserini before it (`POST /v1/indexes/INDEX/search`). `keystone.indexing.io.retry` says which requests are repeated.
+Keystone sends the key in `PYSERINI_API_KEY`, or in a variable with another tool's name for it, as a bearer token. It
+does so only by https or within this machine.
 """
 
 import os
@@ -18,12 +18,12 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
-from indexing.attached.rest_replies import Candidate, candidates_of, payload_of
-from indexing.errors import Refused, TooDeep, UserError
-from indexing.io.http import HttpRequest
-from indexing.io.keys import choose_key
-from indexing.io.retry import REFUSED_CONTENT_STATUSES
-from indexing.io.server import Asker
+from keystone.indexing.attached.rest_replies import Candidate, candidates_of, payload_of
+from keystone.indexing.errors import Refused, TooDeep, UserError
+from keystone.indexing.io.http import HttpRequest
+from keystone.indexing.io.keys import choose_key
+from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
+from keystone.indexing.io.server import Asker
 
 PREFIX = "rest:"
 KEY = "PYSERINI_API_KEY"

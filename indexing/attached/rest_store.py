@@ -16,14 +16,14 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.attached.attach import Attachment, AttachSettings, adopt
-from indexing.attached.rest_server import Server, address, form_of
-from indexing.corpora.jsonl import TEXT_KEYS, make_document
-from indexing.corpora.segments import cut_segments
-from indexing.errors import BadRecord, UserError
-from indexing.index import Index
-from indexing.store import from_record, rows_of, to_record
-from indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Progress, Segment, Span, Store, is_id
+from keystone.indexing.attached.attach import Attachment, AttachSettings, adopt
+from keystone.indexing.attached.rest_server import Server, address, form_of
+from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.index import Index
+from keystone.indexing.store import from_record, rows_of, to_record
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Progress, Segment, Span, Store, is_id
 
 BACKEND = "rest"
 FOUND = "found.sqlite"

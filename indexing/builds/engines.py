@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pkgutil import resolve_name
 
-from indexing.corpora.corpus import Read, read_files
-from indexing.errors import UserError
-from indexing.vectors.shards import Embed, embed_shards
+from keystone.indexing.corpora.corpus import Read, read_files
+from keystone.indexing.errors import UserError
+from keystone.indexing.vectors.shards import Embed, embed_shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Engine:
     embed: Embed
 
 
-ENGINES = {"local": "indexing.builds.engines:open_local", "ray": "indexing.builds.ray:open_ray"}
+ENGINES = {"local": "keystone.indexing.builds.engines:open_local", "ray": "keystone.indexing.builds.ray:open_ray"}
 """For each engine the import path, `MODULE:FUNCTION`, of a function of (threads): a context manager of an `Engine`."""
 
 

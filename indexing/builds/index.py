@@ -1,8 +1,8 @@
 """One index build: from a corpus to an index folder with `store/`, `lucene/`, `dense.faiss` and `index.json`.
 
 The folder appears when it is complete, or not at all. If runs embed the documents that they find
-(`indexing.vectors.of_documents`), the folder has no `dense.faiss`. If a build stops at any moment, running it again
-goes on from there.
+(`keystone.indexing.vectors.of_documents`), the folder has no `dense.faiss`. If a build stops at any moment, running it
+again goes on from there.
 """
 
 from collections import Counter
@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 import orjson
 
-from indexing.builds.engines import open_engine
-from indexing.builds.settings import DEFAULTS, BuildSettings
-from indexing.corpora.corpus import guess_format, make_corpus_key, read_corpus
-from indexing.corpora.segments import cut_segments, is_window, refuse_windows
-from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.index import FORMAT, Index, open_index
-from indexing.io.json_values import digest
-from indexing.io.staged import partial_folder, stage
-from indexing.io.writing import unicode_name, write_whole
-from indexing.store import DocumentStore, build_store
-from indexing.types import Document, Embedding, Progress, silent
-from indexing.vectors.embed import load_embedder
-from indexing.vectors.passages import Passages, prefer_passages, write_offsets
-from indexing.vectors.shards import Shards, embed_store
-from indexing.vectors.types import Effort
+from keystone.indexing.builds.engines import open_engine
+from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
+from keystone.indexing.corpora.corpus import guess_format, make_corpus_key, read_corpus
+from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
+from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.index import FORMAT, Index, open_index
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.staged import partial_folder, stage
+from keystone.indexing.io.writing import unicode_name, write_whole
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import Document, Embedding, Progress, silent
+from keystone.indexing.vectors.embed import load_embedder
+from keystone.indexing.vectors.passages import Passages, prefer_passages, write_offsets
+from keystone.indexing.vectors.shards import Shards, embed_store
+from keystone.indexing.vectors.types import Effort
 
 PARTS = ("store", "lucene", "dense.faiss", "dense-*.faiss", "passages.npy", "index.json")
 """The files of a complete index folder; `index.json` alone if another engine holds the rest."""
@@ -69,7 +69,7 @@ def build_index(
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
         return existing, False
     if opensearch:
-        from indexing.opensearch.build import check_cluster
+        from keystone.indexing.opensearch.build import check_cluster
 
         check_cluster(opensearch, keys, {"faiss": faiss, "passages": settings.passages}, embedding)
     parts_key = digest([*keys, at]) if at or len(keys) > 1 else keys[0]
@@ -97,8 +97,8 @@ def build_index(
             meta |= {**read, "faiss_shards": faiss_files, "cut": shards.cut if shards else 0}
             meta |= {"corpus": unicode_name(corpus.name)}
             if opensearch:
-                from indexing.opensearch.build import load_stage
-                from indexing.opensearch.load import Upload
+                from keystone.indexing.opensearch.build import load_stage
+                from keystone.indexing.opensearch.load import Upload
 
                 upload = Upload(opensearch, meta, store, shards, folder / "acknowledged", offsets=offsets)
                 load_stage(folder, upload, progress)
@@ -149,7 +149,7 @@ def _find_passages(store: DocumentStore, folder: Path, progress: Progress) -> Pa
 
 
 def _build_lucene(store: DocumentStore, path: Path, progress: Progress) -> None:
-    from indexing.lucene.write import build_lucene
+    from keystone.indexing.lucene.write import build_lucene
 
     build_lucene(store, path, progress)
 
@@ -158,7 +158,7 @@ def _check_model(embedding: Embedding, faiss: str | None) -> None:
     """Raise `UserError` for an impossible model or FAISS index, before the long work."""
     dimension = load_embedder(embedding).dimension
     if faiss is not None:
-        from indexing.vectors.faiss_index import make_faiss_index
+        from keystone.indexing.vectors.faiss_index import make_faiss_index
 
         make_faiss_index(dimension, faiss)
 
@@ -168,8 +168,8 @@ def _build_dense(shards: Shards, faiss: str, size: int | None, folder: Path, pro
 
     Returns its number of files of `size` documents, or 0 for a single file if `size` is None.
     """
-    from indexing.vectors.faiss_files import build_dense_shards
-    from indexing.vectors.faiss_index import build_dense
+    from keystone.indexing.vectors.faiss_files import build_dense_shards
+    from keystone.indexing.vectors.faiss_index import build_dense
 
     if size:
         return build_dense_shards(shards, faiss, size, folder, progress)

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from indexing.builds.engines import Engine
-from indexing.builds.ray_cluster import cluster, import_ray
-from indexing.corpora.corpus import Files
-from indexing.corpora.corpus import read_files as read_here
-from indexing.corpora.segments import cut_segments
-from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.store import from_record, to_record
-from indexing.types import Document, Embedding, Tick
-from indexing.vectors.shards import EmbeddedShard, Texts, embed_texts, read_contents, refusal_error
+from keystone.indexing.builds.engines import Engine
+from keystone.indexing.builds.ray_cluster import cluster, import_ray
+from keystone.indexing.corpora.corpus import Files
+from keystone.indexing.corpora.corpus import read_files as read_here
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.store import from_record, to_record
+from keystone.indexing.types import Document, Embedding, Tick
+from keystone.indexing.vectors.shards import EmbeddedShard, Texts, embed_texts, read_contents, refusal_error
 
 LOCAL_FORMATS = ("ir_datasets", "pyserini")
 """Formats that the machine of the command reads: their data sets lie in its cache."""
@@ -50,7 +50,8 @@ def open_ray(threads: int) -> Iterator[Engine]:
 
 
 def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Document]:
-    """Read and segment files as `indexing.corpora.corpus.read_files` does, in the same order, by Ray's workers.
+    """Read and segment files as `keystone.indexing.corpora.corpus.read_files` does, in the same order, by Ray's
+    workers.
 
     `report` receives bad records. `UserError` if a file cannot be read or Ray fails.
     """
@@ -72,7 +73,8 @@ def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Doc
 def embed_shards(
     store: Texts, embedding: Embedding, shards: Sequence[range], _threads: int = 1, tick: Tick = lambda _: None
 ) -> Iterator[EmbeddedShard]:
-    """Embed shards as `indexing.vectors.shards.embed_shards` does; yields them in the order in which they are done.
+    """Embed shards as `keystone.indexing.vectors.shards.embed_shards` does; yields them in the order in which they are
+    done.
 
     An error waits for the shards before its own, so that it is the error of the local engine.
     """

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from indexing.builds.interrupts import interrupts_end_the_process
-from indexing.errors import MissingPackage, UserError
-from indexing.lucene.java import java_class
+from keystone.indexing.builds.interrupts import interrupts_end_the_process
+from keystone.indexing.errors import MissingPackage, UserError
+from keystone.indexing.lucene.java import java_class
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
 LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"

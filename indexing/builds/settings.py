@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexing.types import MINILM, Embedding
+from keystone.indexing.types import MINILM, Embedding
 
 if TYPE_CHECKING:
-    from indexing.opensearch.index import Target
+    from keystone.indexing.opensearch.index import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class BuildSettings:
     opensearch: "Target | None" = None
     """The index in an OpenSearch cluster that receives documents, postings and vectors; None for the folder."""
     engine: str = "local"
-    """Where the long work runs: a name in `indexing.builds.engines.ENGINES`."""
+    """Where the long work runs: a name in `keystone.indexing.builds.engines.ENGINES`."""
     threads: int = 1
     """The number of threads, or of CPUs of a local Ray cluster."""
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from indexing.corpora import ir_datasets, jsonl, pyserini, tables, text, trec, wikitext
-from indexing.corpora.folders import (
+from keystone.indexing.corpora import ir_datasets, jsonl, pyserini, tables, text, trec, wikitext
+from keystone.indexing.corpora.folders import (
     find_unfollowed_links,
     is_folder,
     list_files,
@@ -23,13 +23,13 @@ from indexing.corpora.folders import (
     relative_name,
     strip_compression,
 )
-from indexing.corpora.locate import locate_segments
-from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.io.reading import hash_file, read_byte_lines
-from indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
+from keystone.indexing.corpora.locate import locate_segments
+from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.io.reading import hash_file, read_byte_lines
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
 
 if TYPE_CHECKING:
-    from indexing.corpora.official_segments import OfficialSegments
+    from keystone.indexing.corpora.official_segments import OfficialSegments
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _open_segments(segments: Path | None, report: Report) -> "jsonl.FileSegments
     if segments is None:
         return jsonl.FileSegments([])
     if pyserini.index_name(segments) is not None:
-        from indexing.corpora.official_segments import OfficialSegments
+        from keystone.indexing.corpora.official_segments import OfficialSegments
 
         return OfficialSegments(segments, report)
     return jsonl.FileSegments(_list_files_and_report_links(segments, "segments", report), report)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from indexing.errors import UserError
-from indexing.io.reading import COMPRESSIONS
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import COMPRESSIONS
 
 
 def list_files(folder: Path, names: re.Pattern[str]) -> list[Path]:

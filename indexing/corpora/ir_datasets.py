@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.types import Document
+from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.types import Document
 
 PREFIX = "ir_datasets:"
 PARTS = {"docs": "documents", "queries": "queries", "qrels": "judgments"}

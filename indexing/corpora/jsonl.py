@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from indexing.corpora.locate import SegmentRecord
-from indexing.errors import BadRecord, Report, stop
-from indexing.io.reading import read_json_lines
-from indexing.types import Document, Segment, Span, document_id, is_id
+from keystone.indexing.corpora.locate import SegmentRecord
+from keystone.indexing.errors import BadRecord, Report, stop
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.types import Document, Segment, Span, document_id, is_id
 
 ID_KEYS = ("docid", "_id", "id", "doc_id")
 TEXT_KEYS = ("text", "contents", "body", "segment")

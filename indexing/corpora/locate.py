@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
-from indexing.errors import BadRecord, Report
-from indexing.types import Document, Segment, Span
+from keystone.indexing.errors import BadRecord, Report
+from keystone.indexing.types import Document, Segment, Span
 
 MOST_COVERAGE_RATIO = 16
 """The summed length of a document's segments, over that of the document. Windows of ten sentences every five have 2."""

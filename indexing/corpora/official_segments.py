@@ -9,13 +9,13 @@ from pathlib import Path
 
 import orjson
 
-from indexing.corpora import pyserini
-from indexing.corpora.jsonl import make_segment_record
-from indexing.corpora.locate import SegmentRecord
-from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.lucene.java import JAVA_LOCK
-from indexing.lucene.read import IdTerms, StoredTexts
-from indexing.lucene.write import open_reader
+from keystone.indexing.corpora import pyserini
+from keystone.indexing.corpora.jsonl import make_segment_record
+from keystone.indexing.corpora.locate import SegmentRecord
+from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.lucene.java import JAVA_LOCK
+from keystone.indexing.lucene.read import IdTerms, StoredTexts
+from keystone.indexing.lucene.write import open_reader
 
 
 class OfficialSegments:

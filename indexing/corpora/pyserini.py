@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from indexing.corpora.jsonl import make_document
-from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.types import Document
+from keystone.indexing.corpora.jsonl import make_document
+from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.types import Document
 
 PREFIX = "pyserini:"
 
@@ -26,7 +26,7 @@ def index_name(path: Path) -> str | None:
 
 def read(path: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
     """The stored documents in Lucene's order; each is a record with the keys of JSONL, or plain text."""
-    from indexing.lucene.write import open_reader
+    from keystone.indexing.lucene.write import open_reader
 
     reader = open_reader(index_folder(path))
     stored = reader.storedFields()
@@ -45,7 +45,7 @@ def index_folder(path: Path) -> Path:
     name = os.fspath(path).removeprefix(PREFIX)
     if name and Path(name).is_dir():
         return Path(name)
-    from indexing.lucene.java import java_class, java_reason
+    from keystone.indexing.lucene.java import java_class, java_reason
 
     java_class("java.lang.Object")  # starts the virtual machine with Keystone's options before Pyserini does
     try:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from indexing.errors import UserError
-from indexing.types import Document, Segment, Span
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Document, Segment, Span
 
 WINDOW_SENTENCES = 10
 STRIDE_SENTENCES = 5

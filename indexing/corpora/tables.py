@@ -13,10 +13,10 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
-from indexing.errors import BadRecord, Report, printable, stop
-from indexing.io.reading import COMPRESSIONS, open_binary
-from indexing.types import Document
+from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
+from keystone.indexing.errors import BadRecord, Report, printable, stop
+from keystone.indexing.io.reading import COMPRESSIONS, open_binary
+from keystone.indexing.types import Document
 
 COLUMNS = (*ID_KEYS, *TEXT_KEYS, "title", "url", "headings")
 """The columns that are read, if a file has them."""

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
-from indexing.corpora.markup import read_html
-from indexing.errors import BadRecord, Report, stop
-from indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
-from indexing.types import Document
+from keystone.indexing.corpora.markup import read_html
+from keystone.indexing.errors import BadRecord, Report, stop
+from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
+from keystone.indexing.types import Document
 
 SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from indexing.corpora.markup import BLOCK_ELEMENTS, split_markup, tidy_lines
-from indexing.errors import BadRecord, Report, stop
-from indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
-from indexing.types import Document
+from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, split_markup, tidy_lines
+from keystone.indexing.errors import BadRecord, Report, stop
+from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
+from keystone.indexing.types import Document
 
 ELEMENT_ROLES = {
     **dict.fromkeys(("docno",), "id"),

@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from indexing.errors import BadRecord, Report, stop
-from indexing.io.reading import LONGEST_LINE_BYTES, read_text_lines
-from indexing.types import Document
+from keystone.indexing.errors import BadRecord, Report, stop
+from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_text_lines
+from keystone.indexing.types import Document
 
 
 def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:

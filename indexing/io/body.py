@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable, Mapping
 
-from indexing.errors import TooLarge, printable
+from keystone.indexing.errors import TooLarge, printable
 
 PART_BYTES = 2**16
 COMPRESSED_ENCODINGS = ("gzip", "x-gzip", "deflate")

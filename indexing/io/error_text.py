@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from indexing.errors import printable
+from keystone.indexing.errors import printable
 
 MOST_CAUSES = 8
 """The number of causes of an OpenSearch error that the line names."""

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import urllib3
 from yarl import URL
 
-from indexing.errors import TooLarge, Unreached, Untrusted, UserError, printable
-from indexing.io.body import read_body
+from keystone.indexing.errors import TooLarge, Unreached, Untrusted, UserError, printable
+from keystone.indexing.io.body import read_body
 
 CONNECT_TIMEOUT_S = 10.0
 REPLY_LIMIT_BYTES = 2**26

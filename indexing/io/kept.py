@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from indexing.errors import UserError
+from keystone.indexing.errors import UserError
 
 MOST_KEYS = 500
 """The keys of one SQL statement. Older versions of SQLite allow 999."""

@@ -11,7 +11,7 @@ from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 
-from indexing.errors import UserError
+from keystone.indexing.errors import UserError
 
 OPENAI_KEY = "OPENAI_API_KEY"
 """The environment variable with the key of servers of OpenAI's protocols, if the user names no other variable."""

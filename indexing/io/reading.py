@@ -17,8 +17,8 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from indexing.errors import BadRecord, Report, UserError, stop
-from indexing.io.json_values import parse_json
+from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.io.json_values import parse_json
 
 STDIN = Path("/dev/stdin")
 """The path that stands for standard input. It can be read once."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from indexing.errors import Refused, Unreached, UserError
+from keystone.indexing.errors import Refused, Unreached, UserError
 
 MOST_TRIES = 8
 """The number of times that a client sends one request before its failure is final."""

@@ -1,4 +1,5 @@
-"""Requests to one server: as many at once as the server can take, each repeated by the policy of `indexing.io.retry`.
+"""Requests to one server: as many at once as the server can take, each repeated by the policy of
+`keystone.indexing.io.retry`.
 
 The server may turn a request away, fail, break off, take too long or send a wrong reply. If it does, the client sends
 the request again after a pause. The server may name the pause.
@@ -11,12 +12,12 @@ from typing import Any, TypeVar
 
 import orjson
 
-from indexing.errors import Refused, UserError, WrongReply, printable
-from indexing.io.error_text import describe_refusal
-from indexing.io.http import HttpRequest, Sender
-from indexing.io.keys import remove_key
-from indexing.io.limit import Limit
-from indexing.io.retry import choose_pause, is_last, is_retryable, read_asked_pause, tells_overload
+from keystone.indexing.errors import Refused, UserError, WrongReply, printable
+from keystone.indexing.io.error_text import describe_refusal
+from keystone.indexing.io.http import HttpRequest, Sender
+from keystone.indexing.io.keys import remove_key
+from keystone.indexing.io.limit import Limit
+from keystone.indexing.io.retry import choose_pause, is_last, is_retryable, read_asked_pause, tells_overload
 
 R = TypeVar("R")
 

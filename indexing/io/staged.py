@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from indexing.errors import NotWritten
-from indexing.io.writing import lock_folder, reason_of, write_whole
+from keystone.indexing.errors import NotWritten
+from keystone.indexing.io.writing import lock_folder, reason_of, write_whole
 
 KEY_FILE = "key"
 

@@ -15,7 +15,7 @@ import zstandard
 from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike
 
-from indexing.errors import NotWritten, UserError
+from keystone.indexing.errors import NotWritten, UserError
 
 
 @contextmanager

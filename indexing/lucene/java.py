@@ -3,7 +3,7 @@
 Only one Python thread at a time may call Java. pyjnius keeps the object of a method call in a place that all threads
 share. So one of two concurrent calls may use the other's object. Work for many threads goes to threads of Java.
 
-`python -m indexing.lucene.java` prints the home of the runtime; if there is none, it fails.
+`python -m keystone.indexing.lucene.java` prints the home of the runtime; if there is none, it fails.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from indexing.errors import MissingPackage, UserError
+from keystone.indexing.errors import MissingPackage, UserError
 
 LEAST_RELEASE = 21
 """The first Java release that can load the jars of Pyserini 1.6 and 2."""

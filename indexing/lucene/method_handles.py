@@ -5,7 +5,7 @@ The virtual machine compiles a combination of handles like any code, so Keystone
 
 from typing import Any
 
-from indexing.lucene.java import java_class
+from keystone.indexing.lucene.java import java_class
 
 
 def handle_of(owner: str, name: str, descriptor: str, *bound: Any) -> Any:

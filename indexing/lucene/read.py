@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.lucene.java import java_class
-from indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, type_of
-from indexing.lucene.write import ID_FIELD
+from keystone.indexing.lucene.java import java_class
+from keystone.indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, type_of
+from keystone.indexing.lucene.write import ID_FIELD
 
 RAW_FIELD = "raw"
 """The field in which Anserini stores the source text of a document."""

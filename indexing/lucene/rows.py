@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.errors import UserError
-from indexing.io.writing import reserve_array
-from indexing.lucene.read import IdTerms
-from indexing.types import LONGEST_DOCUMENT_ID, Progress, is_id, silent
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import reserve_array
+from keystone.indexing.lucene.read import IdTerms
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Progress, is_id, silent
 
 BATCH_IDS = 2**16
 """The ids that one read takes."""

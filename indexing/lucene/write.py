@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import NotWritten, UserError
-from indexing.io.writing import unicode_name
-from indexing.lucene.java import find_anserini_jar, java_class, java_error, java_instance, java_reason
-from indexing.types import Document, Progress, silent
+from keystone.indexing.errors import NotWritten, UserError
+from keystone.indexing.io.writing import unicode_name
+from keystone.indexing.lucene.java import find_anserini_jar, java_class, java_error, java_instance, java_reason
+from keystone.indexing.types import Document, Progress, silent
 
 ID_FIELD = "id"
 CONTENTS_FIELD = "contents"

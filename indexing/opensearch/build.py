@@ -7,18 +7,18 @@ from typing import Any
 
 import orjson
 
-from indexing.attached.attach import AttachSettings
-from indexing.errors import UserError
-from indexing.index import FORMAT, Index, open_index
-from indexing.io.error_text import show_value
-from indexing.io.json_values import digest
-from indexing.io.staged import partial_folder, stage
-from indexing.io.writing import write_whole
-from indexing.opensearch.cluster import Place, as_expected, close, connect, place_of
-from indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
-from indexing.opensearch.load import Upload, load
-from indexing.types import Embedding, Progress
-from indexing.vectors.embed import load_embedder
+from keystone.indexing.attached.attach import AttachSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import FORMAT, Index, open_index
+from keystone.indexing.io.error_text import show_value
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.staged import partial_folder, stage
+from keystone.indexing.io.writing import write_whole
+from keystone.indexing.opensearch.cluster import Place, as_expected, close, connect, place_of
+from keystone.indexing.opensearch.index import Target, check_possible, held_at, index_body, refuse_other
+from keystone.indexing.opensearch.load import Upload, load
+from keystone.indexing.types import Embedding, Progress
+from keystone.indexing.vectors.embed import load_embedder
 
 PREFIX = "opensearch:"
 

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import orjson
 
-from indexing.errors import UserError
-from indexing.io.error_text import describe_error
-from indexing.io.retry import is_retryable
-from indexing.opensearch.cluster import Reply
-from indexing.opensearch.index import CONTENTS, DOCID, DOCUMENT, ROW, VECTOR
-from indexing.opensearch.missing import Span
-from indexing.opensearch.passages import PASSAGES, pack_vectors
-from indexing.opensearch.requests import Read
-from indexing.store import DocumentStore, from_record
-from indexing.vectors.passages import Offsets
-from indexing.vectors.shards import Shards
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.error_text import describe_error
+from keystone.indexing.io.retry import is_retryable
+from keystone.indexing.opensearch.cluster import Reply
+from keystone.indexing.opensearch.index import CONTENTS, DOCID, DOCUMENT, ROW, VECTOR
+from keystone.indexing.opensearch.missing import Span
+from keystone.indexing.opensearch.passages import PASSAGES, pack_vectors
+from keystone.indexing.opensearch.requests import Read
+from keystone.indexing.store import DocumentStore, from_record
+from keystone.indexing.vectors.passages import Offsets
+from keystone.indexing.vectors.shards import Shards
 
 REQUEST_BYTES, REQUEST_DOCUMENTS = 5_000_000, 5_000
 """The maximum size of a request; a single document may be larger."""

@@ -18,10 +18,10 @@ from urllib.parse import quote, urlencode
 import orjson
 from yarl import URL
 
-from indexing.errors import Unreached, Untrusted, UserError, printable
-from indexing.io.error_text import describe_refusal
-from indexing.io.http import JSON_TYPE, REPLY_LIMIT_BYTES, HttpRequest, Sender
-from indexing.io.keys import admit, read_key, remove_key
+from keystone.indexing.errors import Unreached, Untrusted, UserError, printable
+from keystone.indexing.io.error_text import describe_refusal
+from keystone.indexing.io.http import JSON_TYPE, REPLY_LIMIT_BYTES, HttpRequest, Sender
+from keystone.indexing.io.keys import admit, read_key, remove_key
 
 EXAMPLE = "http://localhost:9200/name"
 USER, PASSWORD, KEY, CA = "OPENSEARCH_USER", "OPENSEARCH_PASSWORD", "OPENSEARCH_API_KEY", "OPENSEARCH_CA_CERTS"

@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.io.error_text import describe_error, show_value
-from indexing.opensearch.cluster import Node, Place, Request, as_expected
-from indexing.opensearch.passages import PASSAGES, passages_field
-from indexing.opensearch.requests import ask
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.error_text import describe_error, show_value
+from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
+from keystone.indexing.opensearch.passages import PASSAGES, passages_field
+from keystone.indexing.opensearch.requests import ask
 
 DOCID, ROW, CONTENTS, DOCUMENT, VECTOR = "docid", "row", "contents", "document", "vector"
 """The fields: a document's id, its row, title and text for searches, its record in a store, its embedding."""

@@ -10,17 +10,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import GaveUp, UserError
-from indexing.io.retry import PATIENCE_S
-from indexing.opensearch.bulk import Batch, acknowledged, batches, gaps, read_bulk, spans
-from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
-from indexing.opensearch.index import Held, Target, create, finish, held_at, index_body, refresh, refuse_other, remove
-from indexing.opensearch.missing import Span, missing_rows
-from indexing.opensearch.requests import Dialogue, Read, ask, send_parts
-from indexing.store import DocumentStore
-from indexing.types import Progress, Tick, silent
-from indexing.vectors.passages import Offsets
-from indexing.vectors.shards import Shards
+from keystone.indexing.errors import GaveUp, UserError
+from keystone.indexing.io.retry import PATIENCE_S
+from keystone.indexing.opensearch.bulk import Batch, acknowledged, batches, gaps, read_bulk, spans
+from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect
+from keystone.indexing.opensearch.index import (
+    Held,
+    Target,
+    create,
+    finish,
+    held_at,
+    index_body,
+    refresh,
+    refuse_other,
+    remove,
+)
+from keystone.indexing.opensearch.missing import Span, missing_rows
+from keystone.indexing.opensearch.requests import Dialogue, Read, ask, send_parts
+from keystone.indexing.store import DocumentStore
+from keystone.indexing.types import Progress, Tick, silent
+from keystone.indexing.vectors.passages import Offsets
+from keystone.indexing.vectors.shards import Shards
 
 NODE_REQUESTS = 4
 """The maximum number of requests to one node at a time."""

@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.opensearch.cluster import Node, Place, Request, as_expected
-from indexing.opensearch.index import ROW
-from indexing.opensearch.requests import ask
+from keystone.indexing.errors import UserError
+from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected
+from keystone.indexing.opensearch.index import ROW
+from keystone.indexing.opensearch.requests import ask
 
 REQUEST_RANGES = 1_024
 """The number of ranges that one request counts."""

@@ -1,6 +1,6 @@
 """The vectors of a document's passages in OpenSearch: one field of the document, which holds them packed.
 
-Entries of vectors are whole steps of the grid (`indexing.vectors.types`), so each takes two bytes.
+Entries of vectors are whole steps of the grid (`keystone.indexing.vectors.types`), so each takes two bytes.
 """
 
 from base64 import b64decode, b64encode
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.vectors.types import GRID_STEP, Vectors
+from keystone.indexing.errors import UserError
+from keystone.indexing.vectors.types import GRID_STEP, Vectors
 
 PASSAGES = "passages"
 """The field of the packed vectors. A document without passages lacks it."""

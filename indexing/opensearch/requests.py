@@ -15,10 +15,17 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Generic, TypeVar
 
-from indexing.errors import GaveUp, UserError
-from indexing.io.limit import Limit
-from indexing.io.retry import AWAY_STATUSES, PATIENCE_S, choose_pause, is_overload, read_asked_pause, tells_overload
-from indexing.opensearch.cluster import Node, Reply, Request, as_expected, refuse_strangers
+from keystone.indexing.errors import GaveUp, UserError
+from keystone.indexing.io.limit import Limit
+from keystone.indexing.io.retry import (
+    AWAY_STATUSES,
+    PATIENCE_S,
+    choose_pause,
+    is_overload,
+    read_asked_pause,
+    tells_overload,
+)
+from keystone.indexing.opensearch.cluster import Node, Reply, Request, as_expected, refuse_strangers
 
 FIRST_REQUESTS = 2
 """The number of requests at a time to begin with."""

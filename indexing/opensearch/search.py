@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.io.error_text import describe_error
-from indexing.io.retry import PATIENCE_S
-from indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at
-from indexing.opensearch.index import VECTOR, held_at
-from indexing.opensearch.passages import PASSAGES
-from indexing.opensearch.requests import Dialogue, Read, ask, send_parts
-from indexing.types import Tick
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io.error_text import describe_error
+from keystone.indexing.io.retry import PATIENCE_S
+from keystone.indexing.opensearch.cluster import Node, Place, Reply, Request, as_expected, close, connect, place_at
+from keystone.indexing.opensearch.index import VECTOR, held_at
+from keystone.indexing.opensearch.passages import PASSAGES
+from keystone.indexing.opensearch.requests import Dialogue, Read, ask, send_parts
+from keystone.indexing.types import Tick
 
 NODE_REQUESTS = 4
 """The maximum number of requests to one node at a time."""

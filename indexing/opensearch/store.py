@@ -9,14 +9,14 @@ import numpy as np
 import orjson
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.io.error_text import describe_error, show_value
-from indexing.opensearch.cluster import Reply, Request
-from indexing.opensearch.index import DOCID, DOCUMENT, ROW
-from indexing.opensearch.passages import PASSAGES, unpack_vectors
-from indexing.opensearch.requests import Dialogue, Read, send_parts
-from indexing.opensearch.search import (
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io.error_text import describe_error, show_value
+from keystone.indexing.opensearch.cluster import Reply, Request
+from keystone.indexing.opensearch.index import DOCID, DOCUMENT, ROW
+from keystone.indexing.opensearch.passages import PASSAGES, unpack_vectors
+from keystone.indexing.opensearch.requests import Dialogue, Read, send_parts
+from keystone.indexing.opensearch.search import (
     NODE_REQUESTS,
     REQUEST_HITS,
     open_cluster,
@@ -24,9 +24,9 @@ from indexing.opensearch.search import (
     search_each,
     search_of,
 )
-from indexing.store import from_record
-from indexing.types import Document, Store, is_id
-from indexing.vectors.types import Vectors
+from keystone.indexing.store import from_record
+from keystone.indexing.types import Document, Store, is_id
+from keystone.indexing.vectors.types import Vectors
 
 SEARCH_IDS = 4_096
 """The maximum number of ids that one search looks up."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from indexing.corpora.segments import SHORT_LINE_CHARACTERS, split_sentences
+from keystone.indexing.corpora.segments import SHORT_LINE_CHARACTERS, split_sentences
 
 LONGEST_PARAGRAPH = 1500
 """Characters of one node of content; longer paragraphs are split at sentences, so that no node is half a document."""

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import orjson
 
-from indexing.index import Index
-from indexing.io.kept import Kept, hash_parts, open_kept
-from indexing.structures.discourse import discourse_tree
-from indexing.structures.facts import Fact, decode_facts, encode_facts, make_facts
-from indexing.structures.formats import detect_format
-from indexing.structures.sections import section_tree
-from indexing.structures.tree import Node, Tree
-from indexing.types import Document
+from keystone.indexing.index import Index
+from keystone.indexing.io.kept import Kept, hash_parts, open_kept
+from keystone.indexing.structures.discourse import discourse_tree
+from keystone.indexing.structures.facts import Fact, decode_facts, encode_facts, make_facts
+from keystone.indexing.structures.formats import detect_format
+from keystone.indexing.structures.sections import section_tree
+from keystone.indexing.structures.tree import Node, Tree
+from keystone.indexing.types import Document
 
 CHUNK_DOCUMENTS = 256
 """The documents whose structures are built and kept together."""

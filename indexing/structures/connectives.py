@@ -6,7 +6,7 @@ A connective relates the unit that it begins to the unit before it, or within a 
 import re
 from dataclasses import dataclass
 
-from indexing.structures.tree import Nuclearity
+from keystone.indexing.structures.tree import Nuclearity
 
 
 @dataclass(frozen=True, slots=True)

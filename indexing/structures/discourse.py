@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from indexing.structures.blocks import sentence_spans
-from indexing.structures.connectives import HEAD_LENGTH, Signal, signal_across, signal_within
-from indexing.structures.tree import Node, Tree, children, depths
+from keystone.indexing.structures.blocks import sentence_spans
+from keystone.indexing.structures.connectives import HEAD_LENGTH, Signal, signal_across, signal_within
+from keystone.indexing.structures.tree import Node, Tree, children, depths
 
 IN_SENTENCE, BETWEEN_SENTENCES, BETWEEN_PARAGRAPHS, AFTER_HEADING, BEFORE_HEADING = range(5)
 """Strengths of the gap between two neighbouring leaves; sections of a higher level add 2 for each level."""

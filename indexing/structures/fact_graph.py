@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from indexing.structures.keys import find_numbers, fold_key, is_slip, normalise_key, tidy_key
+from keystone.indexing.structures.keys import find_numbers, fold_key, is_slip, normalise_key, tidy_key
 
 
 @dataclass(frozen=True, slots=True)

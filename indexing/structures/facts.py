@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from indexing.structures.blocks import paragraphs, sentence_spans
-from indexing.structures.keys import LONGEST_KEY, normalise_key
-from indexing.types import Document
+from keystone.indexing.structures.blocks import paragraphs, sentence_spans
+from keystone.indexing.structures.keys import LONGEST_KEY, normalise_key
+from keystone.indexing.types import Document
 
 FEWEST_CHARACTERS = 12
 """A shorter stretch of text is no fact."""

@@ -2,8 +2,8 @@
 
 import re
 
-from indexing.structures.markup.wikitext import DEEPEST_HEADING
-from indexing.types import Document
+from keystone.indexing.structures.markup.wikitext import DEEPEST_HEADING
+from keystone.indexing.types import Document
 
 _WIKITEXT = re.compile(rf"^(={{2,{DEEPEST_HEADING}}})[ \t]*[^=\s][^\n]*\1[ \t]*$", re.MULTILINE)
 _MARKDOWN = re.compile(r"\A\s*#{1,6}[ \t]+\S|^#{2,6}[ \t]+\S", re.MULTILINE)
@@ -11,7 +11,7 @@ _HTML = re.compile(r"\A\s*<(?:!doctype html|html)[\s>]|</(?:h[1-6]|p)>", re.IGNO
 
 
 def detect_format(document: Document) -> str:
-    """Find the format of a document, a name in `indexing.structures.sections.FORMATS`.
+    """Find the format of a document, a name in `keystone.indexing.structures.sections.FORMATS`.
 
     A document that lists headings has the format `headings`, and so has a text without plain markup. Wikitext has a
     line such as `== History ==`. Markdown begins with a heading, or has one of level 2 to 6. HTML begins with its

@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from indexing.corpora.segments import split_sentences
-from indexing.structures.blocks import lines, trim
+from keystone.indexing.corpora.segments import split_sentences
+from keystone.indexing.structures.blocks import lines, trim
 
 Span = tuple[int, int]
 

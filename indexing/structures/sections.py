@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from indexing.structures.blocks import Block, content_blocks, paragraphs
-from indexing.structures.headings import normal_form, place_headings
-from indexing.structures.markup.html import read_html
-from indexing.structures.markup.markdown import read_markdown
-from indexing.structures.markup.wikitext import read_wikitext
-from indexing.structures.tree import Node, Tree
-from indexing.types import Document
+from keystone.indexing.structures.blocks import Block, content_blocks, paragraphs
+from keystone.indexing.structures.headings import normal_form, place_headings
+from keystone.indexing.structures.markup.html import read_html
+from keystone.indexing.structures.markup.markdown import read_markdown
+from keystone.indexing.structures.markup.wikitext import read_wikitext
+from keystone.indexing.structures.tree import Node, Tree
+from keystone.indexing.types import Document
 
 LONGEST_RUN = 3
 """Headings one right after the other that are read as section, sub-section and so on; longer runs begin as a menu."""

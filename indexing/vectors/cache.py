@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from indexing.io.json_values import digest
-from indexing.io.kept import Kept, hash_parts, open_kept
-from indexing.types import Embedding
-from indexing.vectors.embed import load_embedder
-from indexing.vectors.types import Vectors
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.kept import Kept, hash_parts, open_kept
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors.embed import load_embedder
+from keystone.indexing.vectors.types import Vectors
 
 MakeVectors = Callable[[Sequence[int]], Iterable[Vectors]]
 """Makes the vectors of the groups with these numbers, in order."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 
-from indexing.errors import UserError
-from indexing.types import LOCAL, Embedding, Tick
-from indexing.vectors.types import Embedder, ReportCut, Vectors
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import LOCAL, Embedding, Tick
+from keystone.indexing.vectors.types import Embedder, ReportCut, Vectors
 
 _stand_ins: dict[Embedding, Embedder] = {}
 
@@ -33,7 +33,7 @@ def load_model(embedding: Embedding) -> Embedder:
     `UserError` if the model is neither the local one nor at a URL. `MissingPackage` if the local one is not installed.
     """
     if embedding.url:
-        from indexing.vectors.endpoint import Endpoint
+        from keystone.indexing.vectors.endpoint import Endpoint
 
         return Endpoint(embedding.model, embedding.url, embedding.window, embedding.key_env)
     if embedding.model != LOCAL or embedding.window or embedding.key_env:
@@ -41,7 +41,7 @@ def load_model(embedding: Embedding) -> Embedder:
             f"embedding model: found {embedding.model!r} without a URL, expected {LOCAL} in its own window, "
             "or the URL of an endpoint"
         )
-    from indexing.vectors.minilm import MiniLM
+    from keystone.indexing.vectors.minilm import MiniLM
 
     return MiniLM()
 

@@ -1,8 +1,8 @@
 """Embeddings from any server with OpenAI's `/v1/embeddings`.
 
-Requests run in parallel, and failed ones are repeated (`indexing.io.server`). If the server refuses a batch, each half
-is sent again. If it refuses a single text, the text is cut further. A reply must hold one vector for each text, all of
-one dimension and of finite numbers; any other reply is an error.
+Requests run in parallel, and failed ones are repeated (`keystone.indexing.io.server`). If the server refuses a batch,
+each half is sent again. If it refuses a single text, the text is cut further. A reply must hold one vector for each
+text, all of one dimension and of finite numbers; any other reply is an error.
 
 Only the server can count tokens. The client estimates 4 characters for each token, as in English. If the server refuses
 a text, its message corrects the estimate.
@@ -21,14 +21,14 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from indexing.errors import Refused, TextRefused, UserError
-from indexing.io.error_text import show_value
-from indexing.io.http import HttpRequest
-from indexing.io.keys import OPENAI_KEY, choose_key
-from indexing.io.retry import REFUSED_CONTENT_STATUSES
-from indexing.io.server import Asker
-from indexing.types import Tick
-from indexing.vectors.types import ReportCut, Vectors, round_to_grid
+from keystone.indexing.errors import Refused, TextRefused, UserError
+from keystone.indexing.io.error_text import show_value
+from keystone.indexing.io.http import HttpRequest
+from keystone.indexing.io.keys import OPENAI_KEY, choose_key
+from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
+from keystone.indexing.io.server import Asker
+from keystone.indexing.types import Tick
+from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 BATCH_TEXTS = 32
 """The texts of one request."""

@@ -11,12 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from indexing.index import shard_files
-from indexing.io.staged import stage
-from indexing.types import Progress, silent
-from indexing.vectors.faiss_index import bind_search, fill_index, import_faiss, load_dense, train_index, write_dense
-from indexing.vectors.shards import Shards
-from indexing.vectors.types import Vectors
+from keystone.indexing.index import shard_files
+from keystone.indexing.io.staged import stage
+from keystone.indexing.types import Progress, silent
+from keystone.indexing.vectors.faiss_index import (
+    bind_search,
+    fill_index,
+    import_faiss,
+    load_dense,
+    train_index,
+    write_dense,
+)
+from keystone.indexing.vectors.shards import Shards
+from keystone.indexing.vectors.types import Vectors
 
 
 def build_dense_shards(shards: Shards, factory: str, size: int, folder: Path, progress: Progress = silent) -> int:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from indexing.errors import MissingPackage, UserError
-from indexing.io.writing import write_whole
-from indexing.types import Progress, Tick, silent
-from indexing.vectors.shards import Shards
-from indexing.vectors.types import Vectors
+from keystone.indexing.errors import MissingPackage, UserError
+from keystone.indexing.io.writing import write_whole
+from keystone.indexing.types import Progress, Tick, silent
+from keystone.indexing.vectors.shards import Shards
+from keystone.indexing.vectors.types import Vectors
 
 SEED = 1234
 SAMPLE_VECTORS = 65_536

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import MissingPackage
-from indexing.types import Tick
-from indexing.vectors.types import ReportCut, Vectors, round_to_grid
+from keystone.indexing.errors import MissingPackage
+from keystone.indexing.types import Tick
+from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
 LONGEST_TEXT_CHARACTERS = 6_000
 MODEL_TOKENS = 256

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.types import Progress, Store, silent
-from indexing.vectors.cache import open_cache
-from indexing.vectors.embed import embed_passages
-from indexing.vectors.passages import open_kept_passages
-from indexing.vectors.types import Vectors
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.types import Progress, Store, silent
+from keystone.indexing.vectors.cache import open_cache
+from keystone.indexing.vectors.embed import embed_passages
+from keystone.indexing.vectors.passages import open_kept_passages
+from keystone.indexing.vectors.types import Vectors
 
 CHUNK_DOCUMENTS = 64
 """The documents whose segments are embedded and kept together."""

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.vectors.cache import open_cache
-from indexing.vectors.embed import embed_passages, load_embedder
-from indexing.vectors.types import Vectors
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.vectors.cache import open_cache
+from keystone.indexing.vectors.embed import embed_passages, load_embedder
+from keystone.indexing.vectors.types import Vectors
 
 
 def sentence_vectors(index: Index, texts: Sequence[str], threads: int = 1) -> Vectors:

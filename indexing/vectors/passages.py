@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.io.writing import reserve_array
-from indexing.store import DocumentStore
-from indexing.types import Document, Embedding, Progress, silent
-from indexing.vectors.embed import load_embedder
-from indexing.vectors.faiss_files import load_dense_shards
-from indexing.vectors.faiss_index import is_flat, make_faiss_index, view_vectors
-from indexing.vectors.types import Vectors
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io.writing import reserve_array
+from keystone.indexing.store import DocumentStore
+from keystone.indexing.types import Document, Embedding, Progress, silent
+from keystone.indexing.vectors.embed import load_embedder
+from keystone.indexing.vectors.faiss_files import load_dense_shards
+from keystone.indexing.vectors.faiss_index import is_flat, make_faiss_index, view_vectors
+from keystone.indexing.vectors.types import Vectors
 
 SAMPLE_DOCUMENTS = 1_000
 """The documents that decide whether an index is one of passages."""

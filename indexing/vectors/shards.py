@@ -15,12 +15,12 @@ import orjson
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike
 
-from indexing.errors import NotWritten, TextRefused, UserError
-from indexing.io.reading import hash_file
-from indexing.io.writing import write_whole
-from indexing.types import Document, Embedding, Tick
-from indexing.vectors.embed import embed_passages
-from indexing.vectors.types import ONE_THREAD, Effort, Vectors
+from keystone.indexing.errors import NotWritten, TextRefused, UserError
+from keystone.indexing.io.reading import hash_file
+from keystone.indexing.io.writing import write_whole
+from keystone.indexing.types import Document, Embedding, Tick
+from keystone.indexing.vectors.embed import embed_passages
+from keystone.indexing.vectors.types import ONE_THREAD, Effort, Vectors
 
 SHARD_DOCUMENTS = 4_096
 """The documents of a shard. Their texts are in memory at once; if the process stops, their vectors are lost."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.types import Progress, Tick, silent
+from keystone.indexing.types import Progress, Tick, silent
 
 Vectors = NDArray[np.float32]
 

@@ -3,8 +3,8 @@
 from functools import cache
 from typing import Any
 
-from indexing.lucene.java import JAVA_LOCK, java_class
-from indexing.lucene.write import make_analyzer
+from keystone.indexing.lucene.java import JAVA_LOCK, java_class
+from keystone.indexing.lucene.write import make_analyzer
 
 
 def stems_of(text: str) -> list[str]:

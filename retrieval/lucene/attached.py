@@ -6,15 +6,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from indexing.attached.lucene_index import ROWS, lucene_folder
-from indexing.index import Index
-from indexing.lucene.java import JAVA_LOCK
-from indexing.lucene.rows import LuceneRows
-from indexing.types import Store, Tick
-from retrieval.backends import Sparse
-from retrieval.lucene.search import LuceneSearcher
-from retrieval.ties import SPARE_HITS, search_past_ties
-from retrieval.types import BM25, Bm25, Columns, Rankings, ranked
+from keystone.indexing.attached.lucene_index import ROWS, lucene_folder
+from keystone.indexing.index import Index
+from keystone.indexing.lucene.java import JAVA_LOCK
+from keystone.indexing.lucene.rows import LuceneRows
+from keystone.indexing.types import Store, Tick
+from keystone.retrieval.backends import Sparse
+from keystone.retrieval.lucene.search import LuceneSearcher
+from keystone.retrieval.ties import SPARE_HITS, search_past_ties
+from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, ranked
 
 
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:

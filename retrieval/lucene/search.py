@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from indexing.index import Index
-from indexing.lucene.java import JAVA_LOCK, java_class, java_error
-from indexing.lucene.method_handles import handle_of
-from indexing.lucene.write import CONTENTS_FIELD, damaged_error, make_analyzer, open_reader
-from indexing.types import Store, Tick
-from retrieval.backends import Sparse
-from retrieval.lucene.analyzer import stems_of
-from retrieval.lucene.top_docs import make_batch_search, search_columns
-from retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
+from keystone.indexing.index import Index
+from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_error
+from keystone.indexing.lucene.method_handles import handle_of
+from keystone.indexing.lucene.write import CONTENTS_FIELD, damaged_error, make_analyzer, open_reader
+from keystone.indexing.types import Store, Tick
+from keystone.retrieval.backends import Sparse
+from keystone.retrieval.lucene.analyzer import stems_of
+from keystone.retrieval.lucene.top_docs import make_batch_search, search_columns
+from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
 
 CHUNK_QUERIES = 64
 """The number of queries that a thread answers between two signs of progress."""

@@ -10,9 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from indexing.lucene.java import java_class
-from indexing.lucene.method_handles import call, class_of, handle_of, handles, lookup, privileged_lookup, type_of
-from retrieval.types import Columns
+from keystone.indexing.lucene.java import java_class
+from keystone.indexing.lucene.method_handles import (
+    call,
+    class_of,
+    handle_of,
+    handles,
+    lookup,
+    privileged_lookup,
+    type_of,
+)
+from keystone.retrieval.types import Columns
 
 _LUCENE = "org.apache.lucene.search."
 _OBJECT, _OBJECTS = "Ljava/lang/Object;", "[Ljava.lang.Object;"

@@ -2,8 +2,8 @@
 
 OpenSearch's score is 1 + p for an inner product p of at least 0, else 1 / (1 - p). A float32 holds fewer digits of
 that than of p alone. So Keystone multiplies queries by 2^23. Products of vectors on the grid
-(`indexing.vectors.types`) are multiples of 2^-24, so they become whole halves, and 1 + p is exact. Keystone rounds
-products below 0 to the grid again, which is exact down to about -0.35.
+(`keystone.indexing.vectors.types`) are multiples of 2^-24, so they become whole halves, and 1 + p is exact. Keystone
+rounds products below 0 to the grid again, which is exact down to about -0.35.
 """
 
 import re
@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.opensearch.index import VECTOR
-from indexing.opensearch.search import open_cluster, read_dimension
-from indexing.vectors.types import Vectors
-from retrieval.backends import Dense
-from retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
-from retrieval.opensearch.passages import ask_for_passages, read_passage_scores
-from retrieval.types import BEST_PASSAGE, PassageScore, Rankings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.opensearch.index import VECTOR
+from keystone.indexing.opensearch.search import open_cluster, read_dimension
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.backends import Dense
+from keystone.retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
+from keystone.retrieval.opensearch.passages import ask_for_passages, read_passage_scores
+from keystone.retrieval.types import BEST_PASSAGE, PassageScore, Rankings
 
 QUERY_SCALE = 2.0**23
 """The factor by which Keystone multiplies query vectors."""

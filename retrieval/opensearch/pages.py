@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.opensearch.cluster import as_expected
-from indexing.opensearch.search import Cluster, search_each, search_of
-from indexing.types import Tick
-from retrieval.types import Rankings, ranked
+from keystone.indexing.opensearch.cluster import as_expected
+from keystone.indexing.opensearch.search import Cluster, search_each, search_of
+from keystone.indexing.types import Tick
+from keystone.retrieval.types import Rankings, ranked
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.opensearch.passages import PASSAGES, count_steps
-from indexing.vectors.types import Vectors
-from retrieval.types import PassageScore
+from keystone.indexing.opensearch.passages import PASSAGES, count_steps
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.types import PassageScore
 
 ONE_BITS = int(np.float32(1).view(np.int32))
 """The bits of 1 as a float32; the number of float32 from above 0 to 1."""

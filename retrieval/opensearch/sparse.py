@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.index import Index
-from indexing.io.error_text import show_value
-from indexing.opensearch.cluster import Request, as_expected, place_at
-from indexing.opensearch.index import CONTENTS, ROW
-from indexing.opensearch.requests import ask
-from indexing.opensearch.search import open_cluster, search_each, search_of
-from indexing.types import Store, Tick
-from retrieval.backends import Sparse
-from retrieval.lucene.analyzer import stems_of
-from retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
-from retrieval.threshold import find_best_sums
-from retrieval.types import K1, Bm25, Rankings, Statistics, ranked
+from keystone.indexing.index import Index
+from keystone.indexing.io.error_text import show_value
+from keystone.indexing.opensearch.cluster import Request, as_expected, place_at
+from keystone.indexing.opensearch.index import CONTENTS, ROW
+from keystone.indexing.opensearch.requests import ask
+from keystone.indexing.opensearch.search import open_cluster, search_each, search_of
+from keystone.indexing.types import Store, Tick
+from keystone.retrieval.backends import Sparse
+from keystone.retrieval.lucene.analyzer import stems_of
+from keystone.retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
+from keystone.retrieval.threshold import find_best_sums
+from keystone.retrieval.types import K1, Bm25, Rankings, Statistics, ranked
 
 DEFAULT_CLAUSES = 1024
 """The maximum number of words in a query if nobody has changed the cluster's setting."""

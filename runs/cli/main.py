@@ -18,22 +18,22 @@ from typing import Annotated
 
 import typer
 
-from indexing.builds.interrupts import INTERRUPTED, interrupts_end_the_process
-from indexing.errors import UserError
-from runs.cli.commands.ask_commands import ask, search, show
-from runs.cli.commands.convert_command import convert
-from runs.cli.commands.evaluate_command import evaluate
-from runs.cli.commands.file_commands import explain, fuse, trace, validate
-from runs.cli.commands.index_command import index
-from runs.cli.commands.judge_command import judge
-from runs.cli.commands.machine_commands import demo, doctor
-from runs.cli.commands.nuggets_commands import nuggets
-from runs.cli.commands.replay_command import replay
-from runs.cli.commands.report_command import diagnose, plot, report
-from runs.cli.commands.run_commands import answer, bundle, record, reproduce, run
-from runs.cli.commands.serve_command import serve
-from runs.cli.commands.tune_commands import sweep, tune
-from runs.report.say import say
+from keystone.indexing.builds.interrupts import INTERRUPTED, interrupts_end_the_process
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.commands.ask_commands import ask, search, show
+from keystone.runs.cli.commands.convert_command import convert
+from keystone.runs.cli.commands.evaluate_command import evaluate
+from keystone.runs.cli.commands.file_commands import explain, fuse, trace, validate
+from keystone.runs.cli.commands.index_command import index
+from keystone.runs.cli.commands.judge_command import judge
+from keystone.runs.cli.commands.machine_commands import demo, doctor
+from keystone.runs.cli.commands.nuggets_commands import nuggets
+from keystone.runs.cli.commands.replay_command import replay
+from keystone.runs.cli.commands.report_command import diagnose, plot, report
+from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, run
+from keystone.runs.cli.commands.serve_command import serve
+from keystone.runs.cli.commands.tune_commands import sweep, tune
+from keystone.runs.report.say import say
 
 RESUMES = "the same command continues from the finished work"
 RESTARTS = "the same command begins anew"

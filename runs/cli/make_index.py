@@ -8,25 +8,25 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from indexing.attached.attach import AttachSettings
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import Report, UserError
-from indexing.index import Index
-from indexing.structures.cached import BUILDERS, read_structures
-from indexing.types import Progress
-from retrieval.backends import BACKENDS, open_store
+from keystone.indexing.attached.attach import AttachSettings
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import Report, UserError
+from keystone.indexing.index import Index
+from keystone.indexing.structures.cached import BUILDERS, read_structures
+from keystone.indexing.types import Progress
+from keystone.retrieval.backends import BACKENDS, open_store
 
 if TYPE_CHECKING:
-    from indexing.opensearch.index import Target
+    from keystone.indexing.opensearch.index import Target
 
 
 def target_of(place: str | None, shards: int, replicas: int) -> "Target | None":
     """Read the place `URL[,URL...]/NAME` of a new index in OpenSearch. `UserError` if it is not one."""
     if place is None:
         return None
-    from indexing.opensearch.cluster import place_of
-    from indexing.opensearch.index import Target
+    from keystone.indexing.opensearch.cluster import place_of
+    from keystone.indexing.opensearch.index import Target
 
     return Target(place_of(place), shards, replicas)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runs.config.presets import find_presets
+from keystone.runs.config.presets import find_presets
 
 
 def complete_preset(incomplete: str) -> list[str]:
@@ -16,7 +16,7 @@ def complete_preset(incomplete: str) -> list[str]:
 
 def complete_setting(incomplete: str) -> list[str]:
     """Complete the key of a setting, with the `=` before its value. A key with a value is not completed."""
-    from runs.config.run_config import RunConfig
+    from keystone.runs.config.run_config import RunConfig
 
     found = dict.fromkeys(f"{key}=" for key in _list_keys(RunConfig, ""))
     return [key for key in found if key.startswith(incomplete)]
@@ -24,7 +24,7 @@ def complete_setting(incomplete: str) -> list[str]:
 
 def _list_keys(model: Any, above: str) -> Iterator[str]:
     """List the keys of a model and of the models below it, joined by points."""
-    from runs.config.reference import find_models
+    from keystone.runs.config.reference import find_models
 
     for name, field in model.model_fields.items():
         below = find_models(field.annotation)

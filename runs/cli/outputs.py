@@ -6,11 +6,11 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexing.errors import UserError
-from runs.trec.collections.beir import find_folder
+from keystone.indexing.errors import UserError
+from keystone.runs.trec.collections.beir import find_folder
 
 if TYPE_CHECKING:
-    from runs.config.run_config import RunConfig
+    from keystone.runs.config.run_config import RunConfig
 
 NOT_PATHS = ("ir_datasets:", "pyserini:", "rest:", "opensearch:")
 """Beginnings of corpus names that are no paths."""
@@ -34,7 +34,7 @@ def check_run_outputs(config: "RunConfig", read: Iterable[Path | None], outputs:
 
     A run may read the configuration in its own run directory. `UserError` as from `check_outputs`.
     """
-    from runs.pipeline.file_names import CONFIG
+    from keystone.runs.pipeline.file_names import CONFIG
 
     model, kept = config.model, os.path.realpath(config.out / config.run_id / CONFIG)
     inputs = [path for path in read if path is not None and os.path.realpath(path) != kept]

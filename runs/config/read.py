@@ -8,12 +8,12 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from generation.readers.settings import READER_SETTINGS
-from indexing.errors import UserError
-from indexing.io.reading import read_text
-from runs.config.presets import find_presets
-from runs.config.run_config import RunConfig
-from runs.tracks.violations import shorten_value
+from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_text
+from keystone.runs.config.presets import find_presets
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.tracks.violations import shorten_value
 
 PRESETS = tuple(find_presets())
 """The names of the presets: the runs of the paper, `keystone`, two of our own, and one for each reader."""

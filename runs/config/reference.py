@@ -1,6 +1,6 @@
 """The page docs/config.md, made from the models of the configuration: a section for each model, a row for each key.
 
-After a change of a model, `python -m runs.config.reference > docs/config.md` writes the page again.
+After a change of a model, `python -m keystone.runs.config.reference > docs/config.md` writes the page again.
 """
 
 import ast
@@ -18,8 +18,8 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from generation.readers.settings import READER_SETTINGS
-from runs.config.run_config import RunConfig
+from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.runs.config.run_config import RunConfig
 
 EXAMPLE_VALUES = {"run_id": "my-run", "index": "index", "topics": "topics.jsonl"}
 """Values of the keys without defaults, for the YAML at the beginning of the page."""
@@ -38,7 +38,7 @@ The defaults differ from the paper where a meaning names the paper's value. With
 lost ([measurements](defaults.md)). `rules` always stands for "no language model".
 
 These are all keys with their defaults. Keystone generates this page from the code, so do not edit it here: change
-`runs/config/sections.py` or `run_config.py`, and run `python -m runs.config.reference > docs/config.md`.
+`runs/config/sections.py` or `run_config.py`, and run `python -m keystone.runs.config.reference > docs/config.md`.
 """
 """The text before the table of keys."""
 TYPE_NAMES = {

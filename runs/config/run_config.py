@@ -5,15 +5,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fusion.methods import METHODS
-from generation.llm.settings import AnyPath, ModelSettings
-from generation.readers.settings import PlainSettings, ReaderSettings
-from generation.rerank.settings import RerankSettings
-from indexing.settings.none_named import NoneNamed
-from indexing.settings.strict_settings import StrictSettings
-from retrieval.types import System
-from runs.config.sections import Answer, Fusion, Grading, Queries, Retrieval
-from runs.tracks.rules import DEFAULT_TEAM, TRACKS
+from keystone.fusion.methods import METHODS
+from keystone.generation.llm.settings import AnyPath, ModelSettings
+from keystone.generation.readers.settings import PlainSettings, ReaderSettings
+from keystone.generation.rerank.settings import RerankSettings
+from keystone.indexing.settings.none_named import NoneNamed
+from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.retrieval.types import System
+from keystone.runs.config.sections import Answer, Fusion, Grading, Queries, Retrieval
+from keystone.runs.tracks.rules import DEFAULT_TEAM, TRACKS
 
 
 class RunConfig(StrictSettings):

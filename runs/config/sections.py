@@ -5,12 +5,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fusion.methods import find_impossible_setting
-from generation.llm.chat import MOST_TOKENS
-from generation.llm.settings import AnyPath
-from indexing.settings.none_named import NoneNamed
-from indexing.settings.strict_settings import StrictSettings
-from retrieval.types import K1, B
+from keystone.fusion.methods import find_impossible_setting
+from keystone.generation.llm.chat import MOST_TOKENS
+from keystone.generation.llm.settings import AnyPath
+from keystone.indexing.settings.none_named import NoneNamed
+from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.retrieval.types import K1, B
 
 
 class Queries(StrictSettings):

@@ -1,6 +1,6 @@
 """The demo's corpus: the documentation that every Python carries, one document a module or language topic.
 
-Run as a program (`python -m runs.demo.corpus OUT.jsonl`), in a process of its own: rendering a page imports
+Run as a program (`python -m keystone.runs.demo.corpus OUT.jsonl`), in a process of its own: rendering a page imports
 the module it describes.
 """
 

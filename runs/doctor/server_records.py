@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.io.reading import read_json_lines
-from indexing.io.writing import write_whole
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import write_whole
 
 SERVERS_FILE = "servers.jsonl"
 """The name of the file."""

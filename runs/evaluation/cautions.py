@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
-from runs.trec.types import Qrels, Run
-from runs.wording import plural
+from keystone.runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
+from keystone.runs.trec.types import Qrels, Run
+from keystone.runs.wording import plural
 
 HEAD_ROWS = 100
 """The number of rows of each topic that Keystone examines to explain why no row is judged."""

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from indexing.io.reading import hash_file
-from indexing.types import document_id
-from runs.pipeline.directory import read_entries
-from runs.pipeline.file_names import QRELS
-from runs.pipeline.grading.grade_files import Judgment
-from runs.trec.collections.qrels import read_qrels_bytes
-from runs.trec.judge_record import name_record, read_record
-from runs.trec.rows import split_columns
-from runs.trec.types import Run
+from keystone.indexing.io.reading import hash_file
+from keystone.indexing.types import document_id
+from keystone.runs.pipeline.directory import read_entries
+from keystone.runs.pipeline.file_names import QRELS
+from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.trec.collections.qrels import read_qrels_bytes
+from keystone.runs.trec.judge_record import name_record, read_record
+from keystone.runs.trec.rows import split_columns
+from keystone.runs.trec.types import Run
 
 
 def find_shaping_grades(run: Path, qrels: Path) -> Path | None:

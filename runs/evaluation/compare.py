@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.evaluation.evaluate import Evaluation
-from runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
-from runs.wording import plural
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
+from keystone.runs.wording import plural
 
 CONSTANT_SHARE = 10 * np.finfo(np.float64).eps
 """If the standard error of differences is a smaller share of them, they are constant, as in R's t.test."""

@@ -7,9 +7,9 @@ from io import StringIO
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
-from runs.trec.types import Qrels, Run
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
+from keystone.runs.trec.types import Qrels, Run
 
 
 def measure_by_ir_measures(run: Run, qrels: Qrels, measures: Sequence[Measure]) -> dict[str, NDArray[np.float64]]:

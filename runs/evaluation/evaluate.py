@@ -11,16 +11,16 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.io.writing import unicode_name
-from runs.evaluation import cautions
-from runs.evaluation.circular import find_circular_rows
-from runs.evaluation.delegated import measure_by_ir_measures
-from runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
-from runs.trec.collections.qrels import find_qrels_file
-from runs.trec.doc_ids import match_ids
-from runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
-from runs.trec.types import Qrels, Run, make_run, pair_bounds
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import unicode_name
+from keystone.runs.evaluation import cautions
+from keystone.runs.evaluation.circular import find_circular_rows
+from keystone.runs.evaluation.delegated import measure_by_ir_measures
+from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
+from keystone.runs.trec.collections.qrels import find_qrels_file
+from keystone.runs.trec.doc_ids import match_ids
+from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval, write_run
+from keystone.runs.trec.types import Qrels, Run, make_run, pair_bounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from indexing.errors import UserError
+from keystone.indexing.errors import UserError
 
 FAMILIES = {
     "nDCG": "ndcg",

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.trec.kernels import kernel
+from keystone.runs.trec.kernels import kernel
 
 EXACT_TOPICS = 16
 """Up to this number of topics, a randomisation test counts all assignments of signs."""

@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from indexing.errors import UserError
-from indexing.io.json_values import digest
-from indexing.io.writing import append, lock_folder
-from indexing.types import Progress, silent
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.evaluation.answers.evaluate_answers import evaluate_answer_files
-from runs.evaluation.evaluate import Evaluation, evaluate_files
-from runs.evaluation.measures import Measure
-from runs.evaluation.tune import Setting, Tuning, cross_validate, draw_folds, parse_try
-from runs.pipeline.directory import Stage, read_entries
-from runs.pipeline.file_names import find_last_ranking
-from runs.pipeline.model_runner import USAGE_FILE, open_model_runner
-from runs.pipeline.stages import run
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.writing import append, lock_folder
+from keystone.indexing.types import Progress, silent
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files
+from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
+from keystone.runs.evaluation.measures import Measure
+from keystone.runs.evaluation.tune import Setting, Tuning, cross_validate, draw_folds, parse_try
+from keystone.runs.pipeline.directory import Stage, read_entries
+from keystone.runs.pipeline.file_names import find_last_ranking
+from keystone.runs.pipeline.model_runner import USAGE_FILE, open_model_runner
+from keystone.runs.pipeline.stages import run
 
 CONFIGURED = "configured"
 """The folder of the run as configured. The other folders have names made from their settings."""

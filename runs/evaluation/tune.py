@@ -10,25 +10,25 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from fusion.methods import METHODS
-from indexing.errors import UserError
-from indexing.io.json_values import digest
-from indexing.types import Progress, silent
-from retrieval.types import Query, Rankings
-from runs.config.read import parse_value, read_config, shorten_option
-from runs.config.run_config import RunConfig
-from runs.evaluation.evaluate import Evaluation, evaluate
-from runs.evaluation.measures import Measure
-from runs.pipeline.artifacts import convert_to_run
-from runs.pipeline.job import Job, open_job
-from runs.pipeline.model_runner import open_model_runner
-from runs.pipeline.queries import QUERY_METHODS as QUERY_METHODS
-from runs.pipeline.queries import list_queries, understand_topics
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
-from runs.pipeline.ranking.rank import search_systems
-from runs.pipeline.stage_work import choose_texts
-from runs.trec.run_files import drop_own_documents, read_qrels
-from runs.trec.types import Qrels
+from keystone.fusion.methods import METHODS
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.types import Progress, silent
+from keystone.retrieval.types import Query, Rankings
+from keystone.runs.config.read import parse_value, read_config, shorten_option
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.evaluate import Evaluation, evaluate
+from keystone.runs.evaluation.measures import Measure
+from keystone.runs.pipeline.artifacts import convert_to_run
+from keystone.runs.pipeline.job import Job, open_job
+from keystone.runs.pipeline.model_runner import open_model_runner
+from keystone.runs.pipeline.queries import QUERY_METHODS as QUERY_METHODS
+from keystone.runs.pipeline.queries import list_queries, understand_topics
+from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
+from keystone.runs.pipeline.ranking.rank import search_systems
+from keystone.runs.pipeline.stage_work import choose_texts
+from keystone.runs.trec.run_files import drop_own_documents, read_qrels
+from keystone.runs.trec.types import Qrels
 
 BASELINE = ("queries.method=narrative", "fusion.method=rrf", "fusion.norm=null", "fusion.parameters={}")
 """The baseline: the whole narrative as one query."""

@@ -8,15 +8,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from indexing.errors import UserError
-from indexing.io.reading import COMPRESSIONS, STDIN
-from indexing.io.writing import write_whole
-from runs.evaluation.nuggets.types import NuggetBank
-from runs.exchange.losses import Losses, compare, list_items
-from runs.exchange.recognise import recognise
-from runs.exchange.table import Form, get_form
-from runs.exchange.types import Candidate, CitedAnswer, Handover, Kind, Request
-from runs.trec.topics import read_topics
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import COMPRESSIONS, STDIN
+from keystone.indexing.io.writing import write_whole
+from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.exchange.losses import Losses, compare, list_items
+from keystone.runs.exchange.recognise import recognise
+from keystone.runs.exchange.table import Form, get_form
+from keystone.runs.exchange.types import Candidate, CitedAnswer, Handover, Kind, Request
+from keystone.runs.trec.topics import read_topics
 
 T = TypeVar("T", Request, CitedAnswer, NuggetBank)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from runs.evaluation.nuggets.types import Nugget, NuggetBank
-from runs.exchange.types import CitedAnswer, Handover, Request, find_text_key, get_text
+from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
+from keystone.runs.exchange.types import CitedAnswer, Handover, Request, find_text_key, get_text
 
 Item = tuple[str, Hashable, Any]
 """The name of a field, the record that it belongs to, and its value."""

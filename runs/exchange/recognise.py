@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
-from indexing.io.reading import read_text_lines
-from runs.exchange.records import read_records
-from runs.exchange.table import FORMS, Form
-from runs.tracks.answer_files import is_score
-from runs.trec.collections.beir import HEADER
-from runs.trec.rows import split_columns
-from runs.trec.topics import names_collection
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_text_lines
+from keystone.runs.exchange.records import read_records
+from keystone.runs.exchange.table import FORMS, Form
+from keystone.runs.tracks.answer_files import is_score
+from keystone.runs.trec.collections.beir import HEADER
+from keystone.runs.trec.rows import split_columns
+from keystone.runs.trec.topics import names_collection
 
 SHOWN_LINES = 1000
 """The lines of a run that are looked at."""

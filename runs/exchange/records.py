@@ -10,12 +10,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
-from indexing.errors import UserError
-from indexing.io.json_values import parse_json
-from indexing.io.reading import read_bytes, read_json_lines, read_text_lines
-from indexing.types import is_id
-from runs.tracks.answer_files import is_integer, is_score
-from runs.tracks.violations import shorten_value
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.reading import read_bytes, read_json_lines, read_text_lines
+from keystone.indexing.types import is_id
+from keystone.runs.tracks.answer_files import is_integer, is_score
+from keystone.runs.tracks.violations import shorten_value
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
-from indexing.errors import UserError
-from runs.exchange.types import Handover, Kind
+from keystone.indexing.errors import UserError
+from keystone.runs.exchange.types import Handover, Kind
 
 Reader = Callable[[Path], Handover]
 Writer = Callable[[Path, Handover], None]
@@ -15,7 +15,7 @@ Writer = Callable[[Path, Handover], None]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of file. `reader` and `writer` are import paths below `runs.exchange.forms`."""
+    """A form of file. `reader` and `writer` are import paths below `keystone.runs.exchange.forms`."""
 
     name: str
     kind: Kind
@@ -34,7 +34,7 @@ class Form:
 
 def _load(path: str) -> object:
     module, _, name = path.partition(":")
-    return getattr(import_module(f"runs.exchange.forms.{module}"), name)
+    return getattr(import_module(f"keystone.runs.exchange.forms.{module}"), name)
 
 
 _FORMS = (

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from generation.types import Support
-from runs.evaluation.nuggets.types import NuggetBank
+from keystone.generation.types import Support
+from keystone.runs.evaluation.nuggets.types import NuggetBank
 
 Kind = Literal["requests", "answers", "nuggets", "scores"]
 """The content of a file. Each form holds one kind."""

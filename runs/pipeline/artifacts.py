@@ -9,16 +9,26 @@ import numpy as np
 import orjson
 import yaml
 
-from generation.types import Answer, Evidence, EvidenceSet, Fallback, Note, Sentence, Step, SupportCheck, Understanding
-from indexing.io.reading import read_json_lines
-from indexing.io.writing import write_whole
-from indexing.types import Span, Store
-from retrieval.ties import decrease_strictly
-from retrieval.types import Query, Rankings
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.pipeline.directory import Artifact, Values
-from runs.pipeline.file_names import (
+from keystone.generation.types import (
+    Answer,
+    Evidence,
+    EvidenceSet,
+    Fallback,
+    Note,
+    Sentence,
+    Step,
+    SupportCheck,
+    Understanding,
+)
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import write_whole
+from keystone.indexing.types import Span, Store
+from keystone.retrieval.ties import decrease_strictly
+from keystone.retrieval.types import Query, Rankings
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.directory import Artifact, Values
+from keystone.runs.pipeline.file_names import (
     ANSWERS,
     CONFIG,
     EVIDENCE,
@@ -36,13 +46,13 @@ from runs.pipeline.file_names import (
     SUMMARIES,
     TRACE,
 )
-from runs.pipeline.grading.grade_files import GradeRecord, Judgment, read_judgments, write_judgments
-from runs.pipeline.grading.rounds import Round
-from runs.pipeline.job import Job
-from runs.pipeline.queries import UnderstoodTopic, list_queries
-from runs.trec.doc_ids import encode_ids
-from runs.trec.run_files import read_run, write_run
-from runs.trec.types import Run
+from keystone.runs.pipeline.grading.grade_files import GradeRecord, Judgment, read_judgments, write_judgments
+from keystone.runs.pipeline.grading.rounds import Round
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.queries import UnderstoodTopic, list_queries
+from keystone.runs.trec.doc_ids import encode_ids
+from keystone.runs.trec.run_files import read_run, write_run
+from keystone.runs.trec.types import Run
 
 T = TypeVar("T")
 

@@ -19,11 +19,11 @@ from typing import Any, Generic, Literal, TypeVar
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.io.json_values import digest
-from indexing.io.reading import hash_file
-from indexing.io.writing import link_whole, remove, write_whole
-from indexing.types import Progress, silent
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import hash_file
+from keystone.indexing.io.writing import link_whole, remove, write_whole
+from keystone.indexing.types import Progress, silent
 
 T = TypeVar("T")
 

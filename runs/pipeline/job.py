@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from generation.context.topic import Sources
-from generation.grading.grade import GradeSettings
-from generation.readers.reader import AnswerSettings
-from indexing.errors import UserError
-from indexing.index import Index, open_index
-from indexing.types import Progress, Store, silent
-from retrieval.backends import open_store
-from retrieval.types import Topic
-from runs.config.run_config import RunConfig
-from runs.tracks.answer_files import Author
-from runs.tracks.rules import TRACKS, Track, set_topic_limits
-from runs.trec.given_runs import GivenRun, read_given_run
-from runs.trec.topics import names_collection, read_topics
+from keystone.generation.context.topic import Sources
+from keystone.generation.grading.grade import GradeSettings
+from keystone.generation.readers.reader import AnswerSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.types import Progress, Store, silent
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.tracks.answer_files import Author
+from keystone.runs.tracks.rules import TRACKS, Track, set_topic_limits
+from keystone.runs.trec.given_runs import GivenRun, read_given_run
+from keystone.runs.trec.topics import names_collection, read_topics
 
 WORD_CHARACTERS = 6
 """The characters of a word with the space after it, about."""

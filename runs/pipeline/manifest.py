@@ -10,17 +10,17 @@ from typing import Any, get_args
 
 import orjson
 
-from generation.types import Support, SupportAction
-from indexing.corpora.segments import is_window
-from indexing.io.json_values import digest
-from indexing.vectors.faiss_index import import_faiss
-from runs.config.run_config import RunConfig
-from runs.doctor.server_records import select_facts
-from runs.pipeline.artifacts import Artifacts
-from runs.pipeline.directory import MANIFEST, Values
-from runs.pipeline.job import Job
-from runs.trec.topics import hash_topics
-from runs.wording import plural
+from keystone.generation.types import Support, SupportAction
+from keystone.indexing.corpora.segments import is_window
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.vectors.faiss_index import import_faiss
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.doctor.server_records import select_facts
+from keystone.runs.pipeline.artifacts import Artifacts
+from keystone.runs.pipeline.directory import MANIFEST, Values
+from keystone.runs.pipeline.job import Job
+from keystone.runs.trec.topics import hash_topics
+from keystone.runs.wording import plural
 
 
 def describe_model(config: RunConfig, asks: bool = True) -> Any:
@@ -30,7 +30,7 @@ def describe_model(config: RunConfig, asks: bool = True) -> Any:
     """
     if config.model is None or not asks:
         return None
-    folder = Path(str(files("generation.prompts")))
+    folder = Path(str(files("keystone.generation.prompts")))
     prompts = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
     kept = {"name", "window", "thinking", "extra", *({"budget"} if config.model.budget else ())}
     return [digest(prompts), config.model.model_dump(mode="json", include=kept)]

@@ -10,12 +10,12 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
-from generation.llm.model import Model, OpenModel
-from generation.llm.open import open_model
-from generation.llm.usage import add_usage, report_usage
-from generation.types import Failure, Reply, Request, Usage
-from indexing.io.writing import write_whole
-from runs.config.run_config import RunConfig
+from keystone.generation.llm.model import Model, OpenModel
+from keystone.generation.llm.open import open_model
+from keystone.generation.llm.usage import add_usage, report_usage
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.io.writing import write_whole
+from keystone.runs.config.run_config import RunConfig
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class ThinkingModel:
     tokens: int
 
     def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """See `generation.llm.model.Model`."""
+        """See `keystone.generation.llm.model.Model`."""
         return self.model.complete(replace(one, max_tokens=one.max_tokens + self.tokens) for one in requests)
 
 

@@ -6,14 +6,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from generation.llm.model import Model
-from generation.queries.compose import compose_queries, make_narrative_query
-from generation.queries.passages import write_passages
-from generation.queries.understand import understand_by_model
-from generation.rules.understand import UnderstandingRules, understand_by_rules
-from generation.types import Fallback, Understanding
-from retrieval.types import Query
-from runs.pipeline.job import Job
+from keystone.generation.llm.model import Model
+from keystone.generation.queries.compose import compose_queries, make_narrative_query
+from keystone.generation.queries.passages import write_passages
+from keystone.generation.queries.understand import understand_by_model
+from keystone.generation.rules.understand import UnderstandingRules, understand_by_rules
+from keystone.generation.types import Fallback, Understanding
+from keystone.retrieval.types import Query
+from keystone.runs.pipeline.job import Job
 
 
 @dataclass(frozen=True, slots=True)

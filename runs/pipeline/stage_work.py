@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from generation.ask import run_together
-from generation.grading.grade import GradedTopic
-from generation.llm.model import Model
-from generation.types import Answer, EvidenceSet
-from indexing.errors import UserError
-from indexing.types import Document
-from indexing.vectors.of_documents import TextsOf, join_title_and_text
-from retrieval.types import Query, Rankings, Topic
-from runs.pipeline.answering.evidence_links import name_segments, point_to_evidence
-from runs.pipeline.artifacts import RerankRecord, Summary, TopicStep
-from runs.pipeline.grading.grade_files import (
+from keystone.generation.ask import run_together
+from keystone.generation.grading.grade import GradedTopic
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Answer, EvidenceSet
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
+from keystone.retrieval.types import Query, Rankings, Topic
+from keystone.runs.pipeline.answering.evidence_links import name_segments, point_to_evidence
+from keystone.runs.pipeline.artifacts import RerankRecord, Summary, TopicStep
+from keystone.runs.pipeline.grading.grade_files import (
     GradeRecord,
     Judgment,
     find_grades,
@@ -23,14 +23,14 @@ from runs.pipeline.grading.grade_files import (
     make_grade_records,
     make_judgments,
 )
-from runs.pipeline.grading.rounds import Found, Round, find_candidates, search_again
-from runs.pipeline.job import Job
-from runs.pipeline.model_runner import RunWithModel
-from runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
-from runs.pipeline.ranking.rank import rank_for_track, search_systems, summarise_documents
-from runs.pipeline.ranking.rerank import open_job_reranker, rank_by_place, rerank_rows
-from runs.pipeline.topic_steps import (
+from keystone.runs.pipeline.grading.rounds import Found, Round, find_candidates, search_again
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.queries import UnderstoodTopic, list_queries, understand_topics
+from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
+from keystone.runs.pipeline.ranking.rank import rank_for_track, search_systems, summarise_documents
+from keystone.runs.pipeline.ranking.rerank import open_job_reranker, rank_by_place, rerank_rows
+from keystone.runs.pipeline.topic_steps import (
     Pool,
     SearchedTopic,
     grade_candidates,
@@ -40,8 +40,8 @@ from runs.pipeline.topic_steps import (
     open_task,
     rank_graded,
 )
-from runs.tracks.answer_files import cite_by_track_ids, make_answer_records
-from runs.trec.types import Run, make_run
+from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_records
+from keystone.runs.trec.types import Run, make_run
 
 Grading = (
     tuple[list[GradeRecord], list[Judgment], Rankings]

@@ -1,7 +1,7 @@
 """The stages of a run as a table: each makes its artifacts from those before it and its part of the configuration.
 
-Each is a function from values to values; `runs.pipeline.directory` reads and writes the files around it. A run that was
-interrupted so gets the same values as one that was not.
+Each is a function from values to values; `keystone.runs.pipeline.directory` reads and writes the files around it. A run
+that was interrupted so gets the same values as one that was not.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexing.io.writing import lock_folder
-from indexing.types import Progress, silent
-from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import Artifacts, list_artifacts
-from runs.pipeline.directory import Stage, Values, Watch, perform_stages
-from runs.pipeline.job import Job, open_job
-from runs.pipeline.manifest import describe_inputs, describe_model, describe_outcome
-from runs.pipeline.model_runner import RunWithModel, open_model_runner
-from runs.pipeline.stage_work import (
+from keystone.indexing.io.writing import lock_folder
+from keystone.indexing.types import Progress, silent
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.artifacts import Artifacts, list_artifacts
+from keystone.runs.pipeline.directory import Stage, Values, Watch, perform_stages
+from keystone.runs.pipeline.job import Job, open_job
+from keystone.runs.pipeline.manifest import describe_inputs, describe_model, describe_outcome
+from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
+from keystone.runs.pipeline.stage_work import (
     make_answers,
     make_evidence,
     make_grades,

@@ -6,25 +6,25 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from threading import Lock
 
-from generation.context.topic import TopicContext, keep_closest_segments, read_context
-from generation.grading.deeper import Beyond, FindNeighbours
-from generation.grading.grade import SELECTIONS, Candidates, GradedTopic, grade_topic
-from generation.llm.model import Model
-from generation.queries.compose import find_places
-from generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, list_rows, open_reader
-from generation.rules.documents import choose_documents
-from generation.types import Sentence
-from indexing.vectors.of_documents import document_vectors
-from indexing.vectors.types import Effort
-from retrieval.backends import open_dense
-from retrieval.neighbours import find_neighbours
-from retrieval.types import Query, Rankings, Topic
-from runs.pipeline.grading.grade_files import make_keystone_rankings
-from runs.pipeline.job import Job
-from runs.pipeline.ranking.fuse import round_scores
-from runs.pipeline.ranking.rank import embed_topic, find_graded_places, get_hybrid_scores
-from runs.tracks.answer_files import cut_to_limits
-from runs.tracks.rules import Track
+from keystone.generation.context.topic import TopicContext, keep_closest_segments, read_context
+from keystone.generation.grading.deeper import Beyond, FindNeighbours
+from keystone.generation.grading.grade import SELECTIONS, Candidates, GradedTopic, grade_topic
+from keystone.generation.llm.model import Model
+from keystone.generation.queries.compose import find_places
+from keystone.generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, list_rows, open_reader
+from keystone.generation.rules.documents import choose_documents
+from keystone.generation.types import Sentence
+from keystone.indexing.vectors.of_documents import document_vectors
+from keystone.indexing.vectors.types import Effort
+from keystone.retrieval.backends import open_dense
+from keystone.retrieval.neighbours import find_neighbours
+from keystone.retrieval.types import Query, Rankings, Topic
+from keystone.runs.pipeline.grading.grade_files import make_keystone_rankings
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.ranking.fuse import round_scores
+from keystone.runs.pipeline.ranking.rank import embed_topic, find_graded_places, get_hybrid_scores
+from keystone.runs.tracks.answer_files import cut_to_limits
+from keystone.runs.tracks.rules import Track
 
 
 @dataclass(frozen=True, slots=True)

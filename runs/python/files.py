@@ -5,19 +5,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
-from indexing.types import is_id
-from retrieval.types import Topic
-from runs.evaluation import evaluate as evaluation
-from runs.evaluation.evaluate import Evaluation
-from runs.evaluation.measures import DEFAULT_MEASURES, parse_measure
-from runs.python.incoming import to_qrels, to_run, to_topics
-from runs.tracks import validate as validation
-from runs.tracks.rules import TRACKS, set_topic_limits
-from runs.tracks.validate import Verdict
-from runs.trec import run_files
-from runs.trec import topics as topic_files
-from runs.trec.types import Qrels, Run
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import is_id
+from keystone.retrieval.types import Topic
+from keystone.runs.evaluation import evaluate as evaluation
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measure
+from keystone.runs.python.incoming import to_qrels, to_run, to_topics
+from keystone.runs.tracks import validate as validation
+from keystone.runs.tracks.rules import TRACKS, set_topic_limits
+from keystone.runs.tracks.validate import Verdict
+from keystone.runs.trec import run_files
+from keystone.runs.trec import topics as topic_files
+from keystone.runs.trec.types import Qrels, Run
 
 AnyPath = str | os.PathLike[str]
 

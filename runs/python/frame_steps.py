@@ -7,14 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from generation.queries.compose import make_narrative_query
-from indexing.errors import MissingPackage, UserError
-from indexing.index import Index
-from retrieval.types import Query, Topic
-from runs.config.run_config import RunConfig
-from runs.python import steps
-from runs.python.incoming import to_run, to_topics
-from runs.python.outgoing import to_pandas
+from keystone.generation.queries.compose import make_narrative_query
+from keystone.indexing.errors import MissingPackage, UserError
+from keystone.indexing.index import Index
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.python import steps
+from keystone.runs.python.incoming import to_run, to_topics
+from keystone.runs.python.outgoing import to_pandas
 
 Step = Callable[[Index, RunConfig, Any], Any]
 
@@ -43,7 +43,7 @@ def as_pyterrier_transformer(index: Index, step: str, config: RunConfig | None =
     if step not in _STEPS:
         raise UserError(f"step: found {step!r}, expected one of {', '.join(_STEPS)}")
     try:
-        from runs.python.transformer import KeystoneTransformer
+        from keystone.runs.python.transformer import KeystoneTransformer
     except ImportError as error:
         raise MissingPackage("PyTerrier is needed: pip install pyterrier") from error
     columns, work = _STEPS[step]

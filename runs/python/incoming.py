@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.types import is_id
-from retrieval.types import Topic, offsets_of
-from runs.trec.collections.ir_datasets import make_narrative
-from runs.trec.doc_ids import encode_ids
-from runs.trec.run_files import arrange_qrels, sort_as_trec_eval
-from runs.trec.topics import NARRATIVE_KEYS, RawTopic, check_topics
-from runs.trec.types import Qrels, Run, find_first_rows
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import is_id
+from keystone.retrieval.types import Topic, offsets_of
+from keystone.runs.trec.collections.ir_datasets import make_narrative
+from keystone.runs.trec.doc_ids import encode_ids
+from keystone.runs.trec.run_files import arrange_qrels, sort_as_trec_eval
+from keystone.runs.trec.topics import NARRATIVE_KEYS, RawTopic, check_topics
+from keystone.runs.trec.types import Qrels, Run, find_first_rows
 
 QUERY_NAMES = ("qid", "query_id", "q_id", "topic_id")
 """The columns of the id of a query or topic: PyTerrier's, ir_measures', ranx's. The first that is there counts."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from generation.types import Answer
-from indexing.errors import UserError
-from retrieval.ties import decrease_strictly
-from retrieval.types import Query, Topic
-from runs.evaluation.evaluate import Evaluation
-from runs.trec.types import Qrels, Run
+from keystone.generation.types import Answer
+from keystone.indexing.errors import UserError
+from keystone.retrieval.ties import decrease_strictly
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.trec.types import Qrels, Run
 
 Columns = Mapping[str, Any]
 """The values of each column by its name."""

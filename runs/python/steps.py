@@ -14,26 +14,26 @@ from typing import Any
 import numpy as np
 import orjson
 
-from generation.types import Answer, Fallback, Understanding
-from indexing import index as indexes
-from indexing.errors import UserError
-from indexing.index import Index
-from retrieval.backends import open_store
-from retrieval.types import Query, Rankings, Topic
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.pipeline import stage_work, stages
-from runs.pipeline.artifacts import convert_to_run
-from runs.pipeline.job import DEFAULT_TRACK, Job, read_given_runs
-from runs.pipeline.model_runner import RunWithModel, open_model_runner
-from runs.pipeline.queries import UnderstoodTopic, list_queries
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
-from runs.pipeline.ranking.rank import number_documents, rank_rows, search_systems
-from runs.python.files import AnyPath
-from runs.python.incoming import to_run, to_topics
-from runs.tracks.rules import TRACKS, set_topic_limits
-from runs.trec.doc_ids import encode_ids
-from runs.trec.types import Qrels, Run, make_qrels
+from keystone.generation.types import Answer, Fallback, Understanding
+from keystone.indexing import index as indexes
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Rankings, Topic
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline import stage_work, stages
+from keystone.runs.pipeline.artifacts import convert_to_run
+from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, read_given_runs
+from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
+from keystone.runs.pipeline.queries import UnderstoodTopic, list_queries
+from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
+from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows, search_systems
+from keystone.runs.python.files import AnyPath
+from keystone.runs.python.incoming import to_run, to_topics
+from keystone.runs.tracks.rules import TRACKS, set_topic_limits
+from keystone.runs.trec.doc_ids import encode_ids
+from keystone.runs.trec.types import Qrels, Run, make_qrels
 
 THREADS = os.cpu_count() or 1
 

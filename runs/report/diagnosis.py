@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding, Stage
-from runs.evaluation.diagnosis.worth import RankingWorth
-from runs.wording import escape_controls, plural
+from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Finding, Stage
+from keystone.runs.evaluation.diagnosis.worth import RankingWorth
+from keystone.runs.wording import escape_controls, plural
 
 KEPT = "kept"
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from generation.queries.compose import weigh_queries
-from indexing.errors import UserError
-from indexing.io.reading import read_json_lines
-from indexing.types import document_id
-from retrieval.types import Query, Rankings, ranked
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.pipeline.file_names import CONFIG, GRADES, KEYSTONE, NARRATIVE, QUERIES
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
+from keystone.generation.queries.compose import weigh_queries
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.types import document_id
+from keystone.retrieval.types import Query, Rankings, ranked
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.file_names import CONFIG, GRADES, KEYSTONE, NARRATIVE, QUERIES
+from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
 
 QUESTION_CHARACTERS = 60
 

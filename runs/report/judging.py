@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runs.report.say import say
-from runs.report.terminal import format_mean
-from runs.wording import escape_controls, plural
+from keystone.runs.report.say import say
+from keystone.runs.report.terminal import format_mean
+from keystone.runs.wording import escape_controls, plural
 
 if TYPE_CHECKING:
-    from runs.evaluation.judging.files import Comparison
-    from runs.evaluation.judging.redraw import JudgeInterval, NoisyMeans
+    from keystone.runs.evaluation.judging.files import Comparison
+    from keystone.runs.evaluation.judging.redraw import JudgeInterval, NoisyMeans
 
 
 def print_comparison(comparison: "Comparison", against: Path, relevant_from: int, measure: str) -> None:

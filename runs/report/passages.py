@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from generation.rules.terms import find_terms
-from generation.types import Answer, Fallback
-from indexing.corpora.segments import cut_segments
-from indexing.errors import UserError
-from indexing.types import Document, Segment, Store, document_id
-from runs.report.story import fill_lines
+from keystone.generation.rules.terms import find_terms
+from keystone.generation.types import Answer, Fallback
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Document, Segment, Store, document_id
+from keystone.runs.report.story import fill_lines
 
 
 @dataclass(frozen=True, slots=True)

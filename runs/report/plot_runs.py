@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexing.errors import UserError
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.evaluation.evaluate import Evaluation
-from runs.evaluation.measures import Measure
-from runs.evaluation.sweep import measure_rankings, read_cost
-from runs.pipeline.file_names import CONFIG
-from runs.report.plots import draw_costs, draw_settings
+from keystone.indexing.errors import UserError
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.measures import Measure
+from keystone.runs.evaluation.sweep import measure_rankings, read_cost
+from keystone.runs.pipeline.file_names import CONFIG
+from keystone.runs.report.plots import draw_costs, draw_settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

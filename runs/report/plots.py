@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from indexing.io.writing import write_whole
-from runs.evaluation.resample import find_bootstrap_interval
-from runs.report.terminal import CIRCLE_TEXT, mark_circle
-from runs.wording import escape_controls
+from keystone.indexing.io.writing import write_whole
+from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.report.terminal import CIRCLE_TEXT, mark_circle
+from keystone.runs.wording import escape_controls
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from runs.evaluation.diagnosis.diagnose import Diagnosis
-    from runs.evaluation.evaluate import Evaluation
+    from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis
+    from keystone.runs.evaluation.evaluate import Evaluation
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 """Colours that people with any colour vision tell apart (Okabe and Ito, 2008)."""
@@ -58,7 +58,7 @@ def draw_losses(found: "Diagnosis") -> "Figure":
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    from runs.evaluation.diagnosis.diagnose import LOSSES
+    from keystone.runs.evaluation.diagnosis.diagnose import LOSSES
 
     with rc_context(STYLE):
         figure = Figure(figsize=(PANEL_WIDTH_INCHES * 1.5, HEIGHT_INCHES), layout="constrained")

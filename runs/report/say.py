@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from runs.wording import escape_controls
+from keystone.runs.wording import escape_controls
 
 
 def say(text: str | Path, err: bool = False) -> None:

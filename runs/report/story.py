@@ -6,9 +6,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from indexing.io.reading import read_json_lines
-from indexing.types import Store, document_id
-from runs.pipeline.file_names import ANSWERS, GRADES, QUERIES
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.types import Store, document_id
+from keystone.runs.pipeline.file_names import ANSWERS, GRADES, QUERIES
 
 WIDTH_COLUMNS = 79
 COVERING_GRADE = 2

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING
 
-from runs.report.terminal import CIRCLE_TEXT, format_mean, mark_circle
-from runs.wording import plural
+from keystone.runs.report.terminal import CIRCLE_TEXT, format_mean, mark_circle
+from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
-    from runs.evaluation.evaluate import Evaluation
+    from keystone.runs.evaluation.evaluate import Evaluation
 
 LEVEL = 0.05
 """The p-value below which a difference is marked."""
@@ -48,8 +48,8 @@ def format_latex(evaluations: "Sequence[Evaluation]") -> str:
 
 def format_csv(evaluations: "Sequence[Evaluation]") -> str:
     """Format a row for each run and measure: the mean, its 95 % interval, and its difference from the first run."""
-    from runs.evaluation.compare import Difference, compare_runs
-    from runs.evaluation.resample import find_bootstrap_interval
+    from keystone.runs.evaluation.compare import Difference, compare_runs
+    from keystone.runs.evaluation.resample import find_bootstrap_interval
 
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
@@ -77,7 +77,7 @@ def _list_cells(
     evaluations: "Sequence[Evaluation]", bold: str, mark: str, escape: Callable[[str], str]
 ) -> list[list[str]]:
     """List the cells of a table: the names of the measures, then the name and the means of each run."""
-    from runs.evaluation.compare import compare_runs
+    from keystone.runs.evaluation.compare import compare_runs
 
     measures = list(evaluations[0].values)
     best = {measure: max((one.mean(measure) for one in evaluations), key=_sort_key) for measure in measures}

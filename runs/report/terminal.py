@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from indexing.types import Progress, Tick, silent
-from runs.report.say import say
-from runs.wording import escape_controls
+from keystone.indexing.types import Progress, Tick, silent
+from keystone.runs.report.say import say
+from keystone.runs.wording import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runs.evaluation.evaluate import Evaluation
-    from runs.evaluation.sweep import Sweep
-    from runs.evaluation.tune import Tuning
+    from keystone.runs.evaluation.evaluate import Evaluation
+    from keystone.runs.evaluation.sweep import Sweep
+    from keystone.runs.evaluation.tune import Tuning
 
 
 CIRCLE_TEXT = "* measured on the grades that selected the run's documents: no evidence of effect"
@@ -77,7 +77,7 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     from rich.markup import escape
     from rich.table import Table
 
-    from runs.evaluation.compare import run_paired_test
+    from keystone.runs.evaluation.compare import run_paired_test
 
     measures = list(evaluations[0].values)
     table = Table(box=None, pad_edge=False)
@@ -118,7 +118,7 @@ def print_differences(evaluations: "Sequence[Evaluation]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from runs.evaluation.compare import compare_runs
+    from keystone.runs.evaluation.compare import compare_runs
 
     first, *others = evaluations
     for other, found in zip(others, compare_runs(evaluations), strict=True):
@@ -154,7 +154,7 @@ def format_mean(mean: float) -> str:
 
 def print_cautions(evaluations: "Sequence[Evaluation]", quiet: bool = False) -> None:
     """Print a warning for each caution on standard error; unless `quiet`, also how much of each run is judged."""
-    from runs.evaluation.compare import collect_cautions
+    from keystone.runs.evaluation.compare import collect_cautions
 
     for evaluation in evaluations if not quiet else []:
         say(f"{evaluation.name}: {evaluation.counts}", err=True)
@@ -178,7 +178,7 @@ def print_choice(tuning: "Tuning") -> None:
     from dataclasses import replace
     from shlex import quote
 
-    from runs.evaluation.compare import run_paired_test
+    from keystone.runs.evaluation.compare import run_paired_test
 
     first, configured = tuning.measure, replace(tuning.configured, name="as configured")
     print()

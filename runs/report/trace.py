@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from generation.types import Step
-from indexing.errors import BadRecord, UserError
-from indexing.io.reading import read_json_lines
-from runs.pipeline.artifacts import TopicStep, decode_step
-from runs.pipeline.file_names import TRACE
-from runs.wording import plural
+from keystone.generation.types import Step
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.runs.pipeline.artifacts import TopicStep, decode_step
+from keystone.runs.pipeline.file_names import TRACE
+from keystone.runs.wording import plural
 
 INDENT = "  "
 """One level of the printed trace."""

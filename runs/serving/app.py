@@ -10,16 +10,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from runs.serving.front import Front
-from runs.serving.server.guard import Guard, GuardedApp
-from runs.serving.server.metrics import Metrics
-from runs.serving.server.state import make_routes
-from runs.serving.service import Service
+from keystone.runs.serving.front import Front
+from keystone.runs.serving.server.guard import Guard, GuardedApp
+from keystone.runs.serving.server.metrics import Metrics
+from keystone.runs.serving.server.state import make_routes
+from keystone.runs.serving.service import Service
 
 FRONTS = {
-    "web": "runs.serving.web.front:open_front",
-    "rest": "runs.serving.rest.routes:open_front",
-    "mcp": "runs.serving.agents.open_front:open_front",
+    "web": "keystone.runs.serving.web.front:open_front",
+    "rest": "keystone.runs.serving.rest.routes:open_front",
+    "mcp": "keystone.runs.serving.agents.open_front:open_front",
 }
 """The fronts by their names in the log, each as the import path of a function of (service) that returns a `Front`.
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from indexing.index import Index
-from retrieval.backends import Sparse, open_sparse, open_store
-from retrieval.types import Bm25
-from runs.pipeline.ranking.rank import Hits
-from runs.serving.batches import Batches
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import Sparse, open_sparse, open_store
+from keystone.retrieval.types import Bm25
+from keystone.runs.pipeline.ranking.rank import Hits
+from keystone.runs.serving.batches import Batches
 
 MOST_QUERIES = 256
 """The most queries of a batch."""

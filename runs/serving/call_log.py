@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from indexing.errors import NotWritten
+from keystone.indexing.errors import NotWritten
 
 RETRY_S = 5.0
 """The pause after the file could not be written."""

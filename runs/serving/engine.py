@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from generation.llm.model import Model
-from generation.rerank.candidates import Rerank
-from generation.types import Answer
-from retrieval.backends import open_store
-from retrieval.types import Query, Topic
-from runs.pipeline.answering.one_topic import Searches, answer_topic
-from runs.pipeline.answering.watch import Watch
-from runs.pipeline.job import Job
-from runs.pipeline.model_runner import open_model_runner
-from runs.pipeline.queries import understand_topics
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
-from runs.pipeline.ranking.rank import Hits, search_systems
-from runs.pipeline.ranking.rerank import open_job_reranker
-from runs.serving.batches import Batches
+from keystone.generation.llm.model import Model
+from keystone.generation.rerank.candidates import Rerank
+from keystone.generation.types import Answer
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.pipeline.answering.one_topic import Searches, answer_topic
+from keystone.runs.pipeline.answering.watch import Watch
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import open_model_runner
+from keystone.runs.pipeline.queries import understand_topics
+from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
+from keystone.runs.pipeline.ranking.rank import Hits, search_systems
+from keystone.runs.pipeline.ranking.rerank import open_job_reranker
+from keystone.runs.serving.batches import Batches
 
 T = TypeVar("T")
 MOST_QUERIES = 64

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from runs.serving.call_log import Call, Reply
+from keystone.runs.serving.call_log import Call, Reply
 
 
 @dataclass(frozen=True, slots=True)

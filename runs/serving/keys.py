@@ -1,7 +1,7 @@
 """The key of the settings on which replies depend."""
 
-from indexing.io.json_values import digest
-from runs.config.run_config import RunConfig
+from keystone.indexing.io.json_values import digest
+from keystone.runs.config.run_config import RunConfig
 
 
 def make_settings_key(config: RunConfig) -> str:

@@ -9,22 +9,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
-from generation.queries.compose import make_narrative_query
-from generation.types import Answer
-from indexing.corpora.segments import cut_segments
-from indexing.errors import NotFound, UserError
-from indexing.index import Index, open_index
-from indexing.types import Document, Store, document_id
-from retrieval.backends import open_store
-from retrieval.types import Bm25, Query, Topic
-from runs.config.run_config import RunConfig
-from runs.pipeline.answering.watch import Step, Watch
-from runs.pipeline.job import open_job
-from runs.pipeline.ranking.rank import Hits
-from runs.report.passages import Passage, make_passage
-from runs.serving.bm25 import Bm25Batches, open_bm25
-from runs.serving.call_log import CallLog
-from runs.serving.engine import Engine, open_engine
+from keystone.generation.queries.compose import make_narrative_query
+from keystone.generation.types import Answer
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import NotFound, UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.types import Document, Store, document_id
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Bm25, Query, Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.answering.watch import Step, Watch
+from keystone.runs.pipeline.job import open_job
+from keystone.runs.pipeline.ranking.rank import Hits
+from keystone.runs.report.passages import Passage, make_passage
+from keystone.runs.serving.bm25 import Bm25Batches, open_bm25
+from keystone.runs.serving.call_log import CallLog
+from keystone.runs.serving.engine import Engine, open_engine
 
 Method = Literal["bm25", "dense", "hybrid", "decomposed"]
 """A way to search: BM25 alone, embeddings alone, both fused, or both for each query of the decomposed text."""

@@ -7,14 +7,14 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from generation.types import Answer, Sentence
-from indexing.errors import UserError
-from indexing.io.reading import read_json_lines
-from indexing.io.writing import write_whole
-from indexing.types import document_id
-from retrieval.types import Topic
-from runs.tracks.rules import CitationForm, KeyContent, Track
-from runs.tracks.violations import shorten_value
+from keystone.generation.types import Answer, Sentence
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import write_whole
+from keystone.indexing.types import document_id
+from keystone.retrieval.types import Topic
+from keystone.runs.tracks.rules import CitationForm, KeyContent, Track
+from keystone.runs.tracks.violations import shorten_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,8 @@ def make_answer_records(
 def read_answer_file(path: Path, track: Track) -> list[SubmittedAnswer]:
     """Read the answers of a file in its order, with citations in any form.
 
-    `UserError` with file and line for the first unreadable answer. `runs.tracks.validate` finds all violations.
+    `UserError` with file and line for the first unreadable answer. `keystone.runs.tracks.validate` finds all
+    violations.
     """
     found = []
     for number, record in read_json_lines(path):

@@ -6,13 +6,13 @@ from typing import Any
 
 import orjson
 
-from indexing.types import is_id
-from runs.tracks.answer_files import get_metadata, is_integer, map_citations
-from runs.tracks.check_run import check_ids
-from runs.tracks.check_sentences import check_forms, check_sentences
-from runs.tracks.rules import DEFAULT_TEAM, CitationForm, Key, KeyContent, Track
-from runs.tracks.violations import Lines, Violation, make_error, make_warning, parse_object, shorten_value
-from runs.wording import plural
+from keystone.indexing.types import is_id
+from keystone.runs.tracks.answer_files import get_metadata, is_integer, map_citations
+from keystone.runs.tracks.check_run import check_ids
+from keystone.runs.tracks.check_sentences import check_forms, check_sentences
+from keystone.runs.tracks.rules import DEFAULT_TEAM, CitationForm, Key, KeyContent, Track
+from keystone.runs.tracks.violations import Lines, Violation, make_error, make_warning, parse_object, shorten_value
+from keystone.runs.wording import plural
 
 TYPES = ("automatic", "manual")
 CONTEXT_CHARACTERS = 20

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from indexing.types import is_id
-from runs.tracks.rules import Track
-from runs.tracks.violations import Lines, Violation, is_utf8, make_error, make_warning, shorten_value
-from runs.trec.rows import CONTROL, split_columns
-from runs.trec.scan import RUN_COLUMNS
-from runs.wording import plural
+from keystone.indexing.types import is_id
+from keystone.runs.tracks.rules import Track
+from keystone.runs.tracks.violations import Lines, Violation, is_utf8, make_error, make_warning, shorten_value
+from keystone.runs.trec.rows import CONTROL, split_columns
+from keystone.runs.trec.scan import RUN_COLUMNS
+from keystone.runs.wording import plural
 
 _SCORE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 

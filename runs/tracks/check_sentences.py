@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runs.tracks.answer_files import find_citation_form, is_integer, is_score, resolve_citation
-from runs.tracks.rules import CitationForm, Track
-from runs.tracks.violations import Violation, make_error, make_warning, shorten_value
+from keystone.runs.tracks.answer_files import find_citation_form, is_integer, is_score, resolve_citation
+from keystone.runs.tracks.rules import CitationForm, Track
+from keystone.runs.tracks.violations import Violation, make_error, make_warning, shorten_value
 
 Citable = Mapping[str | int, str]
 """The id that each citation of an answer names: by its position among the references, or by the id itself."""

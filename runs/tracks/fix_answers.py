@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from indexing.types import is_id
-from runs.tracks.answer_files import (
+from keystone.indexing.types import is_id
+from keystone.runs.tracks.answer_files import (
     count_fitting_sentences,
     find_citation_form,
     get_metadata,
@@ -16,11 +16,11 @@ from runs.tracks.answer_files import (
     resolve_citation,
     sort_citations,
 )
-from runs.tracks.check_answers import ID_CONTENTS, read_id
-from runs.tracks.check_sentences import Citable, collect_forms
-from runs.tracks.rules import CitationForm, Track
-from runs.tracks.violations import Lines, Repair, parse_object, shorten_value
-from runs.wording import plural
+from keystone.runs.tracks.check_answers import ID_CONTENTS, read_id
+from keystone.runs.tracks.check_sentences import Citable, collect_forms
+from keystone.runs.tracks.rules import CitationForm, Track
+from keystone.runs.tracks.violations import Lines, Repair, parse_object, shorten_value
+from keystone.runs.wording import plural
 
 
 def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tuple[list[str], list[Repair]]:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval.ties import decrease_strictly
-from runs.tracks.check_run import is_blank, is_comment, is_row, parse_score
-from runs.tracks.rules import Track
-from runs.tracks.violations import Lines, Repair, is_utf8, shorten_value
-from runs.trec.rows import split_columns
-from runs.wording import plural
+from keystone.retrieval.ties import decrease_strictly
+from keystone.runs.tracks.check_run import is_blank, is_comment, is_row, parse_score
+from keystone.runs.tracks.rules import Track
+from keystone.runs.tracks.violations import Lines, Repair, is_utf8, shorten_value
+from keystone.runs.trec.rows import split_columns
+from keystone.runs.wording import plural
 
 
 @dataclass(frozen=True, slots=True)

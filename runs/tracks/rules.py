@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from indexing.corpora.segments import MS_MARCO_DOCUMENT_PATTERN, MS_MARCO_SEGMENT_PATTERN
-from indexing.errors import UserError
-from retrieval.types import Topic
+from keystone.indexing.corpora.segments import MS_MARCO_DOCUMENT_PATTERN, MS_MARCO_SEGMENT_PATTERN
+from keystone.indexing.errors import UserError
+from keystone.retrieval.types import Topic
 
 KeyContent = Literal["team", "run", "topic", "narrative", "type", "description"]
 """The content of a key in an answer's metadata."""

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
-from retrieval.types import Topic
-from runs.tracks.answer_files import get_metadata
-from runs.tracks.check_answers import check_answers, describe_answers, find_topic
-from runs.tracks.check_run import check_run, describe_run, is_row
-from runs.tracks.fix_answers import fix_answers
-from runs.tracks.fix_run import fix_run
-from runs.tracks.rules import TRACKS, Track
-from runs.tracks.violations import (
+from keystone.indexing.errors import UserError
+from keystone.retrieval.types import Topic
+from keystone.runs.tracks.answer_files import get_metadata
+from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic
+from keystone.runs.tracks.check_run import check_run, describe_run, is_row
+from keystone.runs.tracks.fix_answers import fix_answers
+from keystone.runs.tracks.fix_run import fix_run
+from keystone.runs.tracks.rules import TRACKS, Track
+from keystone.runs.tracks.violations import (
     Lines,
     Repair,
     Violation,
@@ -29,8 +29,8 @@ from runs.tracks.violations import (
     read_lines,
     write_lines,
 )
-from runs.trec.rows import split_columns
-from runs.wording import plural
+from keystone.runs.trec.rows import split_columns
+from keystone.runs.wording import plural
 
 BYTE_ORDER_MARK = "\ufeff"
 """The byte order mark. Inside a file, it is a trace of files that were concatenated."""

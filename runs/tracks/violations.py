@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import orjson
 
-from indexing.io.reading import read_bytes
-from indexing.io.writing import write_whole
+from keystone.indexing.io.reading import read_bytes
+from keystone.indexing.io.writing import write_whole
 
 SUBMISSION_LIMIT_BYTES = 2**30
 """The most bytes of a submission file after decompression."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.types import offsets_of
-from runs.trec.kernels import THREADS, kernel, map_in_threads
+from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.kernels import THREADS, kernel, map_in_threads
 
 MIN_IDS_FOR_THREADS = 50_000
 """The number of ids from which a second thread saves time."""

@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.fuse import FusionSettings, fuse
-from fusion.lists import Groups, RankedLists
-from fusion.methods import METHODS, find_impossible_setting
-from indexing.errors import UserError
-from indexing.types import is_id
-from retrieval.ties import decrease_strictly
-from retrieval.types import offsets_of
-from runs.trec.doc_ids import Ids, concatenate_ids, match_ids
-from runs.trec.run_files import read_run
-from runs.trec.trec_eval_order import place_by_id, sort_best_first
-from runs.trec.types import Run, pair_bounds
-from runs.wording import plural
+from keystone.fusion.fuse import FusionSettings, fuse
+from keystone.fusion.lists import Groups, RankedLists
+from keystone.fusion.methods import METHODS, find_impossible_setting
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import is_id
+from keystone.retrieval.ties import decrease_strictly
+from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.doc_ids import Ids, concatenate_ids, match_ids
+from keystone.runs.trec.run_files import read_run
+from keystone.runs.trec.trec_eval_order import place_by_id, sort_best_first
+from keystone.runs.trec.types import Run, pair_bounds
+from keystone.runs.wording import plural
 
 
 def fuse_files(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from indexing.errors import UserError
-from indexing.io.reading import hash_file
-from indexing.types import Store, document_id
-from runs.trec.run_files import read_run
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import hash_file
+from keystone.indexing.types import Store, document_id
+from keystone.runs.trec.run_files import read_run
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from indexing.errors import UserError
-from indexing.io.writing import write_whole
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_whole
 
 RECORD_SUFFIX = ".judge.json"
 """The end of the record's name, after the whole name of the file of judgments."""

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.trec.doc_ids import encode_ids, load_eight_bytes
-from runs.trec.kernels import kernel
-from runs.trec.types import Run
+from keystone.runs.trec.doc_ids import encode_ids, load_eight_bytes
+from keystone.runs.trec.kernels import kernel
+from keystone.runs.trec.types import Run
 
 MAX_POWER = 60
 POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(-MAX_POWER, MAX_POWER + 1)])

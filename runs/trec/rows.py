@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.io.reading import read_bytes
-from retrieval.types import offsets_of
-from runs.trec.collections.qrels import read_qrels_bytes
-from runs.trec.doc_ids import Ids
-from runs.trec.kernels import THREADS, map_in_threads
-from runs.trec.scan import LF, POWERS_OF_TEN, QRELS_COLUMNS, RUN_COLUMNS, find_tokens_before, scan_lines
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_bytes
+from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.collections.qrels import read_qrels_bytes
+from keystone.runs.trec.doc_ids import Ids
+from keystone.runs.trec.kernels import THREADS, map_in_threads
+from keystone.runs.trec.scan import LF, POWERS_OF_TEN, QRELS_COLUMNS, RUN_COLUMNS, find_tokens_before, scan_lines
 
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f]")
 """Control characters that no line may contain."""

@@ -15,18 +15,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.io.writing import write_whole
-from retrieval.ties import decrease_strictly
-from retrieval.types import offsets_of
-from runs.trec.collections.qrels import find_qrels_file
-from runs.trec.doc_ids import Ids, encode_ids, match_ids
-from runs.trec.kernels import THREADS
-from runs.trec.render import render_rows
-from runs.trec.rows import Rows, read_rows
-from runs.trec.scan import QRELS_COLUMNS, RUN_COLUMNS
-from runs.trec.trec_eval_order import sort_best_first
-from runs.trec.types import Qrels, Run, SubtopicGrades, find_first_rows, pair_bounds, sort_qrels
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_whole
+from keystone.retrieval.ties import decrease_strictly
+from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.collections.qrels import find_qrels_file
+from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
+from keystone.runs.trec.kernels import THREADS
+from keystone.runs.trec.render import render_rows
+from keystone.runs.trec.rows import Rows, read_rows
+from keystone.runs.trec.scan import QRELS_COLUMNS, RUN_COLUMNS
+from keystone.runs.trec.trec_eval_order import sort_best_first
+from keystone.runs.trec.types import Qrels, Run, SubtopicGrades, find_first_rows, pair_bounds, sort_qrels
 
 PART_ROWS = 1 << 14
 """Rows rendered at once: few enough that their bytes stay in the processor's cache until they are written."""

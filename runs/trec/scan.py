@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.trec.doc_ids import load_eight_bytes
-from runs.trec.kernels import kernel
+from keystone.runs.trec.doc_ids import load_eight_bytes
+from keystone.runs.trec.kernels import kernel
 
 RUN_COLUMNS, QRELS_COLUMNS = 6, 4
 """The number of columns in a run and in qrels. In a run, all text from the sixth column on is the tag."""

@@ -11,14 +11,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from indexing.corpora.markup import split_markup
-from indexing.errors import UserError
-from indexing.io.json_values import digest
-from indexing.io.reading import hash_file, read_json_lines, read_text_lines
-from indexing.types import is_id
-from retrieval.types import Topic
-from runs.trec.collections.beir import find_folder, find_queries, read_judged_ids
-from runs.trec.collections.ir_datasets import is_data_set, read_queries
+from keystone.indexing.corpora.markup import split_markup
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import hash_file, read_json_lines, read_text_lines
+from keystone.indexing.types import is_id
+from keystone.retrieval.types import Topic
+from keystone.runs.trec.collections.beir import find_folder, find_queries, read_judged_ids
+from keystone.runs.trec.collections.ir_datasets import is_data_set, read_queries
 
 ID_KEYS = ("id", "_id", "qid", "topic_id", "narrative_id", "request_id")
 NARRATIVE_KEYS = ("narrative", "problem_statement", "title", "text", "query")

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.trec.doc_ids import Ids
-from runs.trec.kernels import kernel
+from keystone.runs.trec.doc_ids import Ids
+from keystone.runs.trec.kernels import kernel
 
 
 def sort_best_first(

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.types import offsets_of
-from runs.trec.doc_ids import Ids, encode_ids, match_ids
-from runs.trec.trec_eval_order import sort_best_first
+from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.doc_ids import Ids, encode_ids, match_ids
+from keystone.runs.trec.trec_eval_order import sort_best_first
 
 PRINTED_ROWS = 5
 """The rows of a run or of judgments that are printed."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.blocks import list_windows, make_blocks, merge_blocks
+from keystone.fusion.blocks import list_windows, make_blocks, merge_blocks
 
 NUMBERS, SIZES = st.integers(0, 130), st.integers(2, 40)
 

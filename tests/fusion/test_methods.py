@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.fuse import FusionSettings, fuse
-from fusion.hits import gather_hits
-from fusion.lists import Groups
-from fusion.methods import METHODS, find_impossible_setting
-from fusion.norms import NORMS
-from retrieval.types import Rankings, ranked
+from keystone.fusion.fuse import FusionSettings, fuse
+from keystone.fusion.hits import gather_hits
+from keystone.fusion.lists import Groups
+from keystone.fusion.methods import METHODS, find_impossible_setting
+from keystone.fusion.norms import NORMS
+from keystone.retrieval.types import Rankings, ranked
 from tests.support import programs
 from tests.support.places import ROOT
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fusion.parasol import Pairs, Top, TopSettings, choose_wave, extend_top, find_top, parasol
+from keystone.fusion.parasol import Pairs, Top, TopSettings, choose_wave, extend_top, find_top, parasol
 
 NAN = math.nan
 Grades = NDArray[np.float64]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion import fuse
-from fusion.fuse import combine_systems
-from retrieval.types import Rankings, ranked
+from keystone.fusion import fuse
+from keystone.fusion.fuse import combine_systems
+from keystone.retrieval.types import Rankings, ranked
 
 Lists = list[dict[int, float]]
 

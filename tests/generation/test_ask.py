@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.ask import ask, ask_all, request_repair, run_together
-from generation.llm.model import make_request_key
-from generation.structured import read_json
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable, UserError, Waits
+from keystone.generation.ask import ask, ask_all, request_repair, run_together
+from keystone.generation.llm.model import make_request_key
+from keystone.generation.structured import read_json
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable, UserError, Waits
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.delimit import DATA_RULE, delimit, neutralise
-from generation.grading.umbrela import GradeForm, Mode, grade_pairs, request_grades
-from generation.prompts.answers import summarise
-from generation.prompts.grading import umbrela
-from generation.summarise import request_summary
-from generation.types import Request
+from keystone.generation.context.delimit import DATA_RULE, delimit, neutralise
+from keystone.generation.grading.umbrela import GradeForm, Mode, grade_pairs, request_grades
+from keystone.generation.prompts.answers import summarise
+from keystone.generation.prompts.grading import umbrela
+from keystone.generation.summarise import request_summary
+from keystone.generation.types import Request
 from tests.support.models.scripted import Said, Scripted
 
 QUERY = "How do bees dance?"

@@ -5,12 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.topic import Sources, TopicContext
-from generation.queries.compose import compose_queries, is_narrative_query, make_narrative_query
-from generation.rules.answer import CandidateSentences, choose_sentences, gather_sentences, quote_closest_segment
-from generation.rules.documents import choose_documents
-from generation.rules.queries import decompose, expand_topic, extract_topic, split_into_parts
-from generation.rules.sentences import (
+from keystone.generation.context.topic import Sources, TopicContext
+from keystone.generation.queries.compose import compose_queries, is_narrative_query, make_narrative_query
+from keystone.generation.rules.answer import (
+    CandidateSentences,
+    choose_sentences,
+    gather_sentences,
+    quote_closest_segment,
+)
+from keystone.generation.rules.documents import choose_documents
+from keystone.generation.rules.queries import decompose, expand_topic, extract_topic, split_into_parts
+from keystone.generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
     compute_utilities,
@@ -19,17 +24,17 @@ from generation.rules.sentences import (
     find_sentences,
     group_same_sentences,
 )
-from generation.rules.subject import include_subject, read_sentence
-from generation.rules.understand import TopicBy, UnderstandingRules, understand_by_rules
-from generation.rules.words import find_content_words, find_words
-from generation.types import Sentence, Understanding
-from indexing.corpora.segments import cut_segments
-from indexing.index import Index
-from indexing.types import MINILM, Document, Segment, Span
-from indexing.vectors.embed import load_embedder
-from indexing.vectors.types import Vectors, round_to_grid
-from retrieval.backends import open_store
-from retrieval.types import Query, Topic
+from keystone.generation.rules.subject import include_subject, read_sentence
+from keystone.generation.rules.understand import TopicBy, UnderstandingRules, understand_by_rules
+from keystone.generation.rules.words import find_content_words, find_words
+from keystone.generation.types import Sentence, Understanding
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.index import Index
+from keystone.indexing.types import MINILM, Document, Segment, Span
+from keystone.indexing.vectors.embed import load_embedder
+from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
 
 COMMUNITY = (

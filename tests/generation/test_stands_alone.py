@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.rules.answer import (
+from keystone.generation.rules.answer import (
     LEAST_WORTH,
     MOST_SENTENCES,
     MOST_SENTENCES_OF_PART,
@@ -13,10 +13,10 @@ from generation.rules.answer import (
     keep_best,
     leave_out_repeats,
 )
-from generation.rules.stands_alone import can_be_read, continues, explains_entry, explains_title, stands_alone
-from generation.rules.subject import find_listed, read_sentence
-from generation.types import Evidence
-from indexing.types import Document, Span
+from keystone.generation.rules.stands_alone import can_be_read, continues, explains_entry, explains_title, stands_alone
+from keystone.generation.rules.subject import find_listed, read_sentence
+from keystone.generation.types import Evidence
+from keystone.indexing.types import Document, Span
 
 
 @pytest.mark.parametrize(

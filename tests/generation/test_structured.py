@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from generation.structured import find_objects, read_list, read_objects, read_string, read_strings
-from generation.types import Reply
-from indexing.errors import Unusable
+from keystone.generation.structured import find_objects, read_list, read_objects, read_string, read_strings
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from indexing import errors
-from indexing.errors import GaveUp, Refused, TooLarge, Unreached, Unusable, UserError, WrongReply
+from keystone.indexing import errors
+from keystone.indexing.errors import GaveUp, Refused, TooLarge, Unreached, Unusable, UserError, WrongReply
 
 ROOMS = ("indexing", "retrieval", "fusion", "generation", "runs")
 NAMES = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}

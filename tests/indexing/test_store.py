@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing import store as store_module
-from indexing.corpora.segments import cut_segments
-from indexing.errors import BadRecord, UserError
-from indexing.store import DocumentStore, build_store
-from indexing.types import Document, Segment, Span
+from keystone.indexing import store as store_module
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import Document, Segment, Span
 
 pytestmark = pytest.mark.slow
 

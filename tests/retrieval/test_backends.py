@@ -9,21 +9,22 @@ from typing import Any
 
 import pytest
 
-from indexing.builds.engines import ENGINES, open_engine
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.store import DocumentStore
-from retrieval.backends import BACKENDS, open_dense, open_sparse, open_store
-from retrieval.types import Bm25
+from keystone.indexing.builds.engines import ENGINES, open_engine
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.store import DocumentStore
+from keystone.retrieval.backends import BACKENDS, open_dense, open_sparse, open_store
+from keystone.retrieval.types import Bm25
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_index_file
 
 LAZY = """
 import sys
-import retrieval.backends
+import keystone.retrieval.backends
 heavy = ("jnius", "faiss", "onnxruntime", "sqlite3", "aiohttp", "ray")
 print([name for name in sys.modules if name.split(".")[0] in heavy])
-print([name for name in sys.modules if name.startswith(("indexing.attached", "indexing.opensearch", "retrieval.rest"))])
+others = ("keystone.indexing.attached", "keystone.indexing.opensearch", "keystone.retrieval.rest")
+print([name for name in sys.modules if name.startswith(others)])
 """
 
 

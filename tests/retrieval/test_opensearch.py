@@ -12,28 +12,28 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.opensearch.build import adopt_loaded
-from indexing.opensearch.cluster import place_of
-from indexing.opensearch.index import Target
-from indexing.opensearch.load import Upload, load
-from indexing.opensearch.search import open_cluster, search_each, search_of
-from indexing.store import DocumentStore, build_store
-from indexing.types import Document, Embedding
-from indexing.vectors.faiss_index import build_dense
-from indexing.vectors.of_segments import segment_vectors
-from indexing.vectors.shards import Shards
-from indexing.vectors.types import round_to_grid
-from retrieval.backends import open_dense, open_sparse, open_store
-from retrieval.faiss_search import FaissSearcher
-from retrieval.hybrid import search_all, search_bm25, search_embeddings
-from retrieval.lucene.analyzer import stems_of
-from retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Statistics, offsets_of, ranked
-from runs.trec.run_files import read_run
-from runs.trec.topics import read_topics
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.opensearch.build import adopt_loaded
+from keystone.indexing.opensearch.cluster import place_of
+from keystone.indexing.opensearch.index import Target
+from keystone.indexing.opensearch.load import Upload, load
+from keystone.indexing.opensearch.search import open_cluster, search_each, search_of
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import Document, Embedding
+from keystone.indexing.vectors.faiss_index import build_dense
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.indexing.vectors.shards import Shards
+from keystone.indexing.vectors.types import round_to_grid
+from keystone.retrieval.backends import open_dense, open_sparse, open_store
+from keystone.retrieval.faiss_search import FaissSearcher
+from keystone.retrieval.hybrid import search_all, search_bm25, search_embeddings
+from keystone.retrieval.lucene.analyzer import stems_of
+from keystone.retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Statistics, offsets_of, ranked
+from keystone.runs.trec.run_files import read_run
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_index_file, write_topics
 from tests.support.places import SHARED
 from tests.support.runs.command_line import keystone
@@ -256,7 +256,7 @@ ANALYZED = st.text(
 @settings(max_examples=60)
 @given(texts=st.lists(st.one_of(ANALYZED, st.sampled_from([text for _, text in CORPUS.values()])), max_size=12))
 def test_the_cluster_finds_the_stems_that_anserini_finds(opensearch: Cluster, texts: list[str]) -> None:
-    from indexing.opensearch.index import index_body
+    from keystone.indexing.opensearch.index import index_body
 
     if not ANALYZING:
         call(opensearch.url, "PUT", "/analyzing", index_body({"key": "none"}, 1, None))
@@ -466,7 +466,7 @@ def test_the_doctor_knows_the_cluster_and_the_index(server: Cluster, loaded: Loa
 
 
 def test_the_doctor_finds_another_analyzer(opensearch: Cluster) -> None:
-    from indexing.opensearch.index import index_body
+    from keystone.indexing.opensearch.index import index_body
 
     body = index_body({"key": "k", "documents": 0}, 1, None)
     body["settings"]["analysis"]["filter"]["porter"]["language"] = "porter2"

@@ -9,13 +9,13 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import Index
-from indexing.opensearch.cluster import place_of
-from indexing.opensearch.index import Target
-from retrieval.backends import open_sparse, open_store
-from retrieval.types import Rankings
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import Index
+from keystone.indexing.opensearch.cluster import place_of
+from keystone.indexing.opensearch.index import Target
+from keystone.retrieval.backends import open_sparse, open_store
+from keystone.retrieval.types import Rankings
 from tests.support.servers.opensearch import START_TIMEOUT_S, Cluster, Node, call, start_cluster
 from tests.support.waiting import join, wait_until
 

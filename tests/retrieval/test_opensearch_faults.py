@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from indexing.errors import UserError
-from indexing.opensearch.cluster import Place, connect
-from indexing.opensearch.search import Cluster, search_each, search_of
+from keystone.indexing.errors import UserError
+from keystone.indexing.opensearch.cluster import Place, connect
+from keystone.indexing.opensearch.search import Cluster, search_each, search_of
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.opensearch.dense import inner_products
-from retrieval.opensearch.passages import ONE_BITS, read_passage_scores
-from retrieval.threshold import find_best_sums
-from retrieval.types import Rankings, ranked
+from keystone.retrieval.opensearch.dense import inner_products
+from keystone.retrieval.opensearch.passages import ONE_BITS, read_passage_scores
+from keystone.retrieval.threshold import find_best_sums
+from keystone.retrieval.types import Rankings, ranked
 
 
 @given(st.lists(st.integers(-5_000_000, 2**24), min_size=1, max_size=50))

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import shard_files
-from indexing.types import MINILM
-from indexing.vectors.embed import embed_queries
-from indexing.vectors.faiss_files import load_dense_shards
-from indexing.vectors.faiss_index import make_faiss_index, write_dense
-from indexing.vectors.of_segments import segment_vectors
-from indexing.vectors.passages import PassageIndex
-from indexing.vectors.types import Vectors, round_to_grid
-from retrieval.backends import open_store
-from retrieval.faiss_search import PassageSearcher, search_dense
-from retrieval.hybrid import search_embeddings
-from retrieval.passages import rank_by_found_passages, rank_by_passages
-from retrieval.types import PassageScore, Query, Rankings, SearchSettings, offsets_of
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import shard_files
+from keystone.indexing.types import MINILM
+from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.vectors.faiss_files import load_dense_shards
+from keystone.indexing.vectors.faiss_index import make_faiss_index, write_dense
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.indexing.vectors.passages import PassageIndex
+from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.faiss_search import PassageSearcher, search_dense
+from keystone.retrieval.hybrid import search_embeddings
+from keystone.retrieval.passages import rank_by_found_passages, rank_by_passages
+from keystone.retrieval.types import PassageScore, Query, Rankings, SearchSettings, offsets_of
 from tests.support.indexes.clustered_vectors import make_clustered_vectors
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
@@ -176,7 +176,7 @@ def test_the_closest_segment_is_read_and_never_embedded(tmp_path: Path, monkeypa
     vectors = np.concatenate([expected[row] for row in rows])
     for passages in made.values():
         with monkeypatch.context() as patch:
-            patch.delattr("indexing.vectors.of_segments.embed_passages")
+            patch.delattr("keystone.indexing.vectors.of_segments.embed_passages")
             found = segment_vectors(passages, open_store(passages), [7, 4, 4, 0])
         assert sorted(found) == [0, 4, 7]
         assert all(np.array_equal(found[row], expected[row]) for row in found)

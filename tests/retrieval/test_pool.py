@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.store import DocumentStore
-from indexing.types import Document, Embedding
-from indexing.vectors.of_documents import document_vectors, join_title_and_text
-from indexing.vectors.types import round_to_grid
-from retrieval.backends import open_store
-from retrieval.hybrid import search_all, search_candidates, search_embeddings
-from retrieval.pool import Candidates, pool_of, search_pool
-from retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.store import DocumentStore
+from keystone.indexing.types import Document, Embedding
+from keystone.indexing.vectors.of_documents import document_vectors, join_title_and_text
+from keystone.indexing.vectors.types import round_to_grid
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.hybrid import search_all, search_candidates, search_embeddings
+from keystone.retrieval.pool import Candidates, pool_of, search_pool
+from keystone.retrieval.types import Query, Rankings, SearchSettings, System, offsets_of
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
 from tests.support.runs.pools import check_pool_restricts
@@ -90,7 +90,7 @@ def test_vectors_are_made_once_for_a_text(pooled: Index, monkeypatch: pytest.Mon
         embedded.extend(texts)
         return embed(embedding, texts, *more)
 
-    monkeypatch.setattr("indexing.vectors.of_documents.embed_passages", counting)
+    monkeypatch.setattr("keystone.indexing.vectors.of_documents.embed_passages", counting)
     (pooled.folder / "documents.sqlite").unlink(missing_ok=True)
     first = document_vectors(pooled, open_store(pooled), [0, 3, 5])
     again = document_vectors(pooled, open_store(pooled), [5, 1, 0])

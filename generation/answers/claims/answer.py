@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from generation.answers.claims.choose import choose_claims, merge_claims
-from generation.answers.claims.collect import ClaimTask, collect_claims
-from generation.answers.claims.write import ProseTask, write_prose
-from generation.llm.model import Model
-from generation.types import Answer, Fallback
-from indexing.types import Document
-from indexing.vectors.types import Vectors
+from keystone.generation.answers.claims.choose import choose_claims, merge_claims
+from keystone.generation.answers.claims.collect import ClaimTask, collect_claims
+from keystone.generation.answers.claims.write import ProseTask, write_prose
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Answer, Fallback
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.types import Vectors
 
 
 async def answer_from_claims(

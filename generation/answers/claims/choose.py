@@ -6,14 +6,14 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from fusion.coverage import choose
-from fusion.parasol import log_terms
-from generation.answers.claims.collect import Claim
-from generation.answers.claims.quotes import MOST_CITATIONS
-from generation.rules.sentences import SAME_COSINE
-from generation.rules.words import find_stems
-from generation.types import Citation
-from indexing.vectors.types import Vectors
+from keystone.fusion.coverage import choose
+from keystone.fusion.parasol import log_terms
+from keystone.generation.answers.claims.collect import Claim
+from keystone.generation.answers.claims.quotes import MOST_CITATIONS
+from keystone.generation.rules.sentences import SAME_COSINE
+from keystone.generation.rules.words import find_stems
+from keystone.generation.types import Citation
+from keystone.indexing.vectors.types import Vectors
 
 SAME_WORDS_SHARE = 0.8
 """The least share of the shorter claim's content words that two claims have in common if they say the same."""

@@ -5,21 +5,29 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from generation.answers.claims.names import find_names, split_words
-from generation.answers.claims.quotes import (
+from keystone.generation.answers.claims.names import find_names, split_words
+from keystone.generation.answers.claims.quotes import (
     MOST_CITATIONS,
     find_naming_segments,
     find_quote,
     find_quoted_segments,
 )
-from generation.answers.sentences import Passage, allow_tokens, is_place, make_messages, show_notes, show_passages, tidy
-from generation.ask import ask_all
-from generation.llm.model import Model
-from generation.prompts.answers import claims as prompt
-from generation.structured import read_objects
-from generation.types import Citation, Failure, Fallback, Reply, Request
-from indexing.errors import Unusable
-from indexing.types import Document, Segment, Span
+from keystone.generation.answers.sentences import (
+    Passage,
+    allow_tokens,
+    is_place,
+    make_messages,
+    show_notes,
+    show_passages,
+    tidy,
+)
+from keystone.generation.ask import ask_all
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import claims as prompt
+from keystone.generation.structured import read_objects
+from keystone.generation.types import Citation, Failure, Fallback, Reply, Request
+from keystone.indexing.errors import Unusable
+from keystone.indexing.types import Document, Segment, Span
 
 MOST_CLAIMS = 6
 """The most claims for one query. A reply's further claims are left out."""

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Sequence, Set
 from typing import TypeVar
 
-from generation.answers.claims.names import split_words
-from indexing.types import Document, Segment, Span
+from keystone.generation.answers.claims.names import split_words
+from keystone.indexing.types import Document, Segment, Span
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ _ALIKE = (
     "<\uff1c\ufe64\u2039",
     "[\uff3b\u27e6",
 )
-"""Characters that count as one: quotes, dashes, and the brackets that `generation.context.delimit` changes."""
+"""Characters that count as one: quotes, dashes, and the brackets that `keystone.generation.context.delimit` changes."""
 _FORMS = {character: f"[{re.escape(alike)}]" for alike in _ALIKE for character in alike} | {
     "\u2026": r"(?:\u2026|\.\.\.)"
 }

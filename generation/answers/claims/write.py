@@ -9,18 +9,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from generation.answers.claims.choose import join_citations
-from generation.answers.claims.collect import Claim
-from generation.answers.claims.names import find_names, split_words
-from generation.answers.sentences import allow_tokens, count_words, is_place, make_messages, make_sentences, tidy
-from generation.ask import ask_all
-from generation.context.delimit import neutralise
-from generation.llm.model import Model
-from generation.prompts.answers import write_claims as prompt
-from generation.rules.words import find_stems
-from generation.structured import read_objects
-from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
-from indexing.errors import Unusable
+from keystone.generation.answers.claims.choose import join_citations
+from keystone.generation.answers.claims.collect import Claim
+from keystone.generation.answers.claims.names import find_names, split_words
+from keystone.generation.answers.sentences import (
+    allow_tokens,
+    count_words,
+    is_place,
+    make_messages,
+    make_sentences,
+    tidy,
+)
+from keystone.generation.ask import ask_all
+from keystone.generation.context.delimit import neutralise
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.answers import write_claims as prompt
+from keystone.generation.rules.words import find_stems
+from keystone.generation.structured import read_objects
+from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.errors import Unusable
 
 MOST_JOINED = 3
 """The most claims that one sentence may say."""

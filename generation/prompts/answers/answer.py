@@ -1,6 +1,6 @@
 """Retrieval-level fusion (Keystone-Docs RAG, section 3.2.2): one cited answer from the keystone documents."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You write answers for readers who check every claim against its source.
 {DATA_RULE}

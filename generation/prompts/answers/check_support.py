@@ -1,6 +1,6 @@
 """The check of an answer's sentences against the segments that they cite, which also words them as these do."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You check whether the sources of an answer say what its sentences say, as an editor does before print.
 {DATA_RULE}

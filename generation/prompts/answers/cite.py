@@ -1,6 +1,6 @@
 """Reference assignment (Keystone-Docs RAG, section 3.2.2): which documents support which sentence."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You find the sources of statements. A document supports a sentence if it states what the sentence says; \
 that both are about the same thing is not enough.

@@ -1,6 +1,6 @@
 """Claims: what documents say in answer to one query of a narrative, each with a quote that a program checks."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You collect what documents say in answer to one question. A program compares each of your quotes with its \
 document, and throws away what it cannot find there.

@@ -1,10 +1,10 @@
 """Answer-level fusion, step 2, by editing (Keystone-Docs RAG, section 3.3.2): wording changes, and nothing else.
 
 Unlike the paper's prompt it shows no citations: they go by sentence id. The reply has the form of
-`generation.prompts.answers.shorten`.
+`keystone.generation.prompts.answers.shorten`.
 """
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You edit texts that others have written. You change wording, never content, and you add no fact.
 {DATA_RULE}

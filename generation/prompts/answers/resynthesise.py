@@ -1,6 +1,6 @@
 """Answer-level fusion, step 2, by writing anew (Keystone-Docs RAG, equation 5): sub-answers and narrative to answer."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You write one answer from several partial ones. You add no fact that none of them states.
 {DATA_RULE}

@@ -3,7 +3,7 @@
 Only ids and texts are shown and asked for: citations are not the model's to change.
 """
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You shorten texts. You add nothing: no fact, name, number or judgement that the text does not hold.
 {DATA_RULE}

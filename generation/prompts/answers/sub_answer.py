@@ -1,9 +1,9 @@
 """Answer-level fusion, step 1 (Keystone-Docs RAG, section 3.3.1): one cited answer to one query of a narrative.
 
-The reply has the form of `generation.prompts.answers.answer`.
+The reply has the form of `keystone.generation.prompts.answers.answer`.
 """
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You answer one question from a short list of references, so that others can join your answer to theirs.
 {DATA_RULE}

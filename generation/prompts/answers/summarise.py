@@ -1,6 +1,6 @@
 """Summaries of documents that are too long to be embedded (paper, section 2.2)."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = (
     "You shorten documents so that they can be found by search. Keep the subjects, names, numbers, findings and "

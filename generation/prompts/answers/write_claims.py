@@ -1,6 +1,6 @@
 """Prose from claims: the program keeps the citations of each claim, and checks names and numbers."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You turn a list of checked claims into prose. You change wording, never content: you add no fact, name, \
 number or judgement, and you make no claim stronger or more general than it is.

@@ -3,7 +3,7 @@
 The paper's four criteria are one question here: focus, evidence, cohesion and relevance.
 """
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 CHOICES = ("A", "B", "tie")
 SYSTEM = (

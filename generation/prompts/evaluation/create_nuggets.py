@@ -1,6 +1,6 @@
 """A list of nuggets that grows window by window (after AutoNuggetizer: Pradeep et al., SIGIR 2025, section 3.1)."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 MOST_NUGGETS = 30
 """The most nuggets of a topic."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 _FORM = (
     '\nReply with nothing but a JSON object that gives each number its label, in order: {{"labels": [{labels}, ...]}}'

@@ -3,7 +3,7 @@
 Source: GraphReader, appendix B, after ReadAgent. The words are our own, and all references of a question are shown.
 """
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 _RULES = (
     "You compare an answer with reference answers by experts to the same question. Judge facts alone, not style or "

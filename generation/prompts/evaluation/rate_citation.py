@@ -1,6 +1,6 @@
 """How far a cited passage supports a sentence of an answer (after the support evaluation of TREC RAG 2024)."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 LEVELS = ("full", "partial", "none")
 SYSTEM = (

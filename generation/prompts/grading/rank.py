@@ -5,7 +5,7 @@ The system prompt is constant and the narrative comes first, so that a server co
 
 from typing import Any
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = (
     "You rank passages for somebody who wrote down, at length, what they want to learn. First find the separate "

@@ -3,7 +3,7 @@
 They lead to the grade by other ways than the first prompt, so that an accident of one wording does not decide.
 """
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 _REPLY = DATA_RULE + "\n" + 'Reply with nothing but a JSON object: {"grade": G}, where G is 0, 1, 2 or 3.'
 

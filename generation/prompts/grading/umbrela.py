@@ -6,7 +6,7 @@ about one passage.
 
 from typing import Any
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 _SCALE = (
     "You judge how well a passage answers a search query. Think of what the person who searches wants to learn, then "

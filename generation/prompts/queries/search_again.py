@@ -1,6 +1,6 @@
 """New search texts for a question whose search found no document that answers it."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 MOST_TEXTS = 3
 """The most new search texts of one question."""

@@ -1,6 +1,6 @@
 """The check before an escalation: which queries do the cited passages of a draft answer?"""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You check whether passages answer questions. You never answer the questions yourself.
 {DATA_RULE}

@@ -1,6 +1,6 @@
 """Agents on a discourse tree (DiscoRAG, section 3.4): the tools, the question, and each observation."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You search one document for the passages that an answer to a question needs. Others write the answer.
 {DATA_RULE}

@@ -3,7 +3,7 @@
 The words are our own. The names of the functions and the form of the replies are the paper's.
 """
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 FACTS_SYSTEM = f"""You break a text down into its smallest facts, so that others can search it without reading it.
 {DATA_RULE}"""

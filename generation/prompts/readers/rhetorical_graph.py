@@ -1,6 +1,6 @@
 """The relations between all chunks in one list (Disco-RAG, inter-chunk graph; the reply's form follows figure 11)."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You find out how pieces of different documents relate to each other.
 {DATA_RULE}"""

@@ -1,6 +1,6 @@
 """The plan of an answer (Disco-RAG, discourse-driven planning; the reply's form follows figure 12)."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You plan answers that others write from collected evidence.
 {DATA_RULE}"""

@@ -3,7 +3,7 @@
 The prompt is in our own words. As the paper's router was trained and ours is not, it says more than theirs.
 """
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 MAX_TOKENS = 1024
 """The most tokens of a reply. An action takes about ten; the rest is room for a model's thoughts."""

@@ -1,6 +1,6 @@
 """The rhetorical tree of one chunk (Disco-RAG, intra-chunk trees; the reply's form follows figure 10)."""
 
-from generation.context.delimit import DATA_RULE
+from keystone.generation.context.delimit import DATA_RULE
 
 SYSTEM = f"""You analyse how a text is built, in the terms of Rhetorical Structure Theory.
 {DATA_RULE}"""

@@ -12,17 +12,17 @@ from typing import get_args
 
 import numpy as np
 
-from generation.answers.sentences import is_place, make_messages
-from generation.context.delimit import delimit, neutralise
-from generation.llm.model import Model
-from generation.prompts.readers import check_coverage as prompt
-from generation.readers.allowance import Allowance, Spent, ask_within
-from generation.readers.combined.several import fuse_evidence, set_reader
-from generation.readers.reader import Hits, Task, Tools, open_reader
-from generation.readers.settings import LEAST_TOKENS, EscalateSettings
-from generation.readers.structure_reader import answer_from_evidence
-from generation.structured import read_objects
-from generation.types import Answer, EvidenceSet, Failure, Reply, Request, Step, Stop
+from keystone.generation.answers.sentences import is_place, make_messages
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.readers import check_coverage as prompt
+from keystone.generation.readers.allowance import Allowance, Spent, ask_within
+from keystone.generation.readers.combined.several import fuse_evidence, set_reader
+from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
+from keystone.generation.readers.settings import LEAST_TOKENS, EscalateSettings
+from keystone.generation.readers.structure_reader import answer_from_evidence
+from keystone.generation.structured import read_objects
+from keystone.generation.types import Answer, EvidenceSet, Failure, Reply, Request, Step, Stop
 
 FUSION_K = 60
 """The k of the fusion of the draft's evidence with that of a further reader."""
@@ -37,7 +37,7 @@ class Escalate:
     tools: Tools
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
-        """See `generation.readers.reader.Reader`."""
+        """See `keystone.generation.readers.reader.Reader`."""
         settings = self.tools.reader
         assert isinstance(settings, EscalateSettings)
         allowance = Allowance(settings.calls, settings.tokens)
@@ -64,7 +64,7 @@ class Escalate:
         return replace(evidence, stop=stop, reader="escalate", steps=tuple(steps))
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """See `generation.readers.reader.Reader`."""
+        """See `keystone.generation.readers.reader.Reader`."""
         return await answer_from_evidence(self.tools, task, evidence)
 
     async def _read(self, name: str, task: Task, hits: Hits, left: Sequence[int], share: Allowance) -> EvidenceSet:

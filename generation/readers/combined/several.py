@@ -4,14 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from fusion.evidence import fuse_reciprocal_ranks
-from generation.ask import run_together
-from generation.context.passages import merge_spans
-from generation.readers.reader import Hits, Task, Tools, open_reader
-from generation.readers.settings import READER_SETTINGS, FusedSettings
-from generation.readers.structure_reader import answer_from_evidence, cut_to_tokens, order_by_text, score_by_place
-from generation.types import Answer, Evidence, EvidenceSet
-from indexing.types import Document, Span
+from keystone.fusion.evidence import fuse_reciprocal_ranks
+from keystone.generation.ask import run_together
+from keystone.generation.context.passages import merge_spans
+from keystone.generation.readers.reader import Hits, Task, Tools, open_reader
+from keystone.generation.readers.settings import READER_SETTINGS, FusedSettings
+from keystone.generation.readers.structure_reader import (
+    answer_from_evidence,
+    cut_to_tokens,
+    order_by_text,
+    score_by_place,
+)
+from keystone.generation.types import Answer, Evidence, EvidenceSet
+from keystone.indexing.types import Document, Span
 
 Unit = tuple[str, int]
 """A segment that evidence touches: the document's id, and the segment's number in it."""
@@ -24,7 +29,7 @@ class Fused:
     tools: Tools
 
     async def gather(self, task: Task, hits: Hits) -> EvidenceSet:
-        """See `generation.readers.reader.Reader`."""
+        """See `keystone.generation.readers.reader.Reader`."""
         settings = self.tools.reader
         assert isinstance(settings, FusedSettings)
         readers = [open_reader(set_reader(self.tools, name)) for name in settings.readers]
@@ -32,7 +37,7 @@ class Fused:
         return fuse_evidence(task, found, self.tools, settings.k)
 
     async def answer(self, task: Task, evidence: EvidenceSet) -> Answer:
-        """See `generation.readers.reader.Reader`."""
+        """See `keystone.generation.readers.reader.Reader`."""
         return await answer_from_evidence(self.tools, task, evidence)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from generation.context.tokens import FIRST_WIDE_CHARACTER
+from keystone.generation.context.tokens import FIRST_WIDE_CHARACTER
 
 LOOKAHEAD_WORDS = 40
 """How many words of the chunk a copy may leave out in one place."""

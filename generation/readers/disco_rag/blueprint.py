@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from generation.prompts.readers import rhetorical_plan
-from generation.readers.disco_rag.chunks import Chunk
-from generation.readers.disco_rag.graph import Graph, show_graph, shuffle_graph
-from generation.readers.disco_rag.tree import show_tree, shuffle_trees
-from generation.types import Note
-from indexing.structures.tree import Tree
+from keystone.generation.prompts.readers import rhetorical_plan
+from keystone.generation.readers.disco_rag.chunks import Chunk
+from keystone.generation.readers.disco_rag.graph import Graph, show_graph, shuffle_graph
+from keystone.generation.readers.disco_rag.tree import show_tree, shuffle_trees
+from keystone.generation.types import Note
+from keystone.indexing.structures.tree import Tree
 
 FIRST_WORDS = 8
 """How many words name a chunk in the writer's note."""

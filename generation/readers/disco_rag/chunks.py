@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generation.context.delimit import delimit
-from generation.readers.question import Question
-from generation.readers.structure_reader import cut_to_tokens
-from generation.types import Evidence
-from indexing.structures.blocks import trim
-from indexing.types import Span
+from keystone.generation.context.delimit import delimit
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.structure_reader import cut_to_tokens
+from keystone.generation.types import Evidence
+from keystone.indexing.structures.blocks import trim
+from keystone.indexing.types import Span
 
 LEAST_LEFT = 0.25
 """The least share of a segment that makes a chunk after its overlap with others is cut off."""

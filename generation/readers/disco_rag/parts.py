@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from generation.llm.model import Model
-from generation.readers.allowance import Allowance, Asked, ask_within
-from generation.readers.disco_rag.blueprint import Blueprint
-from generation.readers.disco_rag.chunks import Chunk
-from generation.readers.disco_rag.graph import Graph, infer_graph, read_graph
-from generation.readers.disco_rag.plan import make_plan, read_plan
-from generation.readers.disco_rag.replies import Found
-from generation.readers.disco_rag.requests import request_graph, request_plan, request_tree
-from generation.readers.disco_rag.tree import grow_tree
-from generation.readers.disco_rag.tree_reply import read_tree
-from generation.types import Failure, Reply, Request
-from indexing.structures.tree import Tree
+from keystone.generation.llm.model import Model
+from keystone.generation.readers.allowance import Allowance, Asked, ask_within
+from keystone.generation.readers.disco_rag.blueprint import Blueprint
+from keystone.generation.readers.disco_rag.chunks import Chunk
+from keystone.generation.readers.disco_rag.graph import Graph, infer_graph, read_graph
+from keystone.generation.readers.disco_rag.plan import make_plan, read_plan
+from keystone.generation.readers.disco_rag.replies import Found
+from keystone.generation.readers.disco_rag.requests import request_graph, request_plan, request_tree
+from keystone.generation.readers.disco_rag.tree import grow_tree
+from keystone.generation.readers.disco_rag.tree_reply import read_tree
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.structures.tree import Tree
 
 T = TypeVar("T")
 

@@ -4,14 +4,14 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from generation.answers.sentences import tidy
-from generation.context.tokens import clip
-from generation.readers.disco_rag.chunks import Chunk, rank_chunks
-from generation.readers.disco_rag.graph import Graph
-from generation.readers.disco_rag.relations import UNRELATED
-from generation.readers.disco_rag.replies import tidy_lines
-from generation.types import Reply
-from indexing.errors import Unusable
+from keystone.generation.answers.sentences import tidy
+from keystone.generation.context.tokens import clip
+from keystone.generation.readers.disco_rag.chunks import Chunk, rank_chunks
+from keystone.generation.readers.disco_rag.graph import Graph
+from keystone.generation.readers.disco_rag.relations import UNRELATED
+from keystone.generation.readers.disco_rag.replies import tidy_lines
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
 
 PLAN_TOKENS = 400
 """The most tokens of a plan that the writer is shown."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import yaml
 
-from indexing.errors import printable
-from indexing.structures.tree import Nuclearity
+from keystone.indexing.errors import printable
+from keystone.indexing.structures.tree import Nuclearity
 
 LONGEST_LABEL_CHARACTERS = 60
 """The characters of a label that are looked at. The rest is a remark of the model."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from generation.structured import strip_thought
-from generation.types import Reply
+from keystone.generation.structured import strip_thought
+from keystone.generation.types import Reply
 
 T = TypeVar("T")
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from generation.answers.sentences import make_messages
-from generation.context.delimit import neutralise
-from generation.context.tokens import count_tokens
-from generation.prompts.readers import rhetorical_graph, rhetorical_plan, rst_tree
-from generation.readers.disco_rag.blueprint import Blueprint, show_structures
-from generation.readers.disco_rag.chunks import Chunk, show_chunks
-from generation.readers.disco_rag.relations import INTER, INTRA
-from generation.readers.disco_rag.tree import show_units
-from generation.types import Request
+from keystone.generation.answers.sentences import make_messages
+from keystone.generation.context.delimit import neutralise
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.prompts.readers import rhetorical_graph, rhetorical_plan, rst_tree
+from keystone.generation.readers.disco_rag.blueprint import Blueprint, show_structures
+from keystone.generation.readers.disco_rag.chunks import Chunk, show_chunks
+from keystone.generation.readers.disco_rag.relations import INTER, INTRA
+from keystone.generation.readers.disco_rag.tree import show_units
+from keystone.generation.types import Request
 
 SPARE_TOKENS = 1024
 """Tokens of each reply for thoughts and for words around what is asked for."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from generation.readers.disco_rag.relations import INTRA, name_relation
-from generation.readers.disco_rag.replies import Found
-from indexing.structures.blocks import sentence_spans
-from indexing.structures.discourse import BETWEEN_PARAGRAPHS, BETWEEN_SENTENCES, Leaf, binary_tree
-from indexing.structures.tree import Node, Tree, children, leaves
+from keystone.generation.readers.disco_rag.relations import INTRA, name_relation
+from keystone.generation.readers.disco_rag.replies import Found
+from keystone.indexing.structures.blocks import sentence_spans
+from keystone.indexing.structures.discourse import BETWEEN_PARAGRAPHS, BETWEEN_SENTENCES, Leaf, binary_tree
+from keystone.indexing.structures.tree import Node, Tree, children, leaves
 
 
 def grow_tree(text: str) -> Found[Tree]:

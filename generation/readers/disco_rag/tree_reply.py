@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from generation.readers.disco_rag.align import align_units
-from generation.readers.disco_rag.relations import INTRA, name_relation, report_unknown
-from generation.readers.disco_rag.replies import Found, tidy_lines
-from generation.types import Reply
-from indexing.errors import Unusable
-from indexing.structures.blocks import trim
-from indexing.structures.rst.joints import Unit, join, tree_over
-from indexing.structures.tree import Nuclearity, Tree
+from keystone.generation.readers.disco_rag.align import align_units
+from keystone.generation.readers.disco_rag.relations import INTRA, name_relation, report_unknown
+from keystone.generation.readers.disco_rag.replies import Found, tidy_lines
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.blocks import trim
+from keystone.indexing.structures.rst.joints import Unit, join, tree_over
+from keystone.indexing.structures.tree import Nuclearity, Tree
 
 LEAST_COVERAGE_PERCENT = 70
 """The least words in common of a chunk and the units that a model copied from it."""

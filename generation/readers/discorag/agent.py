@@ -5,17 +5,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from generation.context.tokens import clip, count_tokens
-from generation.llm.model import Model
-from generation.prompts.readers import discorag as prompts
-from generation.readers.allowance import Allowance, Asked, ask_within
-from generation.readers.discorag.parse import Action, cut_reply, read_action
-from generation.readers.discorag.tools import TOOLS, State, World, show_leaf
-from generation.readers.loop import Taken, Walk, walk
-from generation.readers.question import Question
-from generation.readers.settings import DiscoRagSettings
-from generation.types import Failure, Message, Request, Step
-from indexing.errors import Unusable
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.readers import discorag as prompts
+from keystone.generation.readers.allowance import Allowance, Asked, ask_within
+from keystone.generation.readers.discorag.parse import Action, cut_reply, read_action
+from keystone.generation.readers.discorag.tools import TOOLS, State, World, show_leaf
+from keystone.generation.readers.loop import Taken, Walk, walk
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.generation.types import Failure, Message, Request, Step
+from keystone.indexing.errors import Unusable
 
 REPLY_TOKENS = 300
 """The most tokens of a reply."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from generation.readers.discorag.forest import Discourse, Leaf, Vector, rank_leaves
-from generation.readers.settings import DiscoRagSettings
-from indexing.structures.discourse import relations_from
-from indexing.structures.tree import leaves, position
+from keystone.generation.readers.discorag.forest import Discourse, Leaf, Vector, rank_leaves
+from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.indexing.structures.discourse import relations_from
+from keystone.indexing.structures.tree import leaves, position
 
 LEAVES_OF_INNER_NODE = 5
 """The most leaves that an inner node brings in (DISRetrieval)."""

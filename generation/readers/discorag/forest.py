@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from generation.context.topic import Sources, embed_spans
-from generation.readers.question import Question
-from indexing.structures.cached import read_discourse_trees
-from indexing.structures.tree import Node, Tree, leaves
-from indexing.types import Document, Span
-from indexing.vectors.types import Vectors
+from keystone.generation.context.topic import Sources, embed_spans
+from keystone.generation.readers.question import Question
+from keystone.indexing.structures.cached import read_discourse_trees
+from keystone.indexing.structures.tree import Node, Tree, leaves
+from keystone.indexing.types import Document, Span
+from keystone.indexing.vectors.types import Vectors
 
 Vector = NDArray[np.float32]
 

@@ -6,9 +6,9 @@ Every function runs in linear time and accepts any text.
 import re
 from dataclasses import dataclass
 
-from generation.structured import strip_thought
-from generation.types import Reply
-from indexing.errors import Unusable
+from keystone.generation.structured import strip_thought
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
 
 NAMES = ("Move", "RelationsFrom", "RelationsTo", "Ancestors", "Retrieve", "Text", "Write", "Finish")
 """The seven tools of the paper's Table 1, and the end."""

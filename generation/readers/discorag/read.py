@@ -6,22 +6,22 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from fusion.evidence import interleave
-from generation.ask import run_together
-from generation.readers.allowance import Allowance
-from generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore
-from generation.readers.discorag.choose import PICKS, Pick, choose_entries, find_nearest_leaves
-from generation.readers.discorag.forest import Discourse, Leaf, Vector, read_forest
-from generation.readers.discorag.gate import find_marker
-from generation.readers.discorag.tools import State, World
-from generation.readers.loop import Walk
-from generation.readers.question import Question
-from generation.readers.reader import Tools
-from generation.readers.settings import DiscoRagSettings
-from generation.readers.structure_reader import StructureReader
-from generation.types import Evidence, EvidenceSet, Step, Stop
-from indexing.types import Span
-from indexing.vectors.embed import embed_queries
+from keystone.fusion.evidence import interleave
+from keystone.generation.ask import run_together
+from keystone.generation.readers.allowance import Allowance
+from keystone.generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore
+from keystone.generation.readers.discorag.choose import PICKS, Pick, choose_entries, find_nearest_leaves
+from keystone.generation.readers.discorag.forest import Discourse, Leaf, Vector, read_forest
+from keystone.generation.readers.discorag.gate import find_marker
+from keystone.generation.readers.discorag.tools import State, World
+from keystone.generation.readers.loop import Walk
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.reader import Tools
+from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.generation.readers.structure_reader import StructureReader
+from keystone.generation.types import Evidence, EvidenceSet, Step, Stop
+from keystone.indexing.types import Span
+from keystone.indexing.vectors.embed import embed_queries
 
 FAILED: frozenset[Stop] = frozenset(("llm_error", "invalid", "budget"))
 """Ends of walks after which an agent that wrote nothing has failed."""
@@ -30,7 +30,7 @@ SIBLINGS = 2
 
 
 async def read_discourse(tools: Tools, question: Question) -> EvidenceSet:
-    """Read the documents of a question by their discourse trees. See `generation.readers.structure_reader.Read`."""
+    """Read the documents of a question by their discourse trees, as `structure_reader.Read` describes."""
     settings = cast(DiscoRagSettings, tools.reader)
     if not settings.gate:
         return await _read_forest(tools, question)

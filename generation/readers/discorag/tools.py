@@ -10,13 +10,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from generation.context.delimit import delimit
-from generation.context.tokens import clip, count_tokens
-from generation.readers.discorag.forest import Discourse, Vector
-from generation.readers.discorag.parse import disarm
-from indexing.errors import Unusable
-from indexing.structures.discourse import Related, relations_from
-from indexing.structures.tree import Node, Tree, ancestors, children, leaves
+from keystone.generation.context.delimit import delimit
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.readers.discorag.forest import Discourse, Vector
+from keystone.generation.readers.discorag.parse import disarm
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.discourse import Related, relations_from
+from keystone.indexing.structures.tree import Node, Tree, ancestors, children, leaves
 
 TEXT_WORDS = 300
 """The words after which the tool `Text` cuts."""

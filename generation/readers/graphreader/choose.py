@@ -3,19 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from generation.answers.sentences import make_messages
-from generation.context.delimit import delimit, neutralise
-from generation.llm.model import Model
-from generation.prompts.readers import graphreader as prompt
-from generation.readers.allowance import Allowance, Asked, ask_within
-from generation.readers.graphreader.material import Material
-from generation.readers.graphreader.replies import Call, disarm, find_chunk_numbers, read_step
-from generation.readers.graphreader.start import THOUGHT_TOKENS
-from generation.readers.graphreader.walk import Choose, Move, State, View, choose_default
-from generation.readers.settings import GraphReaderSettings
-from generation.types import Reply, Request
-from indexing.errors import Unusable
-from indexing.structures.fact_graph import find_key
+from keystone.generation.answers.sentences import make_messages
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.readers import graphreader as prompt
+from keystone.generation.readers.allowance import Allowance, Asked, ask_within
+from keystone.generation.readers.graphreader.material import Material
+from keystone.generation.readers.graphreader.replies import Call, disarm, find_chunk_numbers, read_step
+from keystone.generation.readers.graphreader.start import THOUGHT_TOKENS
+from keystone.generation.readers.graphreader.walk import Choose, Move, State, View, choose_default
+from keystone.generation.readers.settings import GraphReaderSettings
+from keystone.generation.types import Reply, Request
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.fact_graph import find_key
 
 REASON_TOKENS = 400
 """The tokens of a reply beside its notebook."""

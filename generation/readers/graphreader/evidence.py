@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from generation.context.topic import Sources, embed_spans
-from generation.readers.graphreader.material import Material
-from generation.readers.graphreader.walk import State
-from generation.types import Evidence, Note
-from indexing.types import Span
+from keystone.generation.context.topic import Sources, embed_spans
+from keystone.generation.readers.graphreader.material import Material
+from keystone.generation.readers.graphreader.walk import State
+from keystone.generation.types import Evidence, Note
+from keystone.indexing.types import Span
 
 MOST_EMBEDDED = 256
 """The most stretches that are compared with the question by their vectors."""

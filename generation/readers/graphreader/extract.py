@@ -6,21 +6,21 @@ The request depends on nothing but the chunk, so that the cache of replies serve
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from generation.answers.sentences import make_messages
-from generation.ask import run_together
-from generation.context.delimit import delimit
-from generation.llm.model import Model
-from generation.prompts.readers import graphreader as prompt
-from generation.readers.allowance import Allowance, Asked, ask_within, count_prompt_tokens
-from generation.readers.graphreader.material import Chunk, ChunkFact
-from generation.readers.graphreader.replies import disarm, read_facts
-from generation.readers.graphreader.start import record_start
-from generation.readers.graphreader.words import find_parts, find_support
-from generation.readers.question import Question
-from generation.types import Failure, Reply, Request, Step
-from indexing.errors import Unusable
-from indexing.structures.facts import Fact, find_fact_spans
-from indexing.types import Span
+from keystone.generation.answers.sentences import make_messages
+from keystone.generation.ask import run_together
+from keystone.generation.context.delimit import delimit
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.readers import graphreader as prompt
+from keystone.generation.readers.allowance import Allowance, Asked, ask_within, count_prompt_tokens
+from keystone.generation.readers.graphreader.material import Chunk, ChunkFact
+from keystone.generation.readers.graphreader.replies import disarm, read_facts
+from keystone.generation.readers.graphreader.start import record_start
+from keystone.generation.readers.graphreader.words import find_parts, find_support
+from keystone.generation.readers.question import Question
+from keystone.generation.types import Failure, Reply, Request, Step
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.facts import Fact, find_fact_spans
+from keystone.indexing.types import Span
 
 FACTS_TOKENS = 1024
 """The most tokens of the facts of a chunk (paper, Figure 6)."""

@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from generation.context.tokens import convert_weight, weigh_prefixes
-from generation.readers.graphreader.words import find_parts
-from generation.readers.question import Question
-from indexing.structures.blocks import paragraphs, sentence_spans
-from indexing.structures.fact_graph import FactGraph, join_graphs, make_graph
-from indexing.types import Document, Span
+from keystone.generation.context.tokens import convert_weight, weigh_prefixes
+from keystone.generation.readers.graphreader.words import find_parts
+from keystone.generation.readers.question import Question
+from keystone.indexing.structures.blocks import paragraphs, sentence_spans
+from keystone.indexing.structures.fact_graph import FactGraph, join_graphs, make_graph
+from keystone.indexing.types import Document, Span
 
 WORDS_WEIGHT = 0.6
 """The weight of words in common with the question. The cosine of the segment has weight 1."""

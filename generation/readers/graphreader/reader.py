@@ -13,22 +13,22 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from generation.ask import run_together
-from generation.llm.model import Model
-from generation.readers.allowance import Allowance
-from generation.readers.graphreader.choose import choose_by_model, choose_by_rules, choose_neighbours_at_random
-from generation.readers.graphreader.evidence import choose_closest, gather_notebooks, make_notes
-from generation.readers.graphreader.extract import ask_for_facts, make_rule_facts
-from generation.readers.graphreader.material import Chunk, ChunkFact, Material, list_chunks
-from generation.readers.graphreader.start import choose_nodes, draw_nodes, make_plan, rate_keys
-from generation.readers.graphreader.walk import State, walk_from
-from generation.readers.loop import Walk
-from generation.readers.question import Question
-from generation.readers.reader import Tools
-from generation.readers.settings import GraphReaderSettings
-from generation.readers.structure_reader import StructureReader
-from generation.types import EvidenceSet, Step, Stop
-from indexing.structures.cached import read_facts
+from keystone.generation.ask import run_together
+from keystone.generation.llm.model import Model
+from keystone.generation.readers.allowance import Allowance
+from keystone.generation.readers.graphreader.choose import choose_by_model, choose_by_rules, choose_neighbours_at_random
+from keystone.generation.readers.graphreader.evidence import choose_closest, gather_notebooks, make_notes
+from keystone.generation.readers.graphreader.extract import ask_for_facts, make_rule_facts
+from keystone.generation.readers.graphreader.material import Chunk, ChunkFact, Material, list_chunks
+from keystone.generation.readers.graphreader.start import choose_nodes, draw_nodes, make_plan, rate_keys
+from keystone.generation.readers.graphreader.walk import State, walk_from
+from keystone.generation.readers.loop import Walk
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.reader import Tools
+from keystone.generation.readers.settings import GraphReaderSettings
+from keystone.generation.readers.structure_reader import StructureReader
+from keystone.generation.types import EvidenceSet, Step, Stop
+from keystone.indexing.structures.cached import read_facts
 
 
 async def read_graph(tools: Tools, question: Question) -> EvidenceSet:

@@ -6,13 +6,13 @@ A reply that cannot be used raises `Unusable`. No reply raises anything else, an
 import re
 from typing import NamedTuple
 
-from generation.context.delimit import neutralise
-from generation.context.tokens import clip, convert_weight, weigh_prefixes
-from generation.structured import strip_thought
-from generation.types import Reply
-from indexing.corpora.segments import split_sentences
-from indexing.errors import Unusable
-from indexing.structures.keys import normalise_key, tidy_key
+from keystone.generation.context.delimit import neutralise
+from keystone.generation.context.tokens import clip, convert_weight, weigh_prefixes
+from keystone.generation.structured import strip_thought
+from keystone.generation.types import Reply
+from keystone.indexing.corpora.segments import split_sentences
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.keys import normalise_key, tidy_key
 
 MOST_LINES = 300
 """How many lines of a list are read."""

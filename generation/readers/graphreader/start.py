@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from generation.answers.sentences import make_messages
-from generation.context.delimit import delimit, neutralise
-from generation.llm.model import Model
-from generation.prompts.readers import graphreader as prompt
-from generation.readers.allowance import Allowance, Asked, ask_within
-from generation.readers.graphreader.material import WORDS_WEIGHT, Material
-from generation.readers.graphreader.replies import PLAN_TOKENS, disarm, read_plan, read_scores
-from generation.readers.graphreader.words import find_parts
-from generation.readers.question import Question
-from generation.readers.settings import GraphReaderSettings
-from generation.types import Failure, Reply, Request, Step
-from indexing.errors import Unusable
-from indexing.structures.fact_graph import FactGraph, find_key, find_neighbours
+from keystone.generation.answers.sentences import make_messages
+from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.readers import graphreader as prompt
+from keystone.generation.readers.allowance import Allowance, Asked, ask_within
+from keystone.generation.readers.graphreader.material import WORDS_WEIGHT, Material
+from keystone.generation.readers.graphreader.replies import PLAN_TOKENS, disarm, read_plan, read_scores
+from keystone.generation.readers.graphreader.words import find_parts
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.settings import GraphReaderSettings
+from keystone.generation.types import Failure, Reply, Request, Step
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.fact_graph import FactGraph, find_key, find_neighbours
 
 T = TypeVar("T")
 

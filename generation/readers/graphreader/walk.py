@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from generation.context.delimit import delimit
-from generation.context.tokens import count_tokens
-from generation.readers.allowance import Asked
-from generation.readers.graphreader.material import ChunkFact, Material
-from generation.readers.graphreader.replies import Call, cap_notebook, disarm, find_chunk_numbers
-from generation.readers.graphreader.words import find_parts, find_support
-from generation.readers.loop import Taken, Walk, walk
-from generation.readers.settings import GraphReaderSettings
-from generation.types import Failure, Step
-from indexing.corpora.segments import split_sentences
-from indexing.structures.fact_graph import find_neighbours
-from indexing.structures.facts import find_fact_spans
-from indexing.types import Span
+from keystone.generation.context.delimit import delimit
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.readers.allowance import Asked
+from keystone.generation.readers.graphreader.material import ChunkFact, Material
+from keystone.generation.readers.graphreader.replies import Call, cap_notebook, disarm, find_chunk_numbers
+from keystone.generation.readers.graphreader.words import find_parts, find_support
+from keystone.generation.readers.loop import Taken, Walk, walk
+from keystone.generation.readers.settings import GraphReaderSettings
+from keystone.generation.types import Failure, Step
+from keystone.indexing.corpora.segments import split_sentences
+from keystone.indexing.structures.fact_graph import find_neighbours
+from keystone.indexing.structures.facts import find_fact_spans
+from keystone.indexing.types import Span
 
 Kind = Literal["facts", "chunk", "neighbours", "end"]
 """A step shows a node's facts, a chunk, or a node's neighbours. At the end there is no step."""

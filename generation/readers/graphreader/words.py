@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from generation.context.tokens import FIRST_WIDE_CHARACTER
-from generation.rules.words import find_content_words
+from keystone.generation.context.tokens import FIRST_WIDE_CHARACTER
+from keystone.generation.rules.words import find_content_words
 
 STEM_LETTERS = 6
 """Words count as equal if they share this number of first letters."""

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from functools import partial
 from typing import get_args
 
-from fusion.evidence import interleave
-from generation.ask import run_together
-from generation.context.passages import merge_spans
-from generation.context.topic import embed_spans
-from generation.readers.allowance import Allowance
-from generation.readers.question import Question
-from generation.readers.rdr2.routers import ask_model, compare
-from generation.readers.rdr2.view import flatten
-from generation.readers.rdr2.walk import Site, Walk, walk
-from generation.readers.reader import Tools
-from generation.readers.settings import Rdr2Settings
-from generation.readers.structure_reader import StructureReader
-from generation.types import Evidence, EvidenceSet, Stop
-from indexing.structures.cached import read_section_trees
-from indexing.types import Document, Span
+from keystone.fusion.evidence import interleave
+from keystone.generation.ask import run_together
+from keystone.generation.context.passages import merge_spans
+from keystone.generation.context.topic import embed_spans
+from keystone.generation.readers.allowance import Allowance
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.rdr2.routers import ask_model, compare
+from keystone.generation.readers.rdr2.view import flatten
+from keystone.generation.readers.rdr2.walk import Site, Walk, walk
+from keystone.generation.readers.reader import Tools
+from keystone.generation.readers.settings import Rdr2Settings
+from keystone.generation.readers.structure_reader import StructureReader
+from keystone.generation.types import Evidence, EvidenceSet, Stop
+from keystone.indexing.structures.cached import read_section_trees
+from keystone.indexing.types import Document, Span
 
 
 async def read_routed(tools: Tools, question: Question) -> EvidenceSet:

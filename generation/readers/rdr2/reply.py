@@ -8,10 +8,10 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import NamedTuple
 
-from generation.readers.rdr2.view import View
-from generation.structured import find_objects, strip_thought
-from generation.types import Reply
-from indexing.errors import Unusable
+from keystone.generation.readers.rdr2.view import View
+from keystone.generation.structured import find_objects, strip_thought
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
 
 LEAST_RATIO = 0.6
 """How much of the words that a reply gives for a line must agree with the line, from 0 to 1."""

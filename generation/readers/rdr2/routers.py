@@ -5,17 +5,17 @@ from functools import partial
 
 import numpy as np
 
-from generation.answers.sentences import make_messages
-from generation.context.delimit import delimit
-from generation.context.topic import Sources, embed_spans
-from generation.llm.model import Model
-from generation.prompts.readers import route as prompt
-from generation.readers.allowance import Allowance, Spent, ask_within
-from generation.readers.rdr2.reply import Choice, read_choice
-from generation.readers.rdr2.view import View
-from generation.readers.rdr2.walk import Routed, Site
-from generation.types import Request, Stop
-from indexing.vectors.of_sentences import sentence_vectors
+from keystone.generation.answers.sentences import make_messages
+from keystone.generation.context.delimit import delimit
+from keystone.generation.context.topic import Sources, embed_spans
+from keystone.generation.llm.model import Model
+from keystone.generation.prompts.readers import route as prompt
+from keystone.generation.readers.allowance import Allowance, Spent, ask_within
+from keystone.generation.readers.rdr2.reply import Choice, read_choice
+from keystone.generation.readers.rdr2.view import View
+from keystone.generation.readers.rdr2.walk import Routed, Site
+from keystone.generation.types import Request, Stop
+from keystone.indexing.vectors.of_sentences import sentence_vectors
 
 LEAST_COSINE = 0.2
 """Without a model, the lines that have at least this cosine with the question are chosen.

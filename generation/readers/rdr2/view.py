@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from generation.context.tokens import clip, count_tokens
-from indexing.structures.tree import (
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.indexing.structures.tree import (
     DEEPEST_INDENT,
     INDENT,
     Tree,
@@ -17,7 +17,7 @@ from indexing.structures.tree import (
     siblings,
     subtree,
 )
-from indexing.types import Span
+from keystone.indexing.types import Span
 
 HEADING_TOKENS = 40
 """The most tokens of the line of a heading."""

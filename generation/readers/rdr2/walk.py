@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
-from generation.ask import run_together
-from generation.readers.allowance import Allowance
-from generation.readers.question import Question
-from generation.readers.rdr2.reply import Choice
-from generation.readers.rdr2.view import View, find_hit_nodes, light, list_section, order_by_nearness, show
-from generation.readers.settings import Rdr2Settings
-from generation.types import Step, Stop
-from indexing.structures.tree import Tree, ancestors
-from indexing.types import Document, Span
+from keystone.generation.ask import run_together
+from keystone.generation.readers.allowance import Allowance
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.rdr2.reply import Choice
+from keystone.generation.readers.rdr2.view import View, find_hit_nodes, light, list_section, order_by_nearness, show
+from keystone.generation.readers.settings import Rdr2Settings
+from keystone.generation.types import Step, Stop
+from keystone.indexing.structures.tree import Tree, ancestors
+from keystone.indexing.types import Document, Span
 
 
 @dataclass(frozen=True, slots=True)

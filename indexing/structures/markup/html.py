@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from html import unescape
 
-from indexing.structures.blocks import Block, content_blocks
+from keystone.indexing.structures.blocks import Block, content_blocks
 
 LONGEST_HEADING = 300
 """Characters of source; a longer heading was never closed and is content."""

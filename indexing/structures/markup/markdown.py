@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from indexing.structures.blocks import Block, content_blocks, lines, trim
+from keystone.indexing.structures.blocks import Block, content_blocks, lines, trim
 
 DEEPEST_HEADING = 6
 CODE_INDENT = 4

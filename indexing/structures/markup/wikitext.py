@@ -2,7 +2,7 @@
 
 import re
 
-from indexing.structures.blocks import Block, content_blocks, lines, trim
+from keystone.indexing.structures.blocks import Block, content_blocks, lines, trim
 
 DEEPEST_HEADING = 6
 

@@ -4,8 +4,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from indexing.structures.rst.joints import SPAN, TreeText, Unit, check_binary, join_equals, join_satellites, tree_of
-from indexing.structures.tree import Tree, children
+from keystone.indexing.structures.rst.joints import (
+    SPAN,
+    TreeText,
+    Unit,
+    check_binary,
+    join_equals,
+    join_satellites,
+    tree_of,
+)
+from keystone.indexing.structures.tree import Tree, children
 
 ROOT, NUCLEUS, SATELLITE = "Root", "Nucleus", "Satellite"
 QUOTE = "_!"

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.io.reading import read_bytes
-from indexing.io.writing import write_whole
-from indexing.structures.rst.dis import format_dis, parse_dis
-from indexing.structures.rst.joints import TreeText, as_discourse
-from indexing.structures.rst.rs3 import format_rs3, parse_rs3
-from indexing.structures.tree import Node, Tree
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_bytes
+from keystone.indexing.io.writing import write_whole
+from keystone.indexing.structures.rst.dis import format_dis, parse_dis
+from keystone.indexing.structures.rst.joints import TreeText, as_discourse
+from keystone.indexing.structures.rst.rs3 import format_rs3, parse_rs3
+from keystone.indexing.structures.tree import Node, Tree
 
 
 class Format(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from indexing.structures.tree import Node, Nuclearity, Tree
+from keystone.indexing.structures.tree import Node, Nuclearity, Tree
 
 
 class TreeText(NamedTuple):

@@ -7,8 +7,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
-from indexing.structures.rst.joints import SPAN, TreeText, Unit, check_binary, join_equals, join_satellites, tree_of
-from indexing.structures.tree import Tree, children
+from keystone.indexing.structures.rst.joints import (
+    SPAN,
+    TreeText,
+    Unit,
+    check_binary,
+    join_equals,
+    join_satellites,
+    tree_of,
+)
+from keystone.indexing.structures.tree import Tree, children
 
 MULTINUC = "multinuc"
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from indexing.errors import UserError
-from runs.cli.options import Json, Overrides, Preset
-from runs.report.say import say
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.options import Json, Overrides, Preset
+from keystone.runs.report.say import say
 
 TOPIC_ID = "1"
 """The id of the only topic of a request."""
@@ -26,12 +26,12 @@ def search(
 
     Example: keystone search index "how bees find flowers"
     """
-    from generation.queries.compose import make_narrative_query
-    from retrieval.backends import open_store
-    from retrieval.types import Topic
-    from runs.pipeline.answering.bulk import make_config
-    from runs.python import steps
-    from runs.report.passages import Result, choose_passage, format_json, format_result
+    from keystone.generation.queries.compose import make_narrative_query
+    from keystone.retrieval.backends import open_store
+    from keystone.retrieval.types import Topic
+    from keystone.runs.pipeline.answering.bulk import make_config
+    from keystone.runs.python import steps
+    from keystone.runs.report.passages import Result, choose_passage, format_json, format_result
 
     _check_text("TEXT", text)
     settings = make_config(None, set or [], None, Path("-"), folder)
@@ -63,11 +63,11 @@ def ask(
 
     Example: keystone ask index "How do bees find flowers?"
     """
-    from retrieval.backends import open_store
-    from retrieval.types import Topic
-    from runs.pipeline.answering.bulk import DEFAULT_RUN_ID, make_config
-    from runs.python import steps
-    from runs.report.passages import Result, format_json, format_result, number_citations
+    from keystone.retrieval.backends import open_store
+    from keystone.retrieval.types import Topic
+    from keystone.runs.pipeline.answering.bulk import DEFAULT_RUN_ID, make_config
+    from keystone.runs.python import steps
+    from keystone.runs.report.passages import Result, format_json, format_result, number_citations
 
     _check_text("QUESTION", question)
     settings = make_config(config, [f"run_id={DEFAULT_RUN_ID}", *(set or [])], preset, Path("-"), folder)
@@ -92,9 +92,9 @@ def show(
 
     Example: keystone show index d42
     """
-    from indexing.index import open_index
-    from retrieval.backends import open_store
-    from runs.report.passages import Result, format_json, format_passage, read_passage
+    from keystone.indexing.index import open_index
+    from keystone.retrieval.backends import open_store
+    from keystone.runs.report.passages import Result, format_json, format_passage, read_passage
 
     passage = read_passage(open_store(open_index(folder)), document)
     for line in [format_json(Result("show", str(folder), document, (passage,)))] if json else format_passage(passage):

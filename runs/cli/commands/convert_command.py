@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from runs.report.say import say
+from keystone.runs.report.say import say
 
 
 def _print_forms(asked: bool) -> None:
     if asked:
-        from runs.exchange.table import FORMS
+        from keystone.runs.exchange.table import FORMS
 
         for form in FORMS.values():
             say(f"{form.name:<17} {form.kind:<9} {form.used_by}")
@@ -19,7 +19,7 @@ def _print_forms(asked: bool) -> None:
 
 def complete_form(incomplete: str) -> list[str]:
     """Complete the name of a form."""
-    from runs.exchange.table import FORMS
+    from keystone.runs.exchange.table import FORMS
 
     return [name for name in FORMS if name.startswith(incomplete)]
 
@@ -51,9 +51,9 @@ def convert(
 
     Example: keystone convert requests.jsonl run.trec --to run
     """
-    from runs.cli.outputs import check_outputs
-    from runs.exchange.convert import ConversionSettings, describe
-    from runs.exchange.convert import convert as convert_file
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.exchange.convert import ConversionSettings, describe
+    from keystone.runs.exchange.convert import convert as convert_file
 
     check_outputs([file, topics], {"OUT": out})
     done = convert_file(file, out, ConversionSettings(to, source, strict, topics))

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexing.errors import UserError
-from runs.cli.options import Quiet, SkipOwn, complete_setting
-from runs.report.say import say
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.options import Quiet, SkipOwn, complete_setting
+from keystone.runs.report.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from runs.config.run_config import RunConfig
-    from runs.evaluation.answers.wins import Comparison
-    from runs.evaluation.evaluate import Evaluation
-    from runs.evaluation.measures import Measure
+    from keystone.runs.config.run_config import RunConfig
+    from keystone.runs.evaluation.answers.wins import Comparison
+    from keystone.runs.evaluation.evaluate import Evaluation
+    from keystone.runs.evaluation.measures import Measure
 
     Measured = tuple[list[Evaluation], list[Comparison]]
 
 
 class Form(StrEnum):
-    """The forms of tables; `runs.report.tables.TABLES` has all but `text`."""
+    """The forms of tables; `keystone.runs.report.tables.TABLES` has all but `text`."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -92,12 +92,12 @@ def evaluate(
     """
     import orjson
 
-    from indexing.io.writing import write_whole
-    from runs.cli.outputs import check_outputs, check_run_outputs
-    from runs.evaluation.judging.redraw import find_judge_intervals
-    from runs.report.judging import format_judge_intervals
-    from runs.report.tables import TABLES
-    from runs.report.terminal import print_cautions, print_differences, print_evaluations, progress_bars
+    from keystone.indexing.io.writing import write_whole
+    from keystone.runs.cli.outputs import check_outputs, check_run_outputs
+    from keystone.runs.evaluation.judging.redraw import find_judge_intervals
+    from keystone.runs.report.judging import format_judge_intervals
+    from keystone.runs.report.tables import TABLES
+    from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, progress_bars
 
     judgments = references if answers else qrels
     if judgments is None or (qrels is not None and references is not None):
@@ -132,8 +132,8 @@ def evaluate(
         say(format_judge_intervals(judged), err=format is not Form.TEXT)
     print_cautions(evaluations, quiet)
     if json:
-        from runs.evaluation.answers.wins import report_comparison
-        from runs.evaluation.compare import build_report
+        from keystone.runs.evaluation.answers.wins import report_comparison
+        from keystone.runs.evaluation.compare import build_report
 
         report = build_report(evaluations)
         if answers:
@@ -145,7 +145,7 @@ def evaluate(
 
 
 def _parse_measures(names: list[str] | None, relevant_from: int) -> "Sequence[Measure]":
-    from runs.evaluation import measures
+    from keystone.runs.evaluation import measures
 
     wanted = tuple(map(measures.parse_measure, names)) if names else measures.DEFAULT_MEASURES
     return measures.set_relevant_grade(wanted, relevant_from)
@@ -154,22 +154,22 @@ def _parse_measures(names: list[str] | None, relevant_from: int) -> "Sequence[Me
 def _evaluate_runs(
     runs: list[Path], qrels: Path, wanted: "Sequence[Measure]", skip_own: bool, condensed: bool
 ) -> "Measured":
-    from runs.evaluation.evaluate import evaluate_files
+    from keystone.runs.evaluation.evaluate import evaluate_files
 
     return evaluate_files(runs, qrels, wanted, skip_own, condensed), []
 
 
 def read_model_settings(config: Path | None, overrides: list[str] | None) -> "RunConfig":
     """Read the configuration for its model. Without a file, the paths that a run needs lead nowhere."""
-    from runs.config.read import read_config
+    from keystone.runs.config.read import read_config
 
     unread = ["run_id=evaluate", f"index={os.devnull}", f"topics={os.devnull}"] if config is None else []
     return read_config(config, [*unread, *(overrides or [])])
 
 
 def _evaluate_answers(files: list[Path], references: Path, names: list[str], settings: "RunConfig") -> "Measured":
-    from runs.evaluation.answers.evaluate_answers import evaluate_answer_files
-    from runs.pipeline.model_runner import open_model_runner
+    from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files
+    from keystone.runs.pipeline.model_runner import open_model_runner
 
     with open_model_runner(settings, None) as run_with_model:
         return evaluate_answer_files(files, references, names, run_with_model)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexing.errors import UserError
-from runs.cli.options import REPORTED_RECORDS, Json
-from runs.report.say import say, say_result
-from runs.wording import plural
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.options import REPORTED_RECORDS, Json
+from keystone.runs.report.say import say, say_result
+from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
-    from runs.tracks.validate import Verdict
-    from runs.tracks.violations import Repair
+    from keystone.runs.tracks.validate import Verdict
+    from keystone.runs.tracks.violations import Repair
 
 REPORTED_REPAIRS = 20
 """The number of repairs of a file that are printed one by one."""
@@ -39,10 +39,10 @@ def fuse(
 
     Example: keystone fuse a.trec b.trec --method rrf --set k=60 --weights 2,1 --out fused.trec
     """
-    from fusion.fuse import FusionSettings
-    from runs.cli.outputs import check_outputs
-    from runs.trec.fuse_files import fuse_files, parse_numbers
-    from runs.trec.run_files import write_run
+    from keystone.fusion.fuse import FusionSettings
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.trec.fuse_files import fuse_files, parse_numbers
+    from keystone.runs.trec.run_files import write_run
 
     check_outputs(runs, {"--out": out})
     weight_of_run = None if weights is None else parse_numbers("--weights", weights.split(","))
@@ -73,10 +73,10 @@ def validate(
 
     Example: keystone validate out/my-run --topics topics.jsonl
     """
-    from runs.cli.outputs import check_outputs
-    from runs.tracks import validate as rules
-    from runs.tracks.rules import TRACKS, set_topic_limits
-    from runs.trec.topics import read_topics
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.tracks import validate as rules
+    from keystone.runs.tracks.rules import TRACKS, set_topic_limits
+    from keystone.runs.trec.topics import read_topics
 
     if track is not None and track not in TRACKS:
         raise UserError(f"--track {track}: unknown; expected one of {', '.join(TRACKS)}")
@@ -118,7 +118,7 @@ def trace(
 
     Example: keystone trace out/my-run 12
     """
-    from runs.report.trace import format_trace, read_trace
+    from keystone.runs.report.trace import format_trace, read_trace
 
     for line in format_trace(read_trace(file), topic):
         say(line)
@@ -134,8 +134,8 @@ def explain(
 
     Example: keystone explain out/my-run 12 d42
     """
-    from runs.report.explain import explain as explained
-    from runs.report.explain import format_explanation
+    from keystone.runs.report.explain import explain as explained
+    from keystone.runs.report.explain import format_explanation
 
     found = explained(directory, topic, document)
     if json:
@@ -168,7 +168,7 @@ class Judged:
 
 def _print_verdict(judged: Judged) -> None:
     """Print the repairs of a file, then its violations and its size."""
-    from runs.tracks import validate as rules
+    from keystone.runs.tracks import validate as rules
 
     for repair in judged.repairs[:REPORTED_REPAIRS]:
         say(f"{judged.file}:{repair.line}: repaired: {repair.message}")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexing.errors import BadRecord, UserError
-from runs.cli.options import CORES, REPORTED_RECORDS, Quiet, Threads
-from runs.report.say import say
-from runs.wording import plural
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Quiet, Threads
+from keystone.runs.report.say import say
+from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
     pass
@@ -127,11 +127,18 @@ def index(
 
     Example: keystone index corpus.jsonl.gz --out index
     """
-    from indexing.builds.settings import BuildSettings
-    from indexing.types import Embedding
-    from runs.cli.make_index import attach_index, is_attached, list_kinds, make_index, make_structures, target_of
-    from runs.cli.outputs import check_outputs
-    from runs.report.terminal import progress_bars
+    from keystone.indexing.builds.settings import BuildSettings
+    from keystone.indexing.types import Embedding
+    from keystone.runs.cli.make_index import (
+        attach_index,
+        is_attached,
+        list_kinds,
+        make_index,
+        make_structures,
+        target_of,
+    )
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.report.terminal import progress_bars
 
     check_outputs([corpus, segments], {"--out": out})
     chosen, searched_in_place = list_kinds(structures), in_place or is_attached(corpus)

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexing.errors import UserError
-from runs.cli.options import CORES, REPORTED_RECORDS, Json, Overrides, Quiet, Threads
-from runs.report.say import say, say_result
-from runs.wording import plural
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Overrides, Quiet, Threads
+from keystone.runs.report.say import say, say_result
+from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from runs.evaluation.judging.judge import Judged
+    from keystone.runs.evaluation.judging.judge import Judged
 
 
 def judge(
@@ -44,17 +44,17 @@ def judge(
 
     Example: keystone judge a.trec b.trec --config run.yaml --depth 20 --out judged.qrels --against qrels.txt
     """
-    from generation.grading.judge import JudgeSettings
-    from runs.cli.outputs import check_run_outputs
-    from runs.config.read import read_config
-    from runs.evaluation.judging.files import compare_with, judge_files, read_pool
-    from runs.evaluation.measures import parse_measure
-    from runs.pipeline.job import open_job
-    from runs.pipeline.model_runner import open_model_runner
-    from runs.report.judging import list_comparison, print_comparison
-    from runs.report.terminal import progress_bars
-    from runs.trec.judge_record import name_record
-    from runs.trec.run_files import read_qrels
+    from keystone.generation.grading.judge import JudgeSettings
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.config.read import read_config
+    from keystone.runs.evaluation.judging.files import compare_with, judge_files, read_pool
+    from keystone.runs.evaluation.measures import parse_measure
+    from keystone.runs.pipeline.job import open_job
+    from keystone.runs.pipeline.model_runner import open_model_runner
+    from keystone.runs.report.judging import list_comparison, print_comparison
+    from keystone.runs.report.terminal import progress_bars
+    from keystone.runs.trec.judge_record import name_record
+    from keystone.runs.trec.run_files import read_qrels
 
     if cascade and repeats > 1:
         raise UserError(f"found --cascade and --repeats {repeats}, expected one of them")

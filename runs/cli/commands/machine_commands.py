@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from indexing.errors import UserError
-from runs.cli.options import CORES, Json, Quiet, Threads
-from runs.report.say import say, say_result
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.options import CORES, Json, Quiet, Threads
+from keystone.runs.report.say import say, say_result
 
 
 def demo(
@@ -20,8 +20,8 @@ def demo(
 
     Example: keystone demo --out demo-out
     """
-    from runs.demo.main import run_demo
-    from runs.report.terminal import progress_bars
+    from keystone.runs.demo.main import run_demo
+    from keystone.runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:
         report = run_demo(out, threads, progress)
@@ -54,8 +54,8 @@ def doctor(
 
     Example: keystone doctor --model http://localhost:8000/v1
     """
-    from runs.doctor.cluster import examine_cluster
-    from runs.doctor.machine import Finding, examine_machine
+    from keystone.runs.doctor.cluster import examine_cluster
+    from keystone.runs.doctor.machine import Finding, examine_machine
 
     if opensearch and model:
         raise UserError("found --opensearch and --model, expected one of them")
@@ -63,8 +63,8 @@ def doctor(
         raise UserError("found --name or --key-env without --model, expected the URL of a model's server")
     findings: Iterable[Finding] = examine_cluster(opensearch) if opensearch else ()
     if model:
-        from runs.doctor.model_server import probe_model_server
-        from runs.doctor.server_records import keep_facts
+        from keystone.runs.doctor.model_server import probe_model_server
+        from keystone.runs.doctor.server_records import keep_facts
 
         probe = probe_model_server(model, name, key_env)
         findings = (*probe.findings, Finding("ok", "kept", str(keep_facts(out, probe.facts))))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runs.cli.options import Quiet, complete_setting
-from runs.report.say import say
+from keystone.runs.cli.options import Quiet, complete_setting
+from keystone.runs.report.say import say
 
 if TYPE_CHECKING:
-    from runs.config.run_config import RunConfig
-    from runs.pipeline.model_runner import RunWithModel
+    from keystone.runs.config.run_config import RunConfig
+    from keystone.runs.pipeline.model_runner import RunWithModel
 
 Config = Annotated[Path, typer.Argument(help="The YAML file of a run, with its topics, its index and its model.")]
 ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model assigns the nuggets.")]
@@ -33,7 +33,7 @@ nuggets = typer.Typer(help="Create nuggets, assign them to answers, and score an
 
 
 class NuggetForm(StrEnum):
-    """The forms of files of nuggets; `runs.evaluation.nuggets.write.FORMS` has them all."""
+    """The forms of files of nuggets; `keystone.runs.evaluation.nuggets.write.FORMS` has them all."""
 
     NUGGETIZER = "nuggetizer"
     NUGGETBANK = "nuggetbank"
@@ -55,10 +55,10 @@ def create(
 
     Example: keystone nuggets create run.yaml --qrels qrels.txt --out nuggets.jsonl
     """
-    from runs.cli.outputs import check_run_outputs
-    from runs.config.read import read_config
-    from runs.evaluation.nuggets.create import create_banks
-    from runs.evaluation.nuggets.write import write_nuggets
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.config.read import read_config
+    from keystone.runs.evaluation.nuggets.create import create_banks
+    from keystone.runs.evaluation.nuggets.write import write_nuggets
 
     settings = read_config(config, set)
     check_run_outputs(settings, [config, qrels], {"--out": out})
@@ -81,10 +81,10 @@ def assign(
 
     Example: keystone nuggets assign out/my-run --nuggets nuggets.jsonl --config run.yaml --out assigned.jsonl
     """
-    from runs.cli.commands.evaluate_command import read_model_settings
-    from runs.cli.outputs import check_run_outputs
-    from runs.evaluation.nuggets.assign import assign_to_files
-    from runs.evaluation.nuggets.write import write_nuggets
+    from keystone.runs.cli.commands.evaluate_command import read_model_settings
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.evaluation.nuggets.assign import assign_to_files
+    from keystone.runs.evaluation.nuggets.write import write_nuggets
 
     settings = read_model_settings(config, set)
     check_run_outputs(settings, [*files, nuggets, config], {"--out": out})
@@ -108,9 +108,9 @@ def support(
 
     Example: keystone nuggets support out/my-run --config run.yaml --out support.jsonl
     """
-    from runs.cli.outputs import check_run_outputs
-    from runs.config.read import read_config
-    from runs.evaluation.nuggets.citations import rate_files, write_cited_answers
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.config.read import read_config
+    from keystone.runs.evaluation.nuggets.citations import rate_files, write_cited_answers
 
     settings = read_config(config, set)
     check_run_outputs(settings, [*files, config], {"--out": out})
@@ -136,11 +136,11 @@ def score(
     """
     import orjson
 
-    from indexing.io.writing import write_whole
-    from runs.cli.outputs import check_outputs
-    from runs.evaluation.compare import build_report
-    from runs.evaluation.nuggets.score import score_files
-    from runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
+    from keystone.indexing.io.writing import write_whole
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.evaluation.compare import build_report
+    from keystone.runs.evaluation.nuggets.score import score_files
+    from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
 
     check_outputs(files, {"--json": json})
     evaluations = score_files(files)
@@ -165,9 +165,9 @@ def convert(
 
     Example: keystone nuggets convert nuggets.jsonl --to nuggetbank --out bank.jsonl
     """
-    from runs.cli.outputs import check_outputs
-    from runs.evaluation.nuggets.read import read_nuggets
-    from runs.evaluation.nuggets.write import write_nuggets
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.evaluation.nuggets.read import read_nuggets
+    from keystone.runs.evaluation.nuggets.write import write_nuggets
 
     check_outputs([file], {"--out": out})
     write_nuggets(out, read_nuggets(file), to)
@@ -176,8 +176,8 @@ def convert(
 
 @contextmanager
 def _open_runner(settings: "RunConfig", step: str, quiet: bool) -> Iterator["RunWithModel"]:
-    from runs.pipeline.model_runner import open_model_runner
-    from runs.report.terminal import progress_bars
+    from keystone.runs.pipeline.model_runner import open_model_runner
+    from keystone.runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress, progress(step, None), open_model_runner(settings, None) as run_with_model:
         yield run_with_model

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from indexing.errors import UserError
-from runs.cli.commands.ask_commands import IndexFolder
-from runs.cli.options import CORES, Overrides
-from runs.report.say import say
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.commands.ask_commands import IndexFolder
+from keystone.runs.cli.options import CORES, Overrides
+from keystone.runs.report.say import say
 
 
 def replay(
@@ -36,16 +36,22 @@ def replay(
     """
     import asyncio
 
-    from indexing.index import open_index
-    from retrieval.backends import open_store
-    from runs.pipeline.answering.bulk import make_config
-    from runs.serving.agents.replay import check_keys, collect_ids, read_calls, repeat_calls, select_session
-    from runs.serving.agents.score import format_scores, locate, read_relevant, read_wanted_nuggets, score_session
-    from runs.serving.app import open_fronts
-    from runs.serving.call_log import open_call_log
-    from runs.serving.keys import make_settings_key
-    from runs.serving.service import open_service
-    from runs.wording import plural
+    from keystone.indexing.index import open_index
+    from keystone.retrieval.backends import open_store
+    from keystone.runs.pipeline.answering.bulk import make_config
+    from keystone.runs.serving.agents.replay import check_keys, collect_ids, read_calls, repeat_calls, select_session
+    from keystone.runs.serving.agents.score import (
+        format_scores,
+        locate,
+        read_relevant,
+        read_wanted_nuggets,
+        score_session,
+    )
+    from keystone.runs.serving.app import open_fronts
+    from keystone.runs.serving.call_log import open_call_log
+    from keystone.runs.serving.keys import make_settings_key
+    from keystone.runs.serving.service import open_service
+    from keystone.runs.wording import plural
 
     if qrels is not None and nuggets is not None:
         raise UserError("expected either --qrels with judgments or --nuggets with nuggets")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexing.errors import UserError
-from runs.cli.options import Quiet
-from runs.report.say import say
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.options import Quiet
+from keystone.runs.report.say import say
 
 if TYPE_CHECKING:
-    from indexing.types import Store
-    from runs.evaluation.diagnosis.wanted import Wanted
+    from keystone.indexing.types import Store
+    from keystone.runs.evaluation.diagnosis.wanted import Wanted
 
 PICTURE_FORMATS = (".svg", ".png")
 
@@ -36,9 +36,9 @@ def report(
 
     Example: keystone report out/first out/second --qrels qrels.txt --out report.html
     """
-    from runs.cli.outputs import check_outputs
-    from runs.report.html.write import write_report
-    from runs.report.terminal import progress_bars
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.report.html.write import write_report
+    from keystone.runs.report.terminal import progress_bars
 
     check_outputs([*runs, qrels], {"--out": out})
     with progress_bars(quiet) as progress, progress("Writing the report", None):
@@ -70,15 +70,15 @@ def diagnose(
     """
     import orjson
 
-    from indexing.io.writing import write_whole
-    from runs.cli.outputs import check_outputs
-    from runs.evaluation.diagnosis.diagnose import diagnose as diagnosed
-    from runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
-    from runs.evaluation.diagnosis.worth import measure_worth
-    from runs.evaluation.measures import parse_measure
-    from runs.evaluation.nuggets.read import read_nuggets
-    from runs.report.diagnosis import describe_diagnosis, print_diagnosis
-    from runs.report.plots import draw_losses, write_figure
+    from keystone.indexing.io.writing import write_whole
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.evaluation.diagnosis.diagnose import diagnose as diagnosed
+    from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
+    from keystone.runs.evaluation.diagnosis.worth import measure_worth
+    from keystone.runs.evaluation.measures import parse_measure
+    from keystone.runs.evaluation.nuggets.read import read_nuggets
+    from keystone.runs.report.diagnosis import describe_diagnosis, print_diagnosis
+    from keystone.runs.report.plots import draw_losses, write_figure
 
     if (qrels is None) == (nuggets is None):
         raise UserError("expected either --qrels with judgments or --nuggets with nuggets")
@@ -107,7 +107,7 @@ def diagnose(
 
 
 class Cost(StrEnum):
-    """The costs of a run, which are fields of `runs.evaluation.sweep.Cost`."""
+    """The costs of a run, which are fields of `keystone.runs.evaluation.sweep.Cost`."""
 
     CALLS = "calls"
     TOKENS = "tokens"
@@ -145,18 +145,18 @@ def plot(
 
     Example: keystone plot out/r.sweep/*/r --qrels qrels.txt --setting fusion.k_narrative --out sweep.svg
     """
-    from runs.cli.outputs import check_outputs
-    from runs.evaluation.evaluate import evaluate_files
-    from runs.evaluation.measures import parse_measure
-    from runs.report.plots import RECALL_DEPTHS, draw_runs, write_figure
-    from runs.report.terminal import print_cautions, progress_bars
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.evaluation.evaluate import evaluate_files
+    from keystone.runs.evaluation.measures import parse_measure
+    from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs, write_figure
+    from keystone.runs.report.terminal import print_cautions, progress_bars
 
     check_picture(out)
     check_outputs([*runs, qrels], {"--out": out})
     bars = [parse_measure(name) for name in measure or ("nDCG@10", "R@100", "MAP", "MRR")]
     depths = [parse_measure(f"R@{depth}") for depth in RECALL_DEPTHS]
     if setting is not None or cost is not None:
-        from runs.report.plot_runs import plot_costs, plot_setting
+        from keystone.runs.report.plot_runs import plot_costs, plot_setting
 
         if setting is not None and cost is not None:
             raise UserError("expected either --setting or --cost")

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexing.errors import UserError
-from runs.cli.options import CORES, Json, Overrides, Preset, Quiet, Threads, complete_preset
-from runs.report.say import say, say_result
-from runs.wording import plural
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.options import CORES, Json, Overrides, Preset, Quiet, Threads, complete_preset
+from keystone.runs.report.say import say, say_result
+from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
-    from runs.exchange.bundle.reproduce import Reproduction
-    from runs.pipeline.directory import Stage
+    from keystone.runs.exchange.bundle.reproduce import Reproduction
+    from keystone.runs.pipeline.directory import Stage
 
 
 def run(
@@ -47,22 +47,22 @@ def run(
 
     Example: keystone run run.yaml --set retrieval.depth=500
     """
-    from runs.config.read import read_config
+    from keystone.runs.config.read import read_config
 
     if config is None and preset is None and not set:
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
     limits = [f"model.budget.{limit}" for limit in budget or ()]
     settings = read_config(config, [*(set or ()), *limits], preset)
 
-    from runs.cli.outputs import check_run_outputs
-    from runs.pipeline import stages
-    from runs.pipeline.manifest import list_remarks
-    from runs.report.terminal import progress_bars
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.pipeline import stages
+    from keystone.runs.pipeline.manifest import list_remarks
+    from keystone.runs.report.terminal import progress_bars
 
     check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
     if dry_run:
-        from runs.report.foresight.foresee import foresee_run
-        from runs.report.foresight.show import format_foresight, list_foresight
+        from keystone.runs.report.foresight.foresee import foresee_run
+        from keystone.runs.report.foresight.show import format_foresight, list_foresight
 
         foresight = foresee_run(settings, threads)
         if json:
@@ -111,9 +111,9 @@ def answer(
 
     Example: keystone answer --topics topics.jsonl --index index --out answers.jsonl
     """
-    from runs.cli.outputs import check_run_outputs
-    from runs.pipeline.answering import bulk as answering
-    from runs.report.terminal import progress_bars
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.pipeline.answering import bulk as answering
+    from keystone.runs.report.terminal import progress_bars
 
     with progress_bars(quiet) as progress:
         settings = answering.make_config(config, set or [], preset, topics, index)
@@ -131,8 +131,8 @@ def record(
 
     Example: keystone record out/replies.sqlite --out replies.jsonl
     """
-    from generation.llm import replay
-    from runs.cli.outputs import check_outputs
+    from keystone.generation.llm import replay
+    from keystone.runs.cli.outputs import check_outputs
 
     check_outputs([replies], {"--out": out})
     say(f"{out}: {plural(replay.record_replies(replies, out), 'reply', 'replies')}")
@@ -152,13 +152,13 @@ def bundle(
 
     Example: keystone bundle out/my-run
     """
-    from indexing.io.reading import hash_file
-    from indexing.vectors.types import Effort
-    from runs.cli.outputs import check_run_outputs
-    from runs.config.read import read_config
-    from runs.exchange.bundle.write import write_bundle
-    from runs.pipeline.file_names import CONFIG
-    from runs.report.terminal import progress_bars
+    from keystone.indexing.io.reading import hash_file
+    from keystone.indexing.vectors.types import Effort
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.config.read import read_config
+    from keystone.runs.exchange.bundle.write import write_bundle
+    from keystone.runs.pipeline.file_names import CONFIG
+    from keystone.runs.report.terminal import progress_bars
 
     directory = directory if directory.name not in ("", "..") else directory.resolve()
     out = out or directory.with_name(f"{directory.name}.bundle.zip")
@@ -187,10 +187,10 @@ def reproduce(
 
     Example: keystone reproduce my-run.bundle.zip
     """
-    from indexing.vectors.types import Effort
-    from runs.cli.outputs import check_outputs
-    from runs.exchange.bundle.reproduce import reproduce as reproduced
-    from runs.report.terminal import progress_bars
+    from keystone.indexing.vectors.types import Effort
+    from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.exchange.bundle.reproduce import reproduce as reproduced
+    from keystone.runs.report.terminal import progress_bars
 
     check_outputs([file], {"--out": out})
     with progress_bars(quiet) as progress:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from runs.cli.commands.ask_commands import IndexFolder
-from runs.cli.options import CORES, Overrides, Preset, Threads
-from runs.report.say import say
+from keystone.runs.cli.commands.ask_commands import IndexFolder
+from keystone.runs.cli.options import CORES, Overrides, Preset, Threads
+from keystone.runs.report.say import say
 
 LOG_FILE = "calls.jsonl"
 
@@ -40,15 +40,15 @@ def serve(
     import asyncio
     from contextlib import nullcontext
 
-    from indexing.index import open_index
-    from runs.pipeline.answering.bulk import make_config
-    from runs.serving.agents.open_front import serve_stdio
-    from runs.serving.app import make_app
-    from runs.serving.call_log import open_call_log
-    from runs.serving.keys import make_settings_key
-    from runs.serving.server.guard import choose_guard
-    from runs.serving.server.listen import listen, open_socket
-    from runs.serving.service import open_service
+    from keystone.indexing.index import open_index
+    from keystone.runs.pipeline.answering.bulk import make_config
+    from keystone.runs.serving.agents.open_front import serve_stdio
+    from keystone.runs.serving.app import make_app
+    from keystone.runs.serving.call_log import open_call_log
+    from keystone.runs.serving.keys import make_settings_key
+    from keystone.runs.serving.server.guard import choose_guard
+    from keystone.runs.serving.server.listen import listen, open_socket
+    from keystone.runs.serving.service import open_service
 
     guard = choose_guard(host)
     settings = make_config(config, set or [], preset, Path("-"), folder)

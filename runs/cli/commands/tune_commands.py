@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from indexing.errors import UserError
-from runs.cli.options import CORES, Json, Overrides, Quiet, SkipOwn, Threads
-from runs.report.say import say_result
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.options import CORES, Json, Overrides, Quiet, SkipOwn, Threads
+from keystone.runs.report.say import say_result
 
 RANKING_MEASURES = ("nDCG@10", "R@100")
 """The measures of rankings unless the user names others. The first one chooses the settings."""
@@ -44,12 +44,12 @@ def tune(
 
     Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
     """
-    from runs.cli.outputs import check_run_outputs
-    from runs.config.read import read_config
-    from runs.evaluation.measures import parse_measure
-    from runs.evaluation.tune import Trials, describe_tuning
-    from runs.evaluation.tune import tune as tuned
-    from runs.report.terminal import print_cautions, print_tuning, progress_bars
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.config.read import read_config
+    from keystone.runs.evaluation.measures import parse_measure
+    from keystone.runs.evaluation.tune import Trials, describe_tuning
+    from keystone.runs.evaluation.tune import tune as tuned
+    from keystone.runs.report.terminal import print_cautions, print_tuning, progress_bars
 
     check_run_outputs(read_config(config, set), [config, qrels], {})
     measures = [parse_measure(name) for name in measure or RANKING_MEASURES]
@@ -88,13 +88,13 @@ def sweep(
 
     Example: keystone sweep run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]' --try 'retrieval.b=[0.4, 1]'
     """
-    from runs.cli.outputs import check_run_outputs
-    from runs.config.read import read_config
-    from runs.evaluation.measures import parse_measure
-    from runs.evaluation.sweep import Grid, measure_answers, measure_rankings
-    from runs.evaluation.sweep import sweep as swept
-    from runs.evaluation.tune import describe_tuning
-    from runs.report.terminal import print_cautions, print_sweep, progress_bars
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.config.read import read_config
+    from keystone.runs.evaluation.measures import parse_measure
+    from keystone.runs.evaluation.sweep import Grid, measure_answers, measure_rankings
+    from keystone.runs.evaluation.sweep import sweep as swept
+    from keystone.runs.evaluation.tune import describe_tuning
+    from keystone.runs.report.terminal import print_cautions, print_sweep, progress_bars
 
     settings = read_config(config, set)
     outputs: dict[str, Path | None] = {"the folder of the sweep": settings.out / f"{settings.run_id}.sweep"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from generation.types import Answer
-from indexing.errors import UserError
-from runs.evaluation.answers.families import JUDGED, Family, Given, choose_families
-from runs.evaluation.answers.files import (
+from keystone.generation.types import Answer
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.answers.families import JUDGED, Family, Given, choose_families
+from keystone.runs.evaluation.answers.files import (
     REFERENCE_FIELDS,
     Context,
     Reference,
@@ -17,11 +17,11 @@ from runs.evaluation.answers.files import (
     read_references,
     read_submission,
 )
-from runs.evaluation.answers.judge import judge_submissions
-from runs.evaluation.answers.wins import Comparison
-from runs.evaluation.cautions import caution_about_topics
-from runs.evaluation.evaluate import Counts, Evaluation
-from runs.pipeline.model_runner import RunWithModel
+from keystone.runs.evaluation.answers.judge import judge_submissions
+from keystone.runs.evaluation.answers.wins import Comparison
+from keystone.runs.evaluation.cautions import caution_about_topics
+from keystone.runs.evaluation.evaluate import Counts, Evaluation
+from keystone.runs.pipeline.model_runner import RunWithModel
 
 
 def evaluate_answer_files(

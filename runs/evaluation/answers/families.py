@@ -3,14 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from generation.context.tokens import count_tokens
-from generation.types import Answer
-from indexing.errors import UserError
-from indexing.types import document_id
-from runs.evaluation.answers.files import Context, Reference, join_sentences
-from runs.evaluation.answers.overlap import compare_sets, measure_rouge_l
-from runs.evaluation.answers.short_answers import measure_exact_match, measure_gated_f1, measure_list, measure_passages
-from runs.pipeline.file_names import EVIDENCE
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.types import Answer
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import document_id
+from keystone.runs.evaluation.answers.files import Context, Reference, join_sentences
+from keystone.runs.evaluation.answers.overlap import compare_sets, measure_rouge_l
+from keystone.runs.evaluation.answers.short_answers import (
+    measure_exact_match,
+    measure_gated_f1,
+    measure_list,
+    measure_passages,
+)
+from keystone.runs.pipeline.file_names import EVIDENCE
 
 
 @dataclass(frozen=True, slots=True)

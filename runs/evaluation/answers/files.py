@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from generation.types import Answer
-from indexing.errors import UserError
-from indexing.io.reading import read_json_lines
-from indexing.io.writing import unicode_name
-from runs.pipeline.file_names import EVIDENCE
-from runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
-from runs.tracks.rules import TRACKS, Track
-from runs.tracks.violations import shorten_value
-from runs.trec.topics import ID_KEYS, NARRATIVE_KEYS
+from keystone.generation.types import Answer
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import unicode_name
+from keystone.runs.pipeline.file_names import EVIDENCE
+from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
+from keystone.runs.tracks.rules import TRACKS, Track
+from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS
 
 T = TypeVar("T")
 

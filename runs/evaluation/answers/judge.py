@@ -7,14 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from generation.ask import run_together
-from generation.grading.rate_answers import AnswerPair, RatedAnswer, compare_answers, rate_answers, score_choices
-from generation.llm.model import Model
-from generation.types import Failure
-from indexing.errors import UserError
-from runs.evaluation.answers.files import Reference, Submission
-from runs.evaluation.answers.wins import Comparison, compute_first_slot_rate
-from runs.evaluation.evaluate import Evaluation
+from keystone.generation.ask import run_together
+from keystone.generation.grading.rate_answers import (
+    AnswerPair,
+    RatedAnswer,
+    compare_answers,
+    rate_answers,
+    score_choices,
+)
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Failure
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.answers.files import Reference, Submission
+from keystone.runs.evaluation.answers.wins import Comparison, compute_first_slot_rate
+from keystone.runs.evaluation.evaluate import Evaluation
 
 RATINGS = ("LR-1", "LR-2")
 

@@ -5,7 +5,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from runs.evaluation.answers.overlap import Overlap, compute_overlap
+from keystone.runs.evaluation.answers.overlap import Overlap, compute_overlap
 
 LIST_CUTOFF = 5
 """The number of answers that suffices for a recall of 1 on QAMPARI's questions, some of which have hundreds."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from math import isnan, sqrt
 from typing import Any
 
-from runs.wording import plural
+from keystone.runs.wording import plural
 
 NORMAL_QUANTILE = 1.959963984540054
 """The 0.975 quantile of the normal distribution, for intervals of 95 %."""

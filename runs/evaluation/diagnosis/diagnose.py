@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from indexing.errors import UserError
-from indexing.types import Store
-from runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
-from runs.evaluation.diagnosis.use import Use, find_uses
-from runs.evaluation.diagnosis.wanted import Wanted
-from runs.pipeline.grading.rounds import RELEVANT_GRADE
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Store
+from keystone.runs.evaluation.diagnosis.stored import StoredRun, open_stored_run
+from keystone.runs.evaluation.diagnosis.use import Use, find_uses
+from keystone.runs.evaluation.diagnosis.wanted import Wanted
+from keystone.runs.pipeline.grading.rounds import RELEVANT_GRADE
 
 Stage = Literal[
     "corpus", "search", "systems", "queries", "graded", "grade", "selected", "read", "used", "cited",

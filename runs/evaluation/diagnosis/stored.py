@@ -4,24 +4,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from generation.queries.compose import find_places
-from generation.readers.reader import AnswerSettings
-from generation.types import Answer, EvidenceSet
-from indexing.errors import UserError
-from indexing.index import open_index
-from indexing.types import Document, Store, document_id
-from retrieval.backends import open_store
-from retrieval.types import Query
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import list_artifacts
-from runs.pipeline.directory import Values
-from runs.pipeline.file_names import CONFIG, HYBRID, JOINED, NARRATIVE, find_last_ranking
-from runs.pipeline.grading.grade_files import GradeRecord, find_grades
-from runs.pipeline.job import DEFAULT_TRACK, Job
-from runs.pipeline.topic_steps import rank_by_grade
-from runs.tracks.rules import TRACKS
-from runs.trec.run_files import find_ranks, list_first
+from keystone.generation.queries.compose import find_places
+from keystone.generation.readers.reader import AnswerSettings
+from keystone.generation.types import Answer, EvidenceSet
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import open_index
+from keystone.indexing.types import Document, Store, document_id
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.artifacts import list_artifacts
+from keystone.runs.pipeline.directory import Values
+from keystone.runs.pipeline.file_names import CONFIG, HYBRID, JOINED, NARRATIVE, find_last_ranking
+from keystone.runs.pipeline.grading.grade_files import GradeRecord, find_grades
+from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
+from keystone.runs.pipeline.topic_steps import rank_by_grade
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.trec.run_files import find_ranks, list_first
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from generation.rules.support import find_added, rate_support
-from generation.rules.terms import find_terms, make_weigher
-from generation.types import Answer, EvidenceSet, Sentence
-from indexing.types import Document, Span, document_id
-from runs.evaluation.diagnosis.wanted import Wanted
+from keystone.generation.rules.support import find_added, rate_support
+from keystone.generation.rules.terms import find_terms, make_weigher
+from keystone.generation.types import Answer, EvidenceSet, Sentence
+from keystone.indexing.types import Document, Span, document_id
+from keystone.runs.evaluation.diagnosis.wanted import Wanted
 
 SAID_SHARE = 0.8
 """The least share of a nugget's terms by which a text says the nugget."""

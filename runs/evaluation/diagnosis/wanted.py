@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from indexing.errors import UserError
-from indexing.types import Span, Store, document_id
-from runs.evaluation.nuggets.types import NuggetBank
-from runs.trec.run_files import read_qrels
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Span, Store, document_id
+from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.trec.run_files import read_qrels
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from indexing.errors import UserError
-from runs.evaluation.diagnosis.diagnose import Diagnosis, Stage
-from runs.evaluation.evaluate import evaluate
-from runs.evaluation.measures import Measure
-from runs.pipeline.file_names import find_last_ranking
-from runs.trec.run_files import read_run
-from runs.trec.types import make_qrels, make_run
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.diagnosis.diagnose import Diagnosis, Stage
+from keystone.runs.evaluation.evaluate import evaluate
+from keystone.runs.evaluation.measures import Measure
+from keystone.runs.pipeline.file_names import find_last_ranking
+from keystone.runs.trec.run_files import read_run
+from keystone.runs.trec.types import make_qrels, make_run
 
 STAGES_AFTER_RANKING: tuple[Stage, ...] = ("read", "used", "cited")
 """The stages that work on the documents of a ranking, and cannot change it."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from runs.trec.doc_ids import match_ids
-from runs.trec.types import Qrels, pair_bounds
+from keystone.runs.trec.doc_ids import match_ids
+from keystone.runs.trec.types import Qrels, pair_bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)

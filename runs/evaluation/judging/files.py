@@ -7,21 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
-from generation.grading.judge import JudgeSettings
-from indexing.errors import UserError
-from indexing.io.json_values import digest
-from indexing.io.reading import hash_file
-from runs.evaluation.circular import count_circular_rows, find_shaping_grades
-from runs.evaluation.evaluate import evaluate
-from runs.evaluation.judging.agreement import Agreement, compare_judgments, compute_tau
-from runs.evaluation.judging.judge import Judged, judge_pool, pool_runs
-from runs.evaluation.measures import Measure
-from runs.pipeline.grading.grade_files import read_judgments, write_judgments
-from runs.pipeline.job import Job
-from runs.pipeline.model_runner import RunWithModel
-from runs.trec.judge_record import JudgeRecord, PooledRun, read_record, write_record
-from runs.trec.run_files import read_qrels, read_unsorted_run
-from runs.trec.types import Qrels, Run
+from keystone.generation.grading.judge import JudgeSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import hash_file
+from keystone.runs.evaluation.circular import count_circular_rows, find_shaping_grades
+from keystone.runs.evaluation.evaluate import evaluate
+from keystone.runs.evaluation.judging.agreement import Agreement, compare_judgments, compute_tau
+from keystone.runs.evaluation.judging.judge import Judged, judge_pool, pool_runs
+from keystone.runs.evaluation.measures import Measure
+from keystone.runs.pipeline.grading.grade_files import read_judgments, write_judgments
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.trec.judge_record import JudgeRecord, PooledRun, read_record, write_record
+from keystone.runs.trec.run_files import read_qrels, read_unsorted_run
+from keystone.runs.trec.types import Qrels, Run
 
 
 @dataclass(frozen=True, slots=True)

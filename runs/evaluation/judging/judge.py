@@ -6,22 +6,22 @@ from functools import partial
 
 import numpy as np
 
-from generation.ask import run_together
-from generation.context.passages import join_spans
-from generation.context.tokens import clip
-from generation.context.topic import read_context
-from generation.grading.grade import choose_graded_spans
-from generation.grading.judge import JudgeSettings, choose_grade, judge_texts
-from generation.llm.model import Model
-from generation.queries.compose import make_narrative_query
-from generation.types import Failure
-from indexing.types import Store, document_id
-from retrieval.types import Topic
-from runs.pipeline.grading.grade_files import Judgment
-from runs.pipeline.job import Job
-from runs.pipeline.model_runner import RunWithModel
-from runs.trec.run_files import sort_as_trec_eval
-from runs.trec.types import Run
+from keystone.generation.ask import run_together
+from keystone.generation.context.passages import join_spans
+from keystone.generation.context.tokens import clip
+from keystone.generation.context.topic import read_context
+from keystone.generation.grading.grade import choose_graded_spans
+from keystone.generation.grading.judge import JudgeSettings, choose_grade, judge_texts
+from keystone.generation.llm.model import Model
+from keystone.generation.queries.compose import make_narrative_query
+from keystone.generation.types import Failure
+from keystone.indexing.types import Store, document_id
+from keystone.retrieval.types import Topic
+from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.trec.run_files import sort_as_trec_eval
+from keystone.runs.trec.types import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from indexing.errors import UserError
-from indexing.io.reading import hash_file
-from runs.evaluation.evaluate import evaluate
-from runs.evaluation.judging.noise import (
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import hash_file
+from keystone.runs.evaluation.evaluate import evaluate
+from keystone.runs.evaluation.judging.noise import (
     Floats,
     Ints,
     draw_grades,
@@ -19,13 +19,13 @@ from runs.evaluation.judging.noise import (
     tabulate_confusion,
     tabulate_repeats,
 )
-from runs.evaluation.measures import Measure
-from runs.pipeline.grading.grade_files import read_judgments
-from runs.trec.collections.qrels import find_qrels_file
-from runs.trec.doc_ids import match_ids
-from runs.trec.judge_record import JudgeRecord, name_record, read_record
-from runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval
-from runs.trec.types import Qrels, Run, pair_bounds, sort_qrels
+from keystone.runs.evaluation.measures import Measure
+from keystone.runs.pipeline.grading.grade_files import read_judgments
+from keystone.runs.trec.collections.qrels import find_qrels_file
+from keystone.runs.trec.doc_ids import match_ids
+from keystone.runs.trec.judge_record import JudgeRecord, name_record, read_record
+from keystone.runs.trec.run_files import drop_own_documents, read_qrels, read_unsorted_run, sort_as_trec_eval
+from keystone.runs.trec.types import Qrels, Run, pair_bounds, sort_qrels
 
 DRAWS = 400
 """The number of draws of topics and grades."""

@@ -6,15 +6,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from generation.ask import run_together
-from generation.grading.nuggets import assign_nuggets
-from generation.llm.model import Model
-from indexing.errors import UserError
-from runs.evaluation.answers.files import Submission, read_submission
-from runs.evaluation.cautions import caution_about_topics
-from runs.evaluation.nuggets.read import read_nuggets
-from runs.evaluation.nuggets.types import NuggetBank
-from runs.pipeline.model_runner import RunWithModel
+from keystone.generation.ask import run_together
+from keystone.generation.grading.nuggets import assign_nuggets
+from keystone.generation.llm.model import Model
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.answers.files import Submission, read_submission
+from keystone.runs.evaluation.cautions import caution_about_topics
+from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.types import NuggetBank
+from keystone.runs.pipeline.model_runner import RunWithModel
 
 
 def assign_to_files(

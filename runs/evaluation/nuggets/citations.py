@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from generation.grading.citations import Citation, rate_citations
-from generation.llm.model import Model
-from generation.types import Failure, Support
-from indexing.errors import UserError
-from indexing.index import open_index
-from indexing.io.reading import read_json_lines
-from retrieval.backends import open_store
-from runs.config.run_config import RunConfig
-from runs.evaluation.nuggets.assign import read_submissions
-from runs.evaluation.nuggets.read import TOPIC_KEYS, get_id, list_objects
-from runs.evaluation.nuggets.texts import read_texts
-from runs.pipeline.artifacts import write_json_lines
-from runs.pipeline.model_runner import RunWithModel
-from runs.tracks.violations import shorten_value
-from runs.wording import plural
+from keystone.generation.grading.citations import Citation, rate_citations
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Failure, Support
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import open_index
+from keystone.indexing.io.reading import read_json_lines
+from keystone.retrieval.backends import open_store
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.nuggets.assign import read_submissions
+from keystone.runs.evaluation.nuggets.read import TOPIC_KEYS, get_id, list_objects
+from keystone.runs.evaluation.nuggets.texts import read_texts
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.wording import plural
 
 CODES: Mapping[str, Support | None] = {"2": "full", "1": "partial", "0": "none", "-1": None}
 """The support of a citation by its code in a file. None: nobody rated it."""

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
-from generation.ask import run_together
-from generation.grading.nuggets import create_nuggets, rate_importance
-from generation.llm.model import Model
-from indexing.errors import UserError
-from indexing.index import open_index
-from retrieval.backends import open_store
-from retrieval.types import Topic
-from runs.config.run_config import RunConfig
-from runs.evaluation.nuggets.texts import read_texts
-from runs.evaluation.nuggets.types import Nugget, NuggetBank
-from runs.pipeline.model_runner import RunWithModel
-from runs.trec.run_files import read_qrels
-from runs.trec.topics import read_topics
-from runs.wording import plural
+from keystone.generation.ask import run_together
+from keystone.generation.grading.nuggets import create_nuggets, rate_importance
+from keystone.generation.llm.model import Model
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import open_index
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.nuggets.texts import read_texts
+from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.trec.run_files import read_qrels
+from keystone.runs.trec.topics import read_topics
+from keystone.runs.wording import plural
 
 
 def create_banks(

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from generation.grading.nuggets import ASSIGNMENTS, IMPORTANCES
-from indexing.errors import UserError
-from indexing.io.reading import read_json_lines
-from indexing.types import Span
-from runs.evaluation.nuggets.types import Aggregator, GoldAnswer, Nugget, NuggetBank, Source
-from runs.tracks.answer_files import is_integer
-from runs.tracks.rules import DEFAULT_TEAM
-from runs.tracks.violations import shorten_value
+from keystone.generation.grading.nuggets import ASSIGNMENTS, IMPORTANCES
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.types import Span
+from keystone.runs.evaluation.nuggets.types import Aggregator, GoldAnswer, Nugget, NuggetBank, Source
+from keystone.runs.tracks.answer_files import is_integer
+from keystone.runs.tracks.rules import DEFAULT_TEAM
+from keystone.runs.tracks.violations import shorten_value
 
 T = TypeVar("T")
 L = TypeVar("L", bound=str)

@@ -8,15 +8,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from generation.types import Support
-from indexing.errors import UserError
-from indexing.io.reading import read_json_lines
-from indexing.io.writing import unicode_name
-from runs.evaluation.cautions import caution_about_topics
-from runs.evaluation.evaluate import Counts, Evaluation
-from runs.evaluation.nuggets.citations import CitedAnswer, CitedSentence, read_cited_answers
-from runs.evaluation.nuggets.read import read_nuggets
-from runs.evaluation.nuggets.types import Nugget, NuggetBank
+from keystone.generation.types import Support
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.io.writing import unicode_name
+from keystone.runs.evaluation.cautions import caution_about_topics
+from keystone.runs.evaluation.evaluate import Counts, Evaluation
+from keystone.runs.evaluation.nuggets.citations import CitedAnswer, CitedSentence, read_cited_answers
+from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
 
 T = TypeVar("T", NuggetBank, CitedAnswer)
 

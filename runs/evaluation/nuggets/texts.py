@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from indexing.types import Store, document_id
+from keystone.indexing.types import Store, document_id
 
 
 def read_texts(store: Store, ids: Iterable[str]) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from generation.grading.nuggets import Assignment, Importance
-from indexing.types import Span
+from keystone.generation.grading.nuggets import Assignment, Importance
+from keystone.indexing.types import Span
 
 Aggregator = Literal["AND", "OR"]
 """Whether an answer should give all gold answers of a question, or any one."""

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
-from runs.evaluation.nuggets.read import CODE_POINTS
-from runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
-from runs.pipeline.artifacts import write_json_lines
-from runs.tracks.rules import DEFAULT_TEAM
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.nuggets.read import CODE_POINTS
+from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.tracks.rules import DEFAULT_TEAM
 
 
 def write_nuggets(path: Path, banks: Iterable[NuggetBank], form: str = "nuggetizer") -> None:

@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from indexing.errors import UserError
-from indexing.io.reading import hash_file
-from indexing.io.writing import write_whole
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import hash_file
+from keystone.indexing.io.writing import write_whole
 
 SUMS = "SHA256SUMS"
 """The file that holds the hash of each other file, in the form of `sha256sum`."""

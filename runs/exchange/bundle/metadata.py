@@ -6,8 +6,8 @@ It holds known facts only: a field that nobody recorded, such as the machine's p
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runs.config.run_config import RunConfig
-from runs.pipeline.job import describe_settings
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.job import describe_settings
 
 TOOLKITS = ("keystone-rag", "pyserini", "faiss")
 """The packages that the schema calls retrieval toolkits."""

@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from generation.llm.model import Model, make_request_key
-from generation.types import Failure, Reply, Request
-from indexing.types import Document
-from indexing.vectors.embed import load_embedder
-from indexing.vectors.of_segments import segment_vectors
-from indexing.vectors.of_sentences import sentence_vectors
-from indexing.vectors.types import Vectors
-from runs.pipeline.job import Job
-from runs.pipeline.model_runner import RunWithModel
+from keystone.generation.llm.model import Model, make_request_key
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.embed import load_embedder
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.indexing.vectors.of_sentences import sentence_vectors
+from keystone.indexing.vectors.types import Vectors
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import RunWithModel
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class NotingModel:
     replies: dict[str, Reply] = field(default_factory=dict)
 
     async def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """See `generation.llm.model.Model`."""
+        """See `keystone.generation.llm.model.Model`."""
         asked: list[Request] = []
 
         def note() -> Iterator[Request]:

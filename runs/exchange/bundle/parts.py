@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from indexing.index import Index
-from indexing.types import Document, Embedding, Tick
-from indexing.vectors.types import GRID_STEP, ReportCut, Vectors
+from keystone.indexing.index import Index
+from keystone.indexing.types import Document, Embedding, Tick
+from keystone.indexing.vectors.types import GRID_STEP, ReportCut, Vectors
 
 KEYS, VECTORS = "keys.npy", "vectors.npy"
 """The files of vectors in their folder."""
@@ -22,7 +22,7 @@ HASH_BYTES = 32
 
 
 class PartStore:
-    """The store of some ids of a larger store; see `indexing.types.Store`. `read` reads documents by id.
+    """The store of some ids of a larger store; see `keystone.indexing.types.Store`. `read` reads documents by id.
 
     The order of rows is that of the larger store.
     """
@@ -57,7 +57,7 @@ class PartStore:
 
 
 class KnownVectors:
-    """An embedder of texts whose vectors are known; see `indexing.vectors.types.Embedder`.
+    """An embedder of texts whose vectors are known; see `keystone.indexing.vectors.types.Embedder`.
 
     `known` has float32[dimension] by the hash of a text. `find` finds the vectors of texts that are not known yet, and
     they are known from then on.

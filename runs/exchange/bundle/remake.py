@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from indexing.errors import NotRecorded, UserError
-from indexing.index import Index
-from indexing.io.reading import read_json_lines
-from indexing.types import Store
-from indexing.vectors.types import Effort
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import list_artifacts
-from runs.pipeline.directory import Values
-from runs.pipeline.file_names import CONFIG, GRADED, GRADES, HYBRID, JOINED, KEYSTONE, NARRATIVE, RERANKED
-from runs.pipeline.job import DEFAULT_TRACK, Job
-from runs.pipeline.model_runner import RunWithModel
-from runs.pipeline.queries import QUERY_METHODS
-from runs.pipeline.stages import list_stages
-from runs.tracks.rules import TRACKS, set_topic_limits
-from runs.trec.run_files import read_run
-from runs.trec.topics import read_topics
+from keystone.indexing.errors import NotRecorded, UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.types import Store
+from keystone.indexing.vectors.types import Effort
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.artifacts import list_artifacts
+from keystone.runs.pipeline.directory import Values
+from keystone.runs.pipeline.file_names import CONFIG, GRADED, GRADES, HYBRID, JOINED, KEYSTONE, NARRATIVE, RERANKED
+from keystone.runs.pipeline.job import DEFAULT_TRACK, Job
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.queries import QUERY_METHODS
+from keystone.runs.pipeline.stages import list_stages
+from keystone.runs.tracks.rules import TRACKS, set_topic_limits
+from keystone.runs.trec.run_files import read_run
+from keystone.runs.trec.topics import read_topics
 
 FORMAT = 1
 """The version of the content of a bundle."""

@@ -10,16 +10,16 @@ from typing import Any
 
 import orjson
 
-from indexing.errors import UserError
-from indexing.io.reading import read_json_lines
-from indexing.store import from_record
-from indexing.types import Document
-from indexing.vectors.embed import stand_in
-from indexing.vectors.types import Effort, Vectors
-from runs.config.read import read_config
-from runs.exchange.bundle.archive import unpack
-from runs.exchange.bundle.parts import KnownVectors, PartStore, load_vectors, open_sealed_index
-from runs.exchange.bundle.remake import (
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.store import from_record
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.embed import stand_in
+from keystone.indexing.vectors.types import Effort, Vectors
+from keystone.runs.config.read import read_config
+from keystone.runs.exchange.bundle.archive import unpack
+from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, load_vectors, open_sealed_index
+from keystone.runs.exchange.bundle.remake import (
     DOCUMENTS,
     FACTS,
     FORMAT,
@@ -33,9 +33,9 @@ from runs.exchange.bundle.remake import (
     remake,
     replay,
 )
-from runs.pipeline.directory import MANIFEST
-from runs.pipeline.file_names import CONFIG
-from runs.pipeline.model_runner import open_model_runner
+from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.file_names import CONFIG
+from keystone.runs.pipeline.model_runner import open_model_runner
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,22 +12,22 @@ from typing import Any
 import orjson
 import yaml
 
-from generation.llm.cache import encode_reply
-from generation.llm.chat import PaidReply
-from generation.types import Reply, Usage
-from indexing.errors import UserError
-from indexing.io.reading import hash_file
-from indexing.store import to_record
-from indexing.types import Document
-from indexing.vectors.embed import load_embedder, stand_in
-from indexing.vectors.types import Effort, Vectors
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.exchange.bundle.archive import pack
-from runs.exchange.bundle.metadata import describe_run
-from runs.exchange.bundle.note_parts import NotingRunner, PartReader
-from runs.exchange.bundle.parts import KnownVectors, PartStore, describe_index, open_sealed_index, save_vectors
-from runs.exchange.bundle.remake import (
+from keystone.generation.llm.cache import encode_reply
+from keystone.generation.llm.chat import PaidReply
+from keystone.generation.types import Reply, Usage
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import hash_file
+from keystone.indexing.store import to_record
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.embed import load_embedder, stand_in
+from keystone.indexing.vectors.types import Effort, Vectors
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.exchange.bundle.archive import pack
+from keystone.runs.exchange.bundle.metadata import describe_run
+from keystone.runs.exchange.bundle.note_parts import NotingRunner, PartReader
+from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, describe_index, open_sealed_index, save_vectors
+from keystone.runs.exchange.bundle.remake import (
     DOCUMENTS,
     FACTS,
     FORMAT,
@@ -40,13 +40,13 @@ from runs.exchange.bundle.remake import (
     remake,
     replay,
 )
-from runs.pipeline.artifacts import list_artifacts, write_json_lines
-from runs.pipeline.directory import MANIFEST, Values, read_entries
-from runs.pipeline.file_names import CONFIG
-from runs.pipeline.job import Job, open_job
-from runs.pipeline.model_runner import open_model_runner
-from runs.pipeline.stages import list_stages
-from runs.trec.topics import hash_topics, names_collection
+from keystone.runs.pipeline.artifacts import list_artifacts, write_json_lines
+from keystone.runs.pipeline.directory import MANIFEST, Values, read_entries
+from keystone.runs.pipeline.file_names import CONFIG
+from keystone.runs.pipeline.job import Job, open_job
+from keystone.runs.pipeline.model_runner import open_model_runner
+from keystone.runs.pipeline.stages import list_stages
+from keystone.runs.trec.topics import hash_topics, names_collection
 
 METADATA = "ir_metadata.yaml"
 SECRET_KEYS = re.compile(r"(token|secret|password|api_?key)$", re.IGNORECASE)

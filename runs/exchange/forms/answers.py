@@ -1,7 +1,7 @@
 """Cited answers in the forms of the tracks, of ragnarok, of auto-judge and of RAGDoll: one reader for all of them.
 
-Sources: the tracks of `runs.tracks.rules`; castorini/ragnarok at 7233fa7; trec-auto-judge/auto-judge-base; RAGDoll at
-1f06719; hltcoe/rag-run-validator at 81c8565.
+Sources: the tracks of `keystone.runs.tracks.rules`; castorini/ragnarok at 7233fa7; trec-auto-judge/auto-judge-base;
+RAGDoll at 1f06719; hltcoe/rag-run-validator at 81c8565.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runs.exchange.records import (
+from keystone.runs.exchange.records import (
     count_unread,
     get_list,
     get_name,
@@ -19,11 +19,11 @@ from runs.exchange.records import (
     parse_ids,
     parse_records,
 )
-from runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
-from runs.pipeline.artifacts import write_json_lines
-from runs.tracks.answer_files import is_integer, is_score, map_citations, resolve_citation
-from runs.tracks.rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
-from runs.tracks.violations import shorten_value
+from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.tracks.answer_files import is_integer, is_score, map_citations, resolve_citation
+from keystone.runs.tracks.rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
+from keystone.runs.tracks.violations import shorten_value
 
 TOPIC_KEYS = ("topic_id", "narrative_id", "qid", "request_id", "qa_id")
 QUERY_KEYS = ("narrative", "topic", "query", "question")

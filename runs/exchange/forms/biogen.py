@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from indexing.corpora.segments import split_sentences
-from indexing.io.writing import write_whole
-from runs.exchange.forms.answers import DEFAULT_RUN
-from runs.exchange.records import (
+from keystone.indexing.corpora.segments import split_sentences
+from keystone.indexing.io.writing import write_whole
+from keystone.runs.exchange.forms.answers import DEFAULT_RUN
+from keystone.runs.exchange.records import (
     count_unread,
     fill,
     get_list,
@@ -24,10 +24,10 @@ from runs.exchange.records import (
     parse_ids,
     parse_records,
 )
-from runs.exchange.types import Citation, CitedAnswer, CitedText, Handover
-from runs.pipeline.artifacts import write_json_lines
-from runs.tracks.rules import DEFAULT_TEAM
-from runs.tracks.violations import shorten_value
+from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.tracks.rules import DEFAULT_TEAM
+from keystone.runs.tracks.violations import shorten_value
 
 CITED = re.compile(r"\s*\[([^\[\]]*)\]")
 """A list of PMIDs in the text of an answer of 2024."""

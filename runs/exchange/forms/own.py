@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
-from indexing.types import document_id
-from runs.exchange.records import (
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import document_id
+from keystone.runs.exchange.records import (
     count_unread,
     get_integer,
     get_list,
@@ -17,10 +17,10 @@ from runs.exchange.records import (
     parse_ids,
     parse_records,
 )
-from runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Handover, Request
-from runs.pipeline.artifacts import write_json_lines
-from runs.tracks.answer_files import is_integer
-from runs.tracks.violations import shorten_value
+from keystone.runs.exchange.types import Candidate, Citation, CitedAnswer, CitedText, Handover, Request
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.tracks.answer_files import is_integer
+from keystone.runs.tracks.violations import shorten_value
 
 EVIDENCE_KEYS = ("query_id", "why", "segments")
 KEPT_EVIDENCE = (

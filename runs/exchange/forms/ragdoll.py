@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from generation.types import Support
-from indexing.io.reading import read_json_lines
-from runs.evaluation.nuggets.citations import CitedAnswer as RatedAnswer
-from runs.evaluation.nuggets.citations import CitedSentence, read_cited_answers, write_cited_answers
-from runs.exchange.forms.answers import DEFAULT_RUN
-from runs.exchange.records import (
+from keystone.generation.types import Support
+from keystone.indexing.io.reading import read_json_lines
+from keystone.runs.evaluation.nuggets.citations import CitedAnswer as RatedAnswer
+from keystone.runs.evaluation.nuggets.citations import CitedSentence, read_cited_answers, write_cited_answers
+from keystone.runs.exchange.forms.answers import DEFAULT_RUN
+from keystone.runs.exchange.records import (
     count_unread,
     get_integer,
     get_name,
@@ -20,9 +20,9 @@ from runs.exchange.records import (
     get_string,
     parse_records,
 )
-from runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
-from runs.pipeline.artifacts import write_json_lines
-from runs.tracks.violations import shorten_value
+from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.tracks.violations import shorten_value
 
 LABELS: Mapping[str, Support] = {"FS": "full", "PS": "partial", "NS": "none"}
 KEPT = (

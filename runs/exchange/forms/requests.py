@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
-from runs.exchange.records import (
+from keystone.indexing.errors import UserError
+from keystone.runs.exchange.records import (
     count_unread,
     fill,
     get_integer,
@@ -20,10 +20,10 @@ from runs.exchange.records import (
     get_string,
     parse_records,
 )
-from runs.exchange.types import Candidate, Handover, Request
-from runs.pipeline.artifacts import write_json_lines
-from runs.tracks.answer_files import is_integer
-from runs.tracks.violations import shorten_value
+from keystone.runs.exchange.types import Candidate, Handover, Request
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.tracks.answer_files import is_integer
+from keystone.runs.tracks.violations import shorten_value
 
 QUERY_KEYS = ("qid", "id")
 """The keys of a query's id. The guidelines of 2024 write `id`, the tools `qid`."""

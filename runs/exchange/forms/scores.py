@@ -9,15 +9,15 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
-from indexing.io.json_values import parse_json
-from indexing.io.reading import read_text_lines
-from indexing.io.writing import write_whole
-from runs.exchange.records import count_unread, get_name, parse_records
-from runs.exchange.types import Handover, Score
-from runs.pipeline.artifacts import write_json_lines
-from runs.tracks.answer_files import is_score
-from runs.tracks.violations import shorten_value
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.reading import read_text_lines
+from keystone.indexing.io.writing import write_whole
+from keystone.runs.exchange.records import count_unread, get_name, parse_records
+from keystone.runs.exchange.types import Handover, Score
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.tracks.answer_files import is_score
+from keystone.runs.tracks.violations import shorten_value
 
 COLUMNS: Mapping[str, Sequence[str]] = {
     "leaderboard": ("run_id", "measure", "topic_id", "value"),

@@ -5,21 +5,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from indexing.errors import UserError
-from indexing.io.reading import read_text_lines
-from indexing.io.writing import write_whole
-from runs.exchange.records import check_id
-from runs.exchange.types import Candidate, Handover, Request
-from runs.pipeline.artifacts import write_json_lines
-from runs.tracks.violations import shorten_value
-from runs.trec.rows import split_columns
-from runs.trec.run_files import read_qrels as read_trec_qrels
-from runs.trec.run_files import read_run as read_trec_run
-from runs.trec.run_files import write_qrels as write_trec_qrels
-from runs.trec.run_files import write_run as write_trec_run
-from runs.trec.topics import ID_KEYS, NARRATIVE_KEYS
-from runs.trec.topics import read_topics as read_trec_topics
-from runs.trec.types import make_qrels, make_run
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_text_lines
+from keystone.indexing.io.writing import write_whole
+from keystone.runs.exchange.records import check_id
+from keystone.runs.exchange.types import Candidate, Handover, Request
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.trec.rows import split_columns
+from keystone.runs.trec.run_files import read_qrels as read_trec_qrels
+from keystone.runs.trec.run_files import read_run as read_trec_run
+from keystone.runs.trec.run_files import write_qrels as write_trec_qrels
+from keystone.runs.trec.run_files import write_run as write_trec_run
+from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS
+from keystone.runs.trec.topics import read_topics as read_trec_topics
+from keystone.runs.trec.types import make_qrels, make_run
 
 DEFAULT_TAG = "keystone"
 """The tag of a run that has no name."""
@@ -28,7 +28,7 @@ GRADE = re.compile(r"[+-]?[0-9]{1,15}")
 
 
 def read_run(path: Path) -> Handover:
-    """Read a run in trec_eval's order. Errors are those of `runs.trec.run_files.read_run`."""
+    """Read a run in trec_eval's order. Errors are those of `keystone.runs.trec.run_files.read_run`."""
     run = read_trec_run(path)
     requests = (
         Request(name, candidates=tuple(Candidate(doc, score) for doc, score in hits), run_id=run.tag, place=str(path))
@@ -61,7 +61,7 @@ def write_run(path: Path, content: Handover) -> None:
 def read_qrels(path: Path) -> Handover:
     """Read judgments. If the second column differs between rows, it names nuggets or subtopics.
 
-    Errors are those of `runs.trec.run_files.read_qrels`.
+    Errors are those of `keystone.runs.trec.run_files.read_qrels`.
     """
     qrels = read_trec_qrels(path)
     named: dict[tuple[str, str], list[tuple[str, int]]] = {}
@@ -137,7 +137,7 @@ def write_nugget_qrels(path: Path, content: Handover) -> None:
 
 
 def read_topics(path: Path) -> Handover:
-    """Read topics as JSONL, TSV or `<top>` files. Errors are those of `runs.trec.topics.read_topics`."""
+    """Read topics as JSONL, TSV or `<top>` files. Errors are those of `keystone.runs.trec.topics.read_topics`."""
     topics = read_trec_topics(path)
     requests = []
     for topic in topics:

@@ -10,13 +10,13 @@ from typing import IO, Any
 
 import orjson
 
-from indexing.errors import NotWritten, UserError
-from indexing.io.json_values import digest
-from indexing.io.writing import append, reason_of
-from retrieval.types import Topic
-from runs.pipeline.job import Job
-from runs.pipeline.manifest import describe_model
-from runs.tracks.answer_files import get_metadata
+from keystone.indexing.errors import NotWritten, UserError
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.writing import append, reason_of
+from keystone.retrieval.types import Topic
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.manifest import describe_model
+from keystone.runs.tracks.answer_files import get_metadata
 
 FIRST_LINE_STARTS = (b'{"metadata"', b'{"run_id"')
 """The first line of an answer file begins with one of these."""

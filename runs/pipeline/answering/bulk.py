@@ -9,23 +9,23 @@ from typing import Any
 
 import orjson
 
-from generation.ask import run_together
-from generation.llm.model import Model
-from generation.types import Answer, Fallback
-from indexing.errors import UserError, Waits
-from indexing.io.reading import STDIN
-from indexing.types import Progress, silent
-from retrieval.types import Topic
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.pipeline.answering.answer_file import AnswerFile, open_answer_file
-from runs.pipeline.answering.one_topic import Searches, answer_topic
-from runs.pipeline.job import Job, open_job
-from runs.pipeline.model_runner import RunWithModel, open_model_runner
-from runs.pipeline.ranking.rerank import open_job_reranker
-from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
-from runs.tracks.rules import set_topic_limits
-from runs.trec.topics import read_topics, stream_topics
+from keystone.generation.ask import run_together
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Answer, Fallback
+from keystone.indexing.errors import UserError, Waits
+from keystone.indexing.io.reading import STDIN
+from keystone.indexing.types import Progress, silent
+from keystone.retrieval.types import Topic
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.answering.answer_file import AnswerFile, open_answer_file
+from keystone.runs.pipeline.answering.one_topic import Searches, answer_topic
+from keystone.runs.pipeline.job import Job, open_job
+from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
+from keystone.runs.pipeline.ranking.rerank import open_job_reranker
+from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_record
+from keystone.runs.tracks.rules import set_topic_limits
+from keystone.runs.trec.topics import read_topics, stream_topics
 
 DEFAULT_RUN_ID = "keystone"
 """The run id, if neither a configuration nor a preset names one."""

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from generation.rules.terms import find_terms
-from generation.types import Answer, EvidenceSet, Sentence
-from indexing.types import Store
+from keystone.generation.rules.terms import find_terms
+from keystone.generation.types import Answer, EvidenceSet, Sentence
+from keystone.indexing.types import Store
 
 
 def name_segments(found: EvidenceSet, store: Store) -> EvidenceSet:

@@ -4,22 +4,22 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from generation.llm.model import Model
-from generation.readers.reader import list_rows
-from generation.rerank.candidates import Rerank
-from generation.types import Answer
-from indexing.types import Document
-from indexing.vectors.of_documents import join_title_and_text
-from retrieval.backends import open_store
-from retrieval.types import Query, Rankings, Topic
-from runs.pipeline.answering.watch import Watch, list_hits
-from runs.pipeline.grading.grade_files import find_grades, make_grade_records, make_judgments
-from runs.pipeline.job import Job
-from runs.pipeline.queries import understand_topics
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
-from runs.pipeline.ranking.rank import choose_pool, rank_for_track, search_systems, summarise_documents
-from runs.pipeline.ranking.rerank import rank_by_place, rerank_rows
-from runs.pipeline.topic_steps import (
+from keystone.generation.llm.model import Model
+from keystone.generation.readers.reader import list_rows
+from keystone.generation.rerank.candidates import Rerank
+from keystone.generation.types import Answer
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.of_documents import join_title_and_text
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Rankings, Topic
+from keystone.runs.pipeline.answering.watch import Watch, list_hits
+from keystone.runs.pipeline.grading.grade_files import find_grades, make_grade_records, make_judgments
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.queries import understand_topics
+from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query
+from keystone.runs.pipeline.ranking.rank import choose_pool, rank_for_track, search_systems, summarise_documents
+from keystone.runs.pipeline.ranking.rerank import rank_by_place, rerank_rows
+from keystone.runs.pipeline.topic_steps import (
     Pool,
     SearchedTopic,
     grade_candidates,
@@ -28,7 +28,7 @@ from runs.pipeline.topic_steps import (
     open_task,
     rank_graded,
 )
-from runs.tracks.rules import set_topic_limits
+from keystone.runs.tracks.rules import set_topic_limits
 
 
 async def answer_topic(

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from indexing.types import Store
-from retrieval.types import Rankings
-from runs.pipeline.ranking.rank import Hits
+from keystone.indexing.types import Store
+from keystone.retrieval.types import Rankings
+from keystone.runs.pipeline.ranking.rank import Hits
 
 Step = Literal["queries", "rankings", "grades", "chosen", "sentence", "run"]
 """A step, in the order of an answer, with its value:

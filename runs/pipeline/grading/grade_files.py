@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from generation.grading.grade import GradedTopic
-from generation.types import Fallback
-from indexing.io.reading import read_text
-from indexing.io.writing import write_whole
-from indexing.types import Store
-from retrieval.ties import decrease_strictly
-from retrieval.types import Rankings, offsets_of
+from keystone.generation.grading.grade import GradedTopic
+from keystone.generation.types import Fallback
+from keystone.indexing.io.reading import read_text
+from keystone.indexing.io.writing import write_whole
+from keystone.indexing.types import Store
+from keystone.retrieval.ties import decrease_strictly
+from keystone.retrieval.types import Rankings, offsets_of
 
 
 @dataclass(frozen=True, slots=True)

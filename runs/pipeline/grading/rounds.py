@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fusion.lists import Groups, group_queries_by_topic
-from fusion.rrf import fuse_groups, fuse_queries
-from generation.grading.grade import GradedTopic
-from generation.llm.model import Model
-from generation.queries.search_again import OpenQuery, write_search_texts
-from generation.types import Fallback
-from indexing.vectors.of_documents import TextsOf
-from retrieval.types import Query, Rankings, ranked
-from runs.pipeline.job import Job
-from runs.pipeline.model_runner import RunWithModel
-from runs.pipeline.ranking.fuse import fuse_each_query, round_scores
-from runs.pipeline.ranking.rank import choose_pool, search_systems
+from keystone.fusion.lists import Groups, group_queries_by_topic
+from keystone.fusion.rrf import fuse_groups, fuse_queries
+from keystone.generation.grading.grade import GradedTopic
+from keystone.generation.llm.model import Model
+from keystone.generation.queries.search_again import OpenQuery, write_search_texts
+from keystone.generation.types import Fallback
+from keystone.indexing.vectors.of_documents import TextsOf
+from keystone.retrieval.types import Query, Rankings, ranked
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.pipeline.ranking.fuse import fuse_each_query, round_scores
+from keystone.runs.pipeline.ranking.rank import choose_pool, search_systems
 
 RELEVANT_GRADE = 2
 """A query with a document of this grade or above is not searched again."""

@@ -7,13 +7,13 @@ file.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fusion.fuse import TopicFusion, combine_systems, fuse_topics
-from fusion.rrf import fuse_systems
-from generation.queries.compose import weigh_queries
-from indexing.errors import UserError
-from retrieval.ties import decrease_strictly
-from retrieval.types import Query, Rankings, Topic
-from runs.config.run_config import RunConfig
+from keystone.fusion.fuse import TopicFusion, combine_systems, fuse_topics
+from keystone.fusion.rrf import fuse_systems
+from keystone.generation.queries.compose import weigh_queries
+from keystone.indexing.errors import UserError
+from keystone.retrieval.ties import decrease_strictly
+from keystone.retrieval.types import Query, Rankings, Topic
+from keystone.runs.config.run_config import RunConfig
 
 LOWEST_SCORES = {"bm25": 0.0, "query2doc": 0.0, "dense": -1.0, "hyde": -1.0}
 """The lowest possible score of each system. That of a system that searches by embeddings is below 0, a cosine."""

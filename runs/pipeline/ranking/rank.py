@@ -8,25 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from fusion.closest import find_closest_segments, rank_segments
-from fusion.parasol import Floats
-from generation.llm.model import Model
-from generation.queries.compose import find_places
-from generation.summarise import summarise
-from generation.types import Fallback
-from indexing.types import Document
-from indexing.vectors.embed import embed_queries
-from indexing.vectors.of_documents import TextsOf, join_title_and_text
-from indexing.vectors.of_segments import segment_vectors
-from indexing.vectors.types import Vectors
-from retrieval.hybrid import search_all
-from retrieval.ties import decrease_strictly
-from retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Topic, ranked
-from runs.config.run_config import RunConfig
-from runs.pipeline.job import Job
-from runs.pipeline.ranking.fuse import fuse_topics_of, round_scores
-from runs.pipeline.ranking.rerank import rank_by_place
-from runs.trec.types import Run
+from keystone.fusion.closest import find_closest_segments, rank_segments
+from keystone.fusion.parasol import Floats
+from keystone.generation.llm.model import Model
+from keystone.generation.queries.compose import find_places
+from keystone.generation.summarise import summarise
+from keystone.generation.types import Fallback
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.hybrid import search_all
+from keystone.retrieval.ties import decrease_strictly
+from keystone.retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Topic, ranked
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.ranking.fuse import fuse_topics_of, round_scores
+from keystone.runs.pipeline.ranking.rerank import rank_by_place
+from keystone.runs.trec.types import Run
 
 Hits = list[tuple[str, float]]
 """The ids and scores of a topic, best first."""

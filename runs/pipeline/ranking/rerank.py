@@ -6,13 +6,13 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import numpy as np
 
-from generation.context.topic import read_context
-from generation.llm.model import Model
-from generation.queries.compose import make_narrative_query
-from generation.rerank.candidates import Candidates, Means, Rerank, Reranked
-from generation.rerank.open import open_reranker
-from retrieval.types import Rankings, Topic, offsets_of
-from runs.pipeline.job import Job
+from keystone.generation.context.topic import read_context
+from keystone.generation.llm.model import Model
+from keystone.generation.queries.compose import make_narrative_query
+from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked
+from keystone.generation.rerank.open import open_reranker
+from keystone.retrieval.types import Rankings, Topic, offsets_of
+from keystone.runs.pipeline.job import Job
 
 
 def open_job_reranker(job: Job, model: Model | None) -> AbstractAsyncContextManager[Rerank | None]:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from generation.context.tokens import CHARACTERS_PER_TOKEN
-from generation.llm.settings import ModelSettings
-from generation.llm.usage import find_most_usage
-from generation.types import Request, Usage
+from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.usage import find_most_usage
+from keystone.generation.types import Request, Usage
 
 REPAIR_TOKENS = 1000
 """More tokens than a repair says besides the reply that it repeats."""
@@ -40,8 +40,8 @@ class Foreseen:
 def foresee(ask: Ask, model: ModelSettings) -> Foreseen:
     """Foresee the cost of requests.
 
-    At most, each is asked a second time, for a repair (`generation.ask.request_repair`). A prompt then has a token for
-    each character, and fills the model's window at most. Likely, a token has four characters.
+    At most, each is asked a second time, for a repair (`keystone.generation.ask.request_repair`). A prompt then has a
+    token for each character, and fills the model's window at most. Likely, a token has four characters.
     """
     room, thinking = ask.number * model.window, ask.number * model.thinking
     prompt, reply = _count_tokens(ask)

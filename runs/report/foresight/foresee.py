@@ -4,24 +4,24 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from generation.context.tokens import CHARACTERS_PER_TOKEN
-from generation.llm.settings import ModelSettings
-from generation.llm.usage import Budget, Prices, add_usage
-from generation.queries.compose import find_places
-from generation.readers.settings import READER_SETTINGS, EscalateSettings, FusedSettings, StructureSettings
-from generation.rerank.endpoint import BATCH_PASSAGES
-from generation.types import Usage
-from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import list_artifacts
-from runs.pipeline.directory import Plan, Values, plan_stages
-from runs.pipeline.job import Job, open_job
-from runs.pipeline.manifest import describe_inputs
-from runs.pipeline.model_runner import open_model_runner
-from runs.pipeline.queries import QUERY_METHODS, UnderstoodTopic, list_queries
-from runs.pipeline.stages import list_stages
-from runs.report.foresight.asks import Foreseen, foresee, foresee_reader
-from runs.report.foresight.of_answers import list_answer_asks
-from runs.report.foresight.of_topics import (
+from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.usage import Budget, Prices, add_usage
+from keystone.generation.queries.compose import find_places
+from keystone.generation.readers.settings import READER_SETTINGS, EscalateSettings, FusedSettings, StructureSettings
+from keystone.generation.rerank.endpoint import BATCH_PASSAGES
+from keystone.generation.types import Usage
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.artifacts import list_artifacts
+from keystone.runs.pipeline.directory import Plan, Values, plan_stages
+from keystone.runs.pipeline.job import Job, open_job
+from keystone.runs.pipeline.manifest import describe_inputs
+from keystone.runs.pipeline.model_runner import open_model_runner
+from keystone.runs.pipeline.queries import QUERY_METHODS, UnderstoodTopic, list_queries
+from keystone.runs.pipeline.stages import list_stages
+from keystone.runs.report.foresight.asks import Foreseen, foresee, foresee_reader
+from keystone.runs.report.foresight.of_answers import list_answer_asks
+from keystone.runs.report.foresight.of_topics import (
     AskedTopic,
     bound_queries,
     list_grade_asks,
@@ -62,7 +62,7 @@ class Foresight:
 
 
 def foresee_run(config: RunConfig, threads: int = 1) -> Foresight:
-    """Foresee a run. Its index, topics and run directory are read. `UserError` as from `runs.pipeline.stages.run`."""
+    """Foresee a run. Its index, topics and run directory are read. `UserError` as from `pipeline.stages.run`."""
     job = open_job(config, threads)
     values = Values(job.directory)
     files = list_artifacts(job, values)

@@ -3,23 +3,23 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from generation.answers.answer import AnswerTask, request_answer
-from generation.answers.cite import request_citations
-from generation.answers.claims.collect import MOST_CLAIMS, REPLY_WORDS, ClaimTask, request_claims
-from generation.answers.claims.write import ProseTask, request_prose
-from generation.answers.sentences import MOST_SENTENCES, allow_tokens, make_messages
-from generation.answers.shorten import MOST_ROUNDS, request_shorter
-from generation.answers.sub_answers import SUB_ANSWER_WORDS, SubTask, request_sub_answer
-from generation.answers.support import GROUP_SENTENCES
-from generation.answers.synthesise import SynthesisTask, request_edit, request_resynthesis
-from generation.context.tokens import CHARACTERS_PER_TOKEN
-from generation.llm.settings import ModelSettings
-from generation.prompts.answers import check_support
-from generation.readers.write import LEAST_WORDS_SHARE
-from generation.types import Request
-from runs.config.run_config import RunConfig
-from runs.report.foresight.asks import Ask
-from runs.report.foresight.of_topics import AskedTopic
+from keystone.generation.answers.answer import AnswerTask, request_answer
+from keystone.generation.answers.cite import request_citations
+from keystone.generation.answers.claims.collect import MOST_CLAIMS, REPLY_WORDS, ClaimTask, request_claims
+from keystone.generation.answers.claims.write import ProseTask, request_prose
+from keystone.generation.answers.sentences import MOST_SENTENCES, allow_tokens, make_messages
+from keystone.generation.answers.shorten import MOST_ROUNDS, request_shorter
+from keystone.generation.answers.sub_answers import SUB_ANSWER_WORDS, SubTask, request_sub_answer
+from keystone.generation.answers.support import GROUP_SENTENCES
+from keystone.generation.answers.synthesise import SynthesisTask, request_edit, request_resynthesis
+from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.prompts.answers import check_support
+from keystone.generation.readers.write import LEAST_WORDS_SHARE
+from keystone.generation.types import Request
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.report.foresight.asks import Ask
+from keystone.runs.report.foresight.of_topics import AskedTopic
 
 SENTENCE_CHARACTERS = 40
 """More characters than the JSON of a listed sentence or claim has besides its text."""

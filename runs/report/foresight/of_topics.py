@@ -3,21 +3,26 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fusion.blocks import list_windows, make_blocks
-from generation.context.fit_window import share_window
-from generation.context.tokens import CHARACTERS_PER_TOKEN
-from generation.grading.umbrela import request_grades
-from generation.llm.settings import ModelSettings
-from generation.prompts.queries import decompose, search_again, topic
-from generation.queries.passages import request_passage
-from generation.queries.search_again import SNIPPET_CHARACTERS, OpenQuery, request_search_texts
-from generation.queries.understand import find_names_to_avoid, request_questions, request_topic, request_variants
-from generation.rerank.listwise import request_ranking
-from generation.summarise import LONG_DOCUMENT_TOKENS, request_summary
-from retrieval.types import Query, Topic
-from runs.config.run_config import RunConfig
-from runs.pipeline.grading import rounds
-from runs.report.foresight.asks import Ask
+from keystone.fusion.blocks import list_windows, make_blocks
+from keystone.generation.context.fit_window import share_window
+from keystone.generation.context.tokens import CHARACTERS_PER_TOKEN
+from keystone.generation.grading.umbrela import request_grades
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.prompts.queries import decompose, search_again, topic
+from keystone.generation.queries.passages import request_passage
+from keystone.generation.queries.search_again import SNIPPET_CHARACTERS, OpenQuery, request_search_texts
+from keystone.generation.queries.understand import (
+    find_names_to_avoid,
+    request_questions,
+    request_topic,
+    request_variants,
+)
+from keystone.generation.rerank.listwise import request_ranking
+from keystone.generation.summarise import LONG_DOCUMENT_TOKENS, request_summary
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.grading import rounds
+from keystone.runs.report.foresight.asks import Ask
 
 TITLE_CHARACTERS = 500
 """The longest title of a document that is foreseen. Titles are the only texts of a prompt without a limit."""

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from generation.llm.usage import Prices, add_usage, compute_cost
-from generation.types import Usage
-from runs.report.foresight.foresee import Foresight
-from runs.report.foresight.of_answers import SENTENCE_WORDS
-from runs.wording import plural
+from keystone.generation.llm.usage import Prices, add_usage, compute_cost
+from keystone.generation.types import Usage
+from keystone.runs.report.foresight.foresee import Foresight
+from keystone.runs.report.foresight.of_answers import SENTENCE_WORDS
+from keystone.runs.wording import plural
 
 NUMBERS = ("calls", "prompt_tokens", "completion_tokens")
 """The fields of `Usage` that can be foreseen."""

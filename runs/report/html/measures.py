@@ -6,17 +6,17 @@ from pathlib import Path
 
 import numpy as np
 
-from indexing.types import document_id
-from runs.evaluation.compare import Difference, collect_cautions, compare_runs
-from runs.evaluation.evaluate import Evaluation, evaluate_files
-from runs.evaluation.resample import find_bootstrap_interval
-from runs.pipeline.file_names import find_last_ranking
-from runs.report.html.markup import Html, element, embed_numbers
-from runs.report.html.overview import render_run_name
-from runs.report.html.types import RunView
-from runs.report.terminal import format_p_value
-from runs.tracks.rules import TRACKS
-from runs.trec.run_files import read_qrels
+from keystone.indexing.types import document_id
+from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_runs
+from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
+from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.pipeline.file_names import find_last_ranking
+from keystone.runs.report.html.markup import Html, element, embed_numbers
+from keystone.runs.report.html.overview import render_run_name
+from keystone.runs.report.html.types import RunView
+from keystone.runs.report.terminal import format_p_value
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.trec.run_files import read_qrels
 
 ORDERS = (("topic", "values in order"), ("value", "values, highest first"))
 DIFFERENCE = ("difference", "last run minus first, highest first")

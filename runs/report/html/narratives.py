@@ -5,11 +5,11 @@ The script of the page makes the table and the chart of the documents when a rea
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from runs.report.html.markup import Html, element, isolate, join
-from runs.report.html.overview import render_run_name
-from runs.report.html.types import AnswerView, PlacedDocument, RunView, StepView, TopicView
-from runs.report.story import COVERING_GRADE
-from runs.wording import plural
+from keystone.runs.report.html.markup import Html, element, isolate, join
+from keystone.runs.report.html.overview import render_run_name
+from keystone.runs.report.html.types import AnswerView, PlacedDocument, RunView, StepView, TopicView
+from keystone.runs.report.story import COVERING_GRADE
+from keystone.runs.wording import plural
 
 Judged = Mapping[str, int]
 """The judged grades of a topic's documents."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import yaml
 
-from runs.config.run_config import RunConfig
-from runs.report.html.markup import Html, element, isolate, join
-from runs.report.html.types import RunView
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.report.html.markup import Html, element, isolate, join
+from keystone.runs.report.html.types import RunView
 
 MOST_FALLBACKS = 100
 """How many fallbacks of a run are listed. The manifest of the run has all of them."""

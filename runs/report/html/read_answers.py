@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from indexing.io.reading import read_json_lines
-from runs.report.html.types import AnswerView, CitedText, PlacedDocument, RunView, TopicView
-from runs.tracks.answer_files import SubmittedAnswer, get_metadata, read_answer_file
-from runs.tracks.rules import Track
-from runs.tracks.validate import detect_track
+from keystone.indexing.io.reading import read_json_lines
+from keystone.runs.report.html.types import AnswerView, CitedText, PlacedDocument, RunView, TopicView
+from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, read_answer_file
+from keystone.runs.tracks.rules import Track
+from keystone.runs.tracks.validate import detect_track
 
 
 def read_answer_view(path: Path, label: str) -> RunView:

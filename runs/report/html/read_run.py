@@ -6,15 +6,15 @@ from typing import Any
 
 import orjson
 
-from indexing.errors import BadRecord, UserError
-from indexing.index import open_index
-from indexing.io.reading import read_json_lines
-from indexing.types import Document, Store
-from retrieval.backends import open_store
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.pipeline.directory import MANIFEST
-from runs.pipeline.file_names import (
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.index import open_index
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.types import Document, Store
+from keystone.retrieval.backends import open_store
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.file_names import (
     ANSWERS,
     CONFIG,
     EVIDENCE,
@@ -26,12 +26,12 @@ from runs.pipeline.file_names import (
     TRACE,
     find_last_ranking,
 )
-from runs.pipeline.model_runner import USAGE_FILE
-from runs.report.html.topic import Found, make_topic_view
-from runs.report.html.types import RunView, TopicView
-from runs.tracks.rules import TRACKS
-from runs.trec.run_files import find_ranks, list_first
-from runs.trec.topics import read_topics
+from keystone.runs.pipeline.model_runner import USAGE_FILE
+from keystone.runs.report.html.topic import Found, make_topic_view
+from keystone.runs.report.html.types import RunView, TopicView
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.trec.run_files import find_ranks, list_first
+from keystone.runs.trec.topics import read_topics
 
 MOST_DOCUMENTS = 100
 """How many documents of each ranking the report shows, besides those that are chosen or cited."""

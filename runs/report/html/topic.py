@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from indexing.types import Document, document_id
-from runs.report.html.types import (
+from keystone.indexing.types import Document, document_id
+from keystone.runs.report.html.types import (
     AnswerView,
     CitedText,
     Place,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs.config.run_config import RunConfig
+from keystone.runs.config.run_config import RunConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from indexing.errors import UserError
-from indexing.io.writing import write_whole
-from runs.report.html.markup import Html, element, join
-from runs.report.html.measures import Measures, render_measures, take_measures
-from runs.report.html.narratives import list_topic_ids, render_narratives
-from runs.report.html.overview import render_overview
-from runs.report.html.parts import make_policy, read_parts
-from runs.report.html.read_answers import read_answer_view
-from runs.report.html.read_run import read_view
-from runs.report.html.types import RunView
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import write_whole
+from keystone.runs.report.html.markup import Html, element, join
+from keystone.runs.report.html.measures import Measures, render_measures, take_measures
+from keystone.runs.report.html.narratives import list_topic_ids, render_narratives
+from keystone.runs.report.html.overview import render_overview
+from keystone.runs.report.html.parts import make_policy, read_parts
+from keystone.runs.report.html.read_answers import read_answer_view
+from keystone.runs.report.html.read_run import read_view
+from keystone.runs.report.html.types import RunView
 
 STYLES = ("base.css", "page.css")
 SCRIPTS = ("elements.js", "plots.js", "moves.js", "documents.js", "page.js")
@@ -40,7 +40,7 @@ def write_report(runs: Sequence[Path], out: Path, qrels: Path | None = None, not
 
 def render_page(views: Sequence[RunView], measures: Measures, notes: Sequence[str] = ()) -> Html:
     """Render the page of these runs. Its policy lets a browser use its own style and script, and load nothing."""
-    style, script = (Html(read_parts("runs.report.html", names)) for names in (STYLES, SCRIPTS))
+    style, script = (Html(read_parts("keystone.runs.report.html", names)) for names in (STYLES, SCRIPTS))
     labels = [view.label for view in views]
     title = f"{', '.join(labels)} – Keystone"
     sections = [

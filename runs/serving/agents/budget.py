@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from generation.context.tokens import clip, count_tokens
-from indexing.errors import UserError
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.indexing.errors import UserError
 
 DEFAULT_REPLY_TOKENS = 4000
 LEAST_REPLY_TOKENS = 200

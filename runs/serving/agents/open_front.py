@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runs.serving.agents.server import make_mcp_server, perform
-from runs.serving.front import Front
-from runs.serving.server.leaving import run_until_left
-from runs.serving.service import Service
+from keystone.runs.serving.agents.server import make_mcp_server, perform
+from keystone.runs.serving.front import Front
+from keystone.runs.serving.server.leaving import run_until_left
+from keystone.runs.serving.service import Service
 
 PATH = "/mcp"
 """The path of the front in the application."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from indexing.errors import UserError
-from runs.serving.agents.score import STAGES, Stage, list_some
-from runs.serving.call_log import Call, CallLog, Reply
-from runs.serving.front import Front
-from runs.wording import plural
+from keystone.indexing.errors import UserError
+from keystone.runs.serving.agents.score import STAGES, Stage, list_some
+from keystone.runs.serving.call_log import Call, CallLog, Reply
+from keystone.runs.serving.front import Front
+from keystone.runs.wording import plural
 
 
 @dataclass(frozen=True, slots=True)

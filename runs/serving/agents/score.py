@@ -7,12 +7,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from indexing.corpora.segments import cut_segments
-from indexing.errors import UserError
-from indexing.types import Document, Segment, Span, Store, document_id
-from runs.evaluation.diagnosis.wanted import Wanted, list_nuggets
-from runs.evaluation.nuggets.read import read_nuggets
-from runs.trec.run_files import read_qrels
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Document, Segment, Span, Store, document_id
+from keystone.runs.evaluation.diagnosis.wanted import Wanted, list_nuggets
+from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.trec.run_files import read_qrels
 
 Stage = Literal["surfaced", "read", "cited"]
 Unit = Literal["documents", "segments"]

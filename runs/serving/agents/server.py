@@ -13,13 +13,13 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from pydantic import ValidationError
 
-from generation.context.tokens import clip
-from indexing.errors import NotFound, UserError
-from runs.serving.agents.budget import LEAST_REPLY_TOKENS
-from runs.serving.agents.tools import DATA, TOOLS
-from runs.serving.call_log import Call, Reply, log_call
-from runs.serving.service import Service
-from runs.tracks.violations import shorten_value
+from keystone.generation.context.tokens import clip
+from keystone.indexing.errors import NotFound, UserError
+from keystone.runs.serving.agents.budget import LEAST_REPLY_TOKENS
+from keystone.runs.serving.agents.tools import DATA, TOOLS
+from keystone.runs.serving.call_log import Call, Reply, log_call
+from keystone.runs.serving.service import Service
+from keystone.runs.tracks.violations import shorten_value
 
 FRONT = "mcp"
 """The name of this front in the log of calls."""

@@ -9,20 +9,20 @@ from typing import Any
 
 from pydantic import Field
 
-from indexing.errors import UserError
-from indexing.settings.strict_settings import StrictSettings
-from indexing.types import Span
-from runs.report.passages import Passage, choose_passage, make_passage
-from runs.serving import service as serving
-from runs.serving.agents.budget import (
+from keystone.indexing.errors import UserError
+from keystone.indexing.settings.strict_settings import StrictSettings
+from keystone.indexing.types import Span
+from keystone.runs.report.passages import Passage, choose_passage, make_passage
+from keystone.runs.serving import service as serving
+from keystone.runs.serving.agents.budget import (
     DEFAULT_REPLY_TOKENS,
     LEAST_REPLY_TOKENS,
     MOST_REPLY_TOKENS,
     fit_items,
     fit_text,
 )
-from runs.serving.call_log import Reply
-from runs.serving.service import Method, Service
+from keystone.runs.serving.call_log import Reply
+from keystone.runs.serving.service import Method, Service
 
 MOST_RESULTS = 100
 """The most results of a reply."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import orjson
 
-from indexing.errors import NotFound, UserError
-from indexing.types import document_id
-from runs.report.passages import Passage
-from runs.serving import service as operations
-from runs.serving.call_log import Call, Reply
-from runs.serving.rest.payloads import Form, StoredDocuments, cut_payload, make_segment_raw, parse_payload
-from runs.serving.server.json_replies import make_error
-from runs.serving.service import Hit, Service
+from keystone.indexing.errors import NotFound, UserError
+from keystone.indexing.types import document_id
+from keystone.runs.report.passages import Passage
+from keystone.runs.serving import service as operations
+from keystone.runs.serving.call_log import Call, Reply
+from keystone.runs.serving.rest.payloads import Form, StoredDocuments, cut_payload, make_segment_raw, parse_payload
+from keystone.runs.serving.server.json_replies import make_error
+from keystone.runs.serving.service import Hit, Service
 
 Arguments = Mapping[str, Any]
 

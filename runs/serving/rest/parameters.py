@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from indexing.errors import UserError
-from runs.serving.service import METHODS, MOST_HITS
+from keystone.indexing.errors import UserError
+from keystone.runs.serving.service import METHODS, MOST_HITS
 
 LARGEST_K1 = 3.4e38
 """Lucene holds k1 as a float of 32 bits."""

@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import orjson
 
-from indexing.attached.lucene_index import PrebuiltStore
-from indexing.types import Document, Store
-from retrieval.backends import open_store
-from runs.serving.batches import Batches
-from runs.serving.service import Service
+from keystone.indexing.attached.lucene_index import PrebuiltStore
+from keystone.indexing.types import Document, Store
+from keystone.retrieval.backends import open_store
+from keystone.runs.serving.batches import Batches
+from keystone.runs.serving.service import Service
 
 Form = Literal["parsed", "object", "raw", "contents"]
 """A document as its object without its id, as the string that the index stores, or as its text alone.

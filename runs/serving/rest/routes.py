@@ -16,15 +16,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from indexing.errors import UserError
-from indexing.io.json_values import parse_json
-from runs.serving.call_log import Call, Reply, log_call
-from runs.serving.front import Front
-from runs.serving.rest.calls import Rest, perform
-from runs.serving.rest.parameters import parse_document, parse_first_search, parse_search, parse_search_body
-from runs.serving.rest.payloads import StoredDocuments
-from runs.serving.server.json_replies import make_error, send_json
-from runs.serving.service import Service
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import parse_json
+from keystone.runs.serving.call_log import Call, Reply, log_call
+from keystone.runs.serving.front import Front
+from keystone.runs.serving.rest.calls import Rest, perform
+from keystone.runs.serving.rest.parameters import parse_document, parse_first_search, parse_search, parse_search_body
+from keystone.runs.serving.rest.payloads import StoredDocuments
+from keystone.runs.serving.server.json_replies import make_error, send_json
+from keystone.runs.serving.service import Service
 
 NAME = "rest"
 ROUTE_ERROR = "Expected route /v1/{index}/search or /v1/{index}/doc/{docid}"
@@ -45,7 +45,7 @@ def open_front(service: Service) -> Front:
 
 @cache
 def _read_description() -> bytes:
-    return files("runs.serving.rest").joinpath("openapi.yaml").read_bytes()
+    return files("keystone.runs.serving.rest").joinpath("openapi.yaml").read_bytes()
 
 
 async def _show_description(_request: Request) -> Response:

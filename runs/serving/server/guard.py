@@ -14,11 +14,11 @@ from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from indexing.errors import UserError
-from indexing.io.json_values import parse_json
-from indexing.io.keys import read_key
-from runs.serving.server.json_replies import make_error, send_json
-from runs.serving.server.metrics import Metrics
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.keys import read_key
+from keystone.runs.serving.server.json_replies import make_error, send_json
+from keystone.runs.serving.server.metrics import Metrics
 
 TOKEN_VARIABLES = ("KEYSTONE_API_TOKEN", "PYSERINI_API_TOKEN", "CASTORINI_API_TOKEN")
 """The environment variables that may hold the token, the first one first."""

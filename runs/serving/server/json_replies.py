@@ -3,7 +3,7 @@
 import orjson
 from starlette.types import Send
 
-from runs.serving.call_log import Reply
+from keystone.runs.serving.call_log import Reply
 
 
 def make_error(message: str, status: int, key: str = "error") -> Reply:

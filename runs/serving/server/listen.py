@@ -17,8 +17,8 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from indexing.errors import UserError
-from runs.serving.server.json_replies import make_error
+from keystone.indexing.errors import UserError
+from keystone.runs.serving.server.json_replies import make_error
 
 HEAD_BYTES, HEAD_S = 2**16, 10.0
 """The most bytes, and the most seconds, of the first line and the headers of a request."""

@@ -4,8 +4,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from runs.serving.server.metrics import Metrics, format_batches
-from runs.serving.service import Service
+from keystone.runs.serving.server.metrics import Metrics, format_batches
+from keystone.runs.serving.service import Service
 
 
 def make_routes(service: Service, metrics: Metrics) -> list[Route]:

@@ -9,21 +9,21 @@ from typing import Any
 import orjson
 from sse_starlette import ServerSentEvent
 
-from generation.types import Answer
-from indexing.errors import UserError
-from retrieval.ties import decrease_strictly
-from retrieval.types import Topic
-from runs.pipeline.answering.watch import Step
-from runs.pipeline.ranking.rank import Hits
-from runs.serving.call_log import Call, Reply, log_call
-from runs.serving.server.json_replies import make_error
-from runs.serving.server.leaving import start
-from runs.serving.service import TOPIC_ID, Service, Titled, answer, find_titles
-from runs.serving.web.steps import DESCRIPTIONS, list_shown_ids
-from runs.tracks.answer_files import cite_by_track_ids, make_answer_record
-from runs.tracks.rules import set_topic_limits
-from runs.trec.render import render_rows
-from runs.trec.types import make_run
+from keystone.generation.types import Answer
+from keystone.indexing.errors import UserError
+from keystone.retrieval.ties import decrease_strictly
+from keystone.retrieval.types import Topic
+from keystone.runs.pipeline.answering.watch import Step
+from keystone.runs.pipeline.ranking.rank import Hits
+from keystone.runs.serving.call_log import Call, Reply, log_call
+from keystone.runs.serving.server.json_replies import make_error
+from keystone.runs.serving.server.leaving import start
+from keystone.runs.serving.service import TOPIC_ID, Service, Titled, answer, find_titles
+from keystone.runs.serving.web.steps import DESCRIPTIONS, list_shown_ids
+from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_record
+from keystone.runs.tracks.rules import set_topic_limits
+from keystone.runs.trec.render import render_rows
+from keystone.runs.trec.types import make_run
 
 
 def make_reply(service: Service, narrative: str, found: Answer) -> Reply:

@@ -8,16 +8,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, request_response
 
-from indexing.errors import NotFound, UserError
-from indexing.io.json_values import parse_json
-from runs.serving.call_log import Call, Reply, log_call
-from runs.serving.front import Front
-from runs.serving.server.json_replies import make_error
-from runs.serving.server.leaving import run_until_left
-from runs.serving.server.listen import STOP_S
-from runs.serving.service import Service, answer, check_text, fetch_document
-from runs.serving.web.answers import make_reply, stream_events
-from runs.serving.web.page import show_page
+from keystone.indexing.errors import NotFound, UserError
+from keystone.indexing.io.json_values import parse_json
+from keystone.runs.serving.call_log import Call, Reply, log_call
+from keystone.runs.serving.front import Front
+from keystone.runs.serving.server.json_replies import make_error
+from keystone.runs.serving.server.leaving import run_until_left
+from keystone.runs.serving.server.listen import STOP_S
+from keystone.runs.serving.service import Service, answer, check_text, fetch_document
+from keystone.runs.serving.web.answers import make_reply, stream_events
+from keystone.runs.serving.web.page import show_page
 
 NAME = "web"
 EVENTS = "text/event-stream"

@@ -4,10 +4,10 @@ from functools import cache
 
 from starlette.responses import HTMLResponse
 
-from runs.report.html.parts import make_policy, read_parts
+from keystone.runs.report.html.parts import make_policy, read_parts
 
-PACKAGE = "runs.serving.web"
-REPORT = "runs.report.html"
+PACKAGE = "keystone.runs.serving.web"
+REPORT = "keystone.runs.report.html"
 """The package of the report, from which the page has its colours, its table, and the tips of its cells."""
 ABOUT = {
     True: "Keystone makes queries from a narrative, ranks documents, and lets a language model write a cited answer.",

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from generation.types import Sentence
-from retrieval.types import Query
-from runs.pipeline.grading.grade_files import Judgment
-from runs.pipeline.ranking.rank import Hits
-from runs.serving.service import Titled
+from keystone.generation.types import Sentence
+from keystone.retrieval.types import Query
+from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.pipeline.ranking.rank import Hits
+from keystone.runs.serving.service import Titled
 
 Titles: TypeAlias = Mapping[str, Titled]
 """The documents, each by its own id and by the ids of its cited segments."""

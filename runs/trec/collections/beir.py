@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.corpora.folders import strip_compression
-from indexing.errors import UserError
-from indexing.io.reading import read_bytes
+from keystone.indexing.corpora.folders import strip_compression
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_bytes
 
 DEFAULT_SPLIT = "test"
 HEADER = b"query-id\tcorpus-id\tscore"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.corpora.ir_datasets import dataset_id, read_records
-from indexing.errors import UserError
-from indexing.types import is_id
+from keystone.indexing.corpora.ir_datasets import dataset_id, read_records
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import is_id
 
 LONGER_TEXTS = ("description", "narrative")
 """The fields that a narrative has besides the text that the package makes for search."""

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from indexing.io.reading import read_bytes
-from runs.trec.collections.beir import convert_rows, find_folder, find_qrels
-from runs.trec.collections.ir_datasets import is_data_set, render_qrels
+from keystone.indexing.io.reading import read_bytes
+from keystone.runs.trec.collections.beir import convert_rows, find_folder, find_qrels
+from keystone.runs.trec.collections.ir_datasets import is_data_set, render_qrels
 
 
 def find_qrels_file(path: Path) -> Path:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.answer import AnswerTask, write_answers
-from generation.answers.answer import request_answer as answer_request
-from generation.answers.sentences import (
+from keystone.generation.answers.answer import AnswerTask, write_answers
+from keystone.generation.answers.answer import request_answer as answer_request
+from keystone.generation.answers.sentences import (
     Passage,
     count_words,
     cut_to_words,
@@ -19,11 +19,11 @@ from generation.answers.sentences import (
     read_rewritten,
     tidy,
 )
-from generation.answers.shorten import shorten_answers
-from generation.answers.sub_answers import PromptWith, SubTask, write_sub_answers
-from generation.context.delimit import delimit
-from generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
-from indexing.errors import Unusable
+from keystone.generation.answers.shorten import shorten_answers
+from keystone.generation.answers.sub_answers import PromptWith, SubTask, write_sub_answers
+from keystone.generation.context.delimit import delimit
+from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.errors import Unusable
 from tests.support.models.answer_replies import BEES, PASSAGES, REPLY, make_reply, make_rewritten_reply
 from tests.support.models.scripted import Said, Scripted, by_purpose
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.cite import (
+from keystone.generation.answers.cite import (
     LEAST_CITED_COSINE,
     assign_citations,
     drop_far_citations,
     read_supports,
     request_citations,
 )
-from generation.types import Answer, Failure, Fallback, Reply, Sentence
-from indexing.errors import Unusable
-from indexing.types import MINILM
-from indexing.vectors.embed import load_embedder
+from keystone.generation.types import Answer, Failure, Fallback, Reply, Sentence
+from keystone.indexing.errors import Unusable
+from keystone.indexing.types import MINILM
+from keystone.indexing.vectors.embed import load_embedder
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.answer_replies import PASSAGES, REPLY
 from tests.support.models.scripted import Said, Scripted

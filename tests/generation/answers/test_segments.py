@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.closest import find_closest_segments
-from generation.answers.choose_segments import (
+from keystone.fusion.closest import find_closest_segments
+from keystone.generation.answers.choose_segments import (
     LEAST_GAIN_SHARE,
     MOST_CITATIONS,
     TopicSegments,
     choose_segments,
     list_segments,
 )
-from generation.answers.segments import cite_segments, limit_references
-from generation.context.topic import TopicContext
-from generation.rules.terms import find_terms
-from generation.types import Answer, Sentence
+from keystone.generation.answers.segments import cite_segments, limit_references
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.rules.terms import find_terms
+from keystone.generation.types import Answer, Sentence
 from tests.support.structures.topic_segments import SEGMENTS, make_context, toward
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.choose_segments import MOST_CITATIONS
-from generation.answers.support import (
+from keystone.generation.answers.choose_segments import MOST_CITATIONS
+from keystone.generation.answers.support import (
     GROUP_SENTENCES,
     check_by_model,
     check_by_rules,
@@ -18,10 +18,10 @@ from generation.answers.support import (
     make_claims,
     read_verdicts,
 )
-from generation.rules.support import rate_support, says_nothing
-from generation.rules.terms import find_names, find_numbers, make_weigher
-from generation.types import Answer, Failure, Reply, Request, Sentence, SupportCheck
-from indexing.errors import Unusable
+from keystone.generation.rules.support import rate_support, says_nothing
+from keystone.generation.rules.terms import find_names, find_numbers, make_weigher
+from keystone.generation.types import Answer, Failure, Reply, Request, Sentence, SupportCheck
+from keystone.indexing.errors import Unusable
 from tests.support.models.answer_replies import JSON
 from tests.support.models.scripted import Said, Scripted
 from tests.support.structures.topic_segments import SEGMENTS, toward

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.sentences import Passage, count_words
-from generation.answers.synthesise import (
+from keystone.generation.answers.sentences import Passage, count_words
+from keystone.generation.answers.synthesise import (
     SynthesisTask,
     edit,
     group_repeats,
@@ -21,8 +21,8 @@ from generation.answers.synthesise import (
     select_edit,
     select_sentences,
 )
-from generation.types import Answer, Failure, Fallback, Request, Sentence
-from indexing.vectors.types import Vectors
+from keystone.generation.types import Answer, Failure, Fallback, Request, Sentence
+from keystone.indexing.vectors.types import Vectors
 from tests.support.models.answer_replies import LINE, REPLY, make_reply, make_rewritten_reply
 from tests.support.models.scripted import Said, Scripted, by_purpose
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.passages import GAP_MARK, choose_best_spans, join_spans, make_passage, merge_spans
-from generation.context.tokens import count_tokens
-from indexing.corpora.segments import cut_segments
-from indexing.types import Document, Segment, Span
+from keystone.generation.context.passages import GAP_MARK, choose_best_spans, join_spans, make_passage, merge_spans
+from keystone.generation.context.tokens import count_tokens
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.types import Document, Segment, Span
 
 TEXT = "".join(f"{letter * 9} " for letter in "abcdefgh")
 

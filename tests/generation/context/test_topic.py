@@ -2,8 +2,8 @@
 
 import pytest
 
-from generation.context.fit_window import show_documents
-from generation.context.topic import keep_closest_segments
+from keystone.generation.context.fit_window import show_documents
+from keystone.generation.context.topic import keep_closest_segments
 from tests.support.structures.topic_segments import ANTS, BEES, make_context, toward
 
 

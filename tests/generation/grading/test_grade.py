@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fusion.parasol import Top
-from generation.grading.grade import SELECTIONS, GradeSettings
+from keystone.fusion.parasol import Top
+from keystone.generation.grading.grade import SELECTIONS, GradeSettings
 
 NAN = np.nan
 

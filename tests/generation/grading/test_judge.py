@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.grading.judge import PROMPTS, JudgeSettings, choose_grade, judge_texts
-from generation.llm.model import make_request_key
-from generation.types import Failure, Request
+from keystone.generation.grading.judge import PROMPTS, JudgeSettings, choose_grade, judge_texts
+from keystone.generation.llm.model import make_request_key
+from keystone.generation.types import Failure, Request
 from tests.support.models.scripted import Scripted
 
 SYSTEMS = list(PROMPTS.values())

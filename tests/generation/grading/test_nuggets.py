@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.grading.citations import Citation, rate_citations
-from generation.grading.nuggets import ASSIGNMENTS, IMPORTANCES, assign_nuggets, create_nuggets, rate_importance
-from generation.types import Failure, Request
+from keystone.generation.grading.citations import Citation, rate_citations
+from keystone.generation.grading.nuggets import (
+    ASSIGNMENTS,
+    IMPORTANCES,
+    assign_nuggets,
+    create_nuggets,
+    rate_importance,
+)
+from keystone.generation.types import Failure, Request
 from tests.support.models.answer_replies import REPLY
 from tests.support.models.scripted import Scripted, by_purpose
 

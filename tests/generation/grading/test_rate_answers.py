@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.grading.rate_answers import (
+from keystone.generation.grading.rate_answers import (
     AnswerPair,
     RatedAnswer,
     Verdict,
@@ -21,9 +21,9 @@ from generation.grading.rate_answers import (
     request_rating,
     score_choices,
 )
-from generation.prompts.evaluation import rate_answer
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable
+from keystone.generation.prompts.evaluation import rate_answer
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
 
 ANSWER = RatedAnswer("Why?", ["Because.", "So."], "Because so.")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.grading.umbrela import (
+from keystone.generation.grading.umbrela import (
     GradeForm,
     Mode,
     Pair,
@@ -20,8 +20,8 @@ from generation.grading.umbrela import (
     read_grades,
     request_grades,
 )
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
 
 QUERIES = ["How do bees dance?", "What do wasps eat?", "Why is honey sweet?"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from indexing.io import retry
+from keystone.indexing.io import retry
 from tests.support.models.client import SECRET
 
 

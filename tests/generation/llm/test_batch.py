@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from generation.ask import ask_all, run_together
-from generation.llm import batch_files
-from generation.llm.batch_files import locate_replies
-from generation.llm.cache import Cache
-from generation.llm.chat import read_bound, read_reply
-from generation.llm.model import make_request_key
-from generation.llm.replay import record_replies
-from generation.llm.settings import ModelSettings
-from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import Unusable, UserError, Waits
+from keystone.generation.ask import ask_all, run_together
+from keystone.generation.llm import batch_files
+from keystone.generation.llm.batch_files import locate_replies
+from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.chat import read_bound, read_reply
+from keystone.generation.llm.model import make_request_key
+from keystone.generation.llm.replay import record_replies
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import Unusable, UserError, Waits
 from tests.support.models.client import open_beside_cache
 
 SCHEMA = {"type": "object"}
@@ -370,7 +370,7 @@ def test_recorded_replies_are_used_and_a_missing_one_is_named(tmp_path: Path) ->
 
 
 def test_a_batch_holds_no_request_with_a_cached_reply(tmp_path: Path) -> None:
-    from generation.llm.chat import PaidReply
+    from keystone.generation.llm.chat import PaidReply
 
     with closing(Cache(tmp_path / "replies.sqlite")) as cache:
         cache.put([(make_request_key("m", asking("a")), PaidReply(Reply("known")))])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation.llm.chat import PaidReply
-from generation.llm.usage import Budget, Prices, Purse, add_usage, compute_cost, find_most_usage
-from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import TurnedAway, UserError, WrongReply
+from keystone.generation.llm.chat import PaidReply
+from keystone.generation.llm.usage import Budget, Prices, Purse, add_usage, compute_cost, find_most_usage
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import TurnedAway, UserError, WrongReply
 
 PRICES = Prices(prompt=500_000, cached=100_000, completion=1_000_000)
 ONE = Request("step", (("user", "Why?"),), 20)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation.llm.cache import Cache, decode_reply, encode_reply
-from generation.llm.chat import MOST_TOKENS, PaidReply
-from generation.types import Reply, Usage
-from indexing.errors import UserError
+from keystone.generation.llm.cache import Cache, decode_reply, encode_reply
+from keystone.generation.llm.chat import MOST_TOKENS, PaidReply
+from keystone.generation.types import Reply, Usage
+from keystone.indexing.errors import UserError
 from tests.support import programs
 from tests.support.waiting import LIMIT_S
 
@@ -159,9 +159,9 @@ def test_processes_write_and_make_one_file_at_the_same_time(tmp_path: Path) -> N
     program = """
 import sys
 from pathlib import Path
-from generation.llm.cache import Cache
-from generation.llm.chat import PaidReply
-from generation.types import Reply
+from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.chat import PaidReply
+from keystone.generation.types import Reply
 cache = Cache(Path(sys.argv[1]))
 for number in range(300):
     cache.put([(str(number), PaidReply(Reply(f"{sys.argv[2]} {number}")))])

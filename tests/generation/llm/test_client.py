@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 
-from generation.ask import ask_all, run_together
-from generation.llm import endpoint_pool
-from generation.llm.settings import ModelSettings
-from generation.structured import read_json
-from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import UserError
-from indexing.io import keys, retry
-from indexing.io.keys import is_guarded, read_key, remove_key
-from indexing.io.limit import FIRST_REQUESTS
+from keystone.generation.ask import ask_all, run_together
+from keystone.generation.llm import endpoint_pool
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.structured import read_json
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import UserError
+from keystone.indexing.io import keys, retry
+from keystone.indexing.io.keys import is_guarded, read_key, remove_key
+from keystone.indexing.io.limit import FIRST_REQUESTS
 from tests.support import programs
 from tests.support.models.client import SECRET, complete, make_settings, open_beside_cache
 from tests.support.servers.chat import (
@@ -632,9 +632,9 @@ def test_many_faults_at_once_leave_nothing_unanswered_and_nothing_paid_twice(tmp
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from generation.llm.open import open_model
-from generation.llm.settings import ModelSettings
-from generation.types import Request
+from keystone.generation.llm.open import open_model
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.types import Request
 
 async def main(url, cache, first, last):
     async with open_model(ModelSettings(name="m", urls=[url], concurrency=4), Path(cache).parent) as model:

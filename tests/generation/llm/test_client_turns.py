@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from generation.llm.cache import Cache
-from generation.llm.chat import PaidReply
-from generation.llm.client import Client
-from generation.llm.model import make_request_key
-from generation.types import Failure, Reply, Request
+from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.chat import PaidReply
+from keystone.generation.llm.client import Client
+from keystone.generation.llm.model import make_request_key
+from keystone.generation.types import Failure, Reply, Request
 
 
 class Backend:

@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.sentences import MOST_SENTENCES, make_sentences
-from generation.grading.umbrela import read_grades
-from generation.llm.cache import Cache
-from generation.llm.chat import REPLY_LIMIT_BYTES, ReplyBound, read_reply
-from generation.llm.settings import REPLIES_FILE
-from generation.queries.understand import MOST_QUESTIONS, read_questions, read_topic
-from generation.structured import read_json
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable, UserError, WrongReply
-from indexing.index import Index
-from indexing.io import retry
-from indexing.io.error_text import LINE_CHARACTERS, describe_error
-from indexing.io.json_values import MOST_LEVELS, parse_json
-from indexing.io.keys import remove_key
-from runs.config.read import read_config
-from runs.pipeline.stages import run
-from runs.tracks.validate import detect_track, validate
-from runs.trec.topics import read_topics
+from keystone.generation.answers.sentences import MOST_SENTENCES, make_sentences
+from keystone.generation.grading.umbrela import read_grades
+from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.chat import REPLY_LIMIT_BYTES, ReplyBound, read_reply
+from keystone.generation.llm.settings import REPLIES_FILE
+from keystone.generation.queries.understand import MOST_QUESTIONS, read_questions, read_topic
+from keystone.generation.structured import read_json
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable, UserError, WrongReply
+from keystone.indexing.index import Index
+from keystone.indexing.io import retry
+from keystone.indexing.io.error_text import LINE_CHARACTERS, describe_error
+from keystone.indexing.io.json_values import MOST_LEVELS, parse_json
+from keystone.indexing.io.keys import remove_key
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.stages import run
+from keystone.runs.tracks.validate import detect_track, validate
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics
 from tests.support.models.client import complete, make_settings
 from tests.support.models.plain_model import say

@@ -15,26 +15,26 @@ import numpy as np
 import orjson
 import pytest
 
-from generation.llm import endpoints
-from generation.llm.cache import Cache
-from generation.llm.chat import PaidReply, ReplyBound, read_reply, write_body
-from generation.llm.model import make_request_key
-from generation.llm.settings import ModelSettings
-from generation.structured import read_json
-from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import Unusable, Waits
-from indexing.index import Index
-from indexing.types import Embedding
-from indexing.vectors.embed import load_embedder
-from indexing.vectors.endpoint import Endpoint
-from indexing.vectors.minilm import MiniLM
-from indexing.vectors.types import Vectors
-from runs.config.read import read_config
-from runs.doctor.model_server import probe_model_server
-from runs.pipeline.stages import run as make
-from runs.tracks.rules import TRACKS
-from runs.tracks.validate import validate
-from runs.trec.topics import read_topics
+from keystone.generation.llm import endpoints
+from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply, write_body
+from keystone.generation.llm.model import make_request_key
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.structured import read_json
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import Unusable, Waits
+from keystone.indexing.index import Index
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors.embed import load_embedder
+from keystone.indexing.vectors.endpoint import Endpoint
+from keystone.indexing.vectors.minilm import MiniLM
+from keystone.indexing.vectors.types import Vectors
+from keystone.runs.config.read import read_config
+from keystone.runs.doctor.model_server import probe_model_server
+from keystone.runs.pipeline.stages import run as make
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.tracks.validate import validate
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.support.models.client import open_beside_cache
 from tests.support.models.vllm_calls import (

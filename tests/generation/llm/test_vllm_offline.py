@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.llm.open import open_model
-from generation.llm.settings import ModelSettings
-from generation.types import Failure, Reply, Request, Usage
-from indexing.errors import MissingPackage, UserError
+from keystone.generation.llm.open import open_model
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.indexing.errors import MissingPackage, UserError
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from generation.queries.passages import read_passage, write_passages
-from generation.types import Failure, Reply
-from indexing.errors import Unusable
-from retrieval.types import Query
+from keystone.generation.queries.passages import read_passage, write_passages
+from keystone.generation.types import Failure, Reply
+from keystone.indexing.errors import Unusable
+from keystone.retrieval.types import Query
 from tests.support.models.scripted import Scripted, by_purpose
 
 NARRATIVE = "I keep bees. How do they dance, and why?"

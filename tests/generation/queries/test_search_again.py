@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from generation.context.delimit import neutralise
-from generation.queries.search_again import SNIPPET_CHARACTERS, OpenQuery, write_search_texts
-from generation.types import Failure
-from indexing.types import Document
-from retrieval.types import Query
+from keystone.generation.context.delimit import neutralise
+from keystone.generation.queries.search_again import SNIPPET_CHARACTERS, OpenQuery, write_search_texts
+from keystone.generation.types import Failure
+from keystone.indexing.types import Document
+from keystone.retrieval.types import Query
 from tests.support.models.scripted import Scripted, by_purpose
 
 ASKED = "How do bees dance?"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.tokens import clip, count_tokens
-from generation.prompts.queries.expand import NUM_QUERIES
-from generation.queries.example_names import find_example_names
-from generation.queries.understand import (
+from keystone.generation.context.tokens import clip, count_tokens
+from keystone.generation.prompts.queries.expand import NUM_QUERIES
+from keystone.generation.queries.example_names import find_example_names
+from keystone.generation.queries.understand import (
     expand_topics,
     find_names_to_avoid,
     read_questions,
@@ -19,11 +19,11 @@ from generation.queries.understand import (
     select_variants,
     understand_by_model,
 )
-from generation.summarise import LONG_DOCUMENT_TOKENS, is_long, split_document, summarise
-from generation.types import Failure, Fallback, Reply, Request, Understanding
-from indexing.errors import Unusable
-from indexing.types import Document
-from retrieval.types import Topic
+from keystone.generation.summarise import LONG_DOCUMENT_TOKENS, is_long, split_document, summarise
+from keystone.generation.types import Failure, Fallback, Reply, Request, Understanding
+from keystone.indexing.errors import Unusable
+from keystone.indexing.types import Document
+from keystone.retrieval.types import Topic
 from tests.support.models.scripted import Said, Scripted, by_purpose
 
 NARRATIVE = (

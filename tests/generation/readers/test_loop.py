@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from generation.readers.allowance import Allowance, Asked, Spent, ask_within
-from generation.readers.loop import REPEATED, Taken, Walk, walk
-from generation.types import Failure, Reply, Request, Step
-from indexing.errors import Unusable
+from keystone.generation.readers.allowance import Allowance, Asked, Spent, ask_within
+from keystone.generation.readers.loop import REPEATED, Taken, Walk, walk
+from keystone.generation.types import Failure, Reply, Request, Step
+from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
 
 Kept = tuple[str, ...]

@@ -9,10 +9,10 @@ from typing import get_args
 import pytest
 from pydantic import TypeAdapter
 
-from generation.answers.support import SupportMethod
-from generation.context.topic import Sources, read_context
-from generation.readers.plain import GATHERERS
-from generation.readers.reader import (
+from keystone.generation.answers.support import SupportMethod
+from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.readers.plain import GATHERERS
+from keystone.generation.readers.reader import (
     HITS_BY_METHOD,
     READERS,
     AnswerMethod,
@@ -24,12 +24,12 @@ from generation.readers.reader import (
     list_rows,
     open_reader,
 )
-from generation.readers.settings import READER_SETTINGS, ReaderSettings
-from generation.readers.write import SYNTHESES, WRITERS
-from generation.types import Answer, EvidenceSet, Request
-from indexing.index import Index
-from retrieval.backends import open_store
-from retrieval.types import Query, Topic
+from keystone.generation.readers.settings import READER_SETTINGS, ReaderSettings
+from keystone.generation.readers.write import SYNTHESES, WRITERS
+from keystone.generation.types import Answer, EvidenceSet, Request
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.scripted import Said, Scripted, by_purpose
 

@@ -14,14 +14,14 @@ import orjson
 import pytest
 
 from benchmarks.reader_answers import MODEL, SETTINGS, WINDOW_TOKENS, answer_question, choose_questions
-from generation.ask import run_together
-from generation.context.topic import Sources
-from generation.llm.open import open_model
-from generation.llm.settings import ModelSettings
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import open_index
-from retrieval.backends import open_store
+from keystone.generation.ask import run_together
+from keystone.generation.context.topic import Sources
+from keystone.generation.llm.open import open_model
+from keystone.generation.llm.settings import ModelSettings
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import open_index
+from keystone.retrieval.backends import open_store
 from tests.support.places import SHARED
 
 pytestmark = [

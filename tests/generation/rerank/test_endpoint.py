@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from generation.rerank.endpoint import BATCH_PASSAGES, MOST_REQUESTS, SCORES_FILE
-from indexing.errors import UserError
+from keystone.generation.rerank.endpoint import BATCH_PASSAGES, MOST_REQUESTS, SCORES_FILE
+from keystone.indexing.errors import UserError
 from tests.support.places import ROOT
 from tests.support.runs.rerankings import make_candidates, rerank
 from tests.support.servers import vllm

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.blocks import list_windows, make_blocks
-from generation.context.tokens import count_tokens
-from generation.rerank.candidates import Candidates, Reranked
-from generation.rerank.listwise import read_ranking
-from generation.types import Failure, Reply, Request
-from indexing.errors import Unusable
+from keystone.fusion.blocks import list_windows, make_blocks
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.rerank.candidates import Candidates, Reranked
+from keystone.generation.rerank.listwise import read_ranking
+from keystone.generation.types import Failure, Reply, Request
+from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
 from tests.support.runs.rerankings import make_candidates, rerank
 

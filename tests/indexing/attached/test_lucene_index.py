@@ -12,29 +12,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.attached.attach import AttachSettings
-from indexing.attached.lucene_index import PrebuiltStore, adopt_prebuilt, lucene_folder
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.corpora.corpus import read_corpus
-from indexing.corpora.pyserini import parse_stored_document
-from indexing.corpora.segments import cut_segments
-from indexing.errors import BadRecord, UserError
-from indexing.index import Index, open_index
-from indexing.lucene.java import java_class
-from indexing.lucene.read import IdTerms, StoredTexts
-from indexing.lucene.write import open_reader
-from indexing.store import DocumentStore
-from indexing.types import MINILM, Document, Segment, Span
-from indexing.vectors.embed import embed_queries
-from indexing.vectors.of_segments import segment_vectors
-from retrieval.backends import open_sparse, open_store
-from retrieval.hybrid import search_all
-from retrieval.ties import SPARE_HITS, search_past_ties
-from retrieval.types import PassageScore, Query, SearchSettings
-from runs.tracks.answer_files import read_answer_file
-from runs.tracks.rules import TRACKS
-from runs.trec.run_files import read_run
+from keystone.indexing.attached.attach import AttachSettings
+from keystone.indexing.attached.lucene_index import PrebuiltStore, adopt_prebuilt, lucene_folder
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.corpora.corpus import read_corpus
+from keystone.indexing.corpora.pyserini import parse_stored_document
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.lucene.java import java_class
+from keystone.indexing.lucene.read import IdTerms, StoredTexts
+from keystone.indexing.lucene.write import open_reader
+from keystone.indexing.store import DocumentStore
+from keystone.indexing.types import MINILM, Document, Segment, Span
+from keystone.indexing.vectors.embed import embed_queries
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.retrieval.backends import open_sparse, open_store
+from keystone.retrieval.hybrid import search_all
+from keystone.retrieval.ties import SPARE_HITS, search_past_ties
+from keystone.retrieval.types import PassageScore, Query, SearchSettings
+from keystone.runs.tracks.answer_files import read_answer_file
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.processes import run_with_kills

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.attached import rest_server as rest
-from indexing.attached.rest_replies import candidates_of
-from indexing.attached.rest_server import Server, address, form_of
-from indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import BadRecord, UserError
-from indexing.index import Index
-from indexing.io import keys, retry
-from indexing.io.keys import OTHER_NAMES
-from indexing.types import MINILM, Document, Segment, Span
-from retrieval.backends import open_sparse, open_store
-from retrieval.hybrid import search_all
-from retrieval.types import Query, Rankings, SearchSettings
-from runs.trec.run_files import read_run
+from keystone.indexing.attached import rest_server as rest
+from keystone.indexing.attached.rest_replies import candidates_of
+from keystone.indexing.attached.rest_server import Server, address, form_of
+from keystone.indexing.attached.rest_store import FOUND, RestStore, adopt_server, document_of_payload
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.index import Index
+from keystone.indexing.io import keys, retry
+from keystone.indexing.io.keys import OTHER_NAMES
+from keystone.indexing.types import MINILM, Document, Segment, Span
+from keystone.retrieval.backends import open_sparse, open_store
+from keystone.retrieval.hybrid import search_all
+from keystone.retrieval.types import Query, Rankings, SearchSettings
+from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.runs.command_line import keystone

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.index import Index, open_index
-from indexing.vectors.of_segments import segment_vectors
-from retrieval.backends import open_store
-from retrieval.hybrid import search_all
-from retrieval.types import Query, SearchSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.hybrid import search_all
+from keystone.retrieval.types import Query, SearchSettings
 from tests.support.indexes.small_corpus import CORPUS
 
 pytestmark = pytest.mark.slow

@@ -20,16 +20,16 @@ from typing import Any
 
 import pytest
 
-from indexing.builds import ray as ray_engine
-from indexing.builds.index import build_index
-from indexing.builds.ray_cluster import cluster
-from indexing.builds.settings import BuildSettings
-from indexing.corpora.corpus import list_corpus_files, read_files
-from indexing.errors import BadRecord, MissingPackage, UserError
-from indexing.index import Index
-from indexing.types import Embedding
-from indexing.vectors import shards as vectors
-from indexing.vectors.faiss_index import build_dense
+from keystone.indexing.builds import ray as ray_engine
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.ray_cluster import cluster
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.corpora.corpus import list_corpus_files, read_files
+from keystone.indexing.errors import BadRecord, MissingPackage, UserError
+from keystone.indexing.index import Index
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors import shards as vectors
+from keystone.indexing.vectors.faiss_index import build_dense
 from tests.support import programs
 from tests.support.indexes.index_folders import read_contents
 from tests.support.indexes.small_corpus import CORPUS
@@ -182,7 +182,8 @@ def processes(word: str) -> list[int]:
 
 
 COMMAND = (
-    f"from indexing.vectors import shards; shards.SHARD_DOCUMENTS = {SHARD}; from runs.cli.main import main; main()"
+    f"from keystone.indexing.vectors import shards; shards.SHARD_DOCUMENTS = {SHARD}; "
+    "from keystone.runs.cli.main import main; main()"
 )
 
 
@@ -292,7 +293,7 @@ def test_a_killed_build_is_finished_by_either_engine(ray: Any, corpus: Path, tmp
                 build_dense(*arguments)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("indexing.vectors.faiss_index.build_dense", compared)
+                patch.setattr("keystone.indexing.vectors.faiss_index.build_dense", compared)
                 index, _ = build(corpus, out, second, embedding=embedding)
             assert read_contents(index.folder) == read_contents(whole.folder)
 
@@ -373,8 +374,8 @@ def _listening(pids: set[int]) -> set[str]:
 def test_java_works_beside_ray_and_after_it() -> None:
     code = """if True:
         import ctypes, signal
-        from indexing.lucene.java import java_class
-        from indexing.builds.ray_cluster import cluster
+        from keystone.indexing.lucene.java import java_class
+        from keystone.indexing.builds.ray_cluster import cluster
 
         def handlers():
             found = [ctypes.create_string_buffer(1024) for _ in range(4)]

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import Index, open_index
-from indexing.types import Embedding
-from indexing.vectors import shards as vectors
-from indexing.vectors.embed import load_model
-from retrieval.backends import open_store
-from retrieval.hybrid import search_all
-from retrieval.types import Query, SearchSettings
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors import shards as vectors
+from keystone.indexing.vectors.embed import load_model
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.hybrid import search_all
+from keystone.retrieval.types import Query, SearchSettings
 from tests.support.indexes.index_folders import read_contents
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.processes import run_with_kills
@@ -97,7 +97,7 @@ def damaged(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 def test_a_damaged_shard_is_embedded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
-    from indexing.vectors import faiss_index as dense
+    from keystone.indexing.vectors import faiss_index as dense
 
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     whole, _ = build_index(corpus, tmp_path / "whole")
@@ -118,7 +118,7 @@ def stop(*_: Any) -> None:
 
 @pytest.mark.usefixtures("small_shards")
 def test_files_of_another_corpus_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from indexing.vectors import faiss_index as dense
+    from keystone.indexing.vectors import faiss_index as dense
 
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     with monkeypatch.context() as patch:
@@ -189,5 +189,5 @@ def test_a_build_killed_at_random_moments_ends_with_the_bytes_of_an_undisturbed_
 
     arguments = ["index", str(corpus), "--out", str(tmp_path / "index"), "--faiss", factory, "--quiet"]
     arguments += ["--dense", "passages"] if passages else []
-    small_shards = "from indexing.vectors import shards as vectors; vectors.SHARD_DOCUMENTS = 20"
+    small_shards = "from keystone.indexing.vectors import shards as vectors; vectors.SHARD_DOCUMENTS = 20"
     run_with_kills(*arguments, times=times, kills=kills, done=compare, code=small_shards)

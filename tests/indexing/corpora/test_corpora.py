@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.corpora.corpus import guess_format, list_corpus_files, read_corpus
-from indexing.corpora.segments import cut_segments
-from indexing.errors import UserError
-from indexing.types import Document, Segment, Span
+from keystone.indexing.corpora.corpus import guess_format, list_corpus_files, read_corpus
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Document, Segment, Span
 from tests.support.places import SHARED
 
 SAMPLE = SHARED / "msmarco-v2.1-sample"

@@ -15,12 +15,12 @@ from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseDocs, TsvDocs
 from ir_datasets.util import LocalDownload
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.corpora.corpus import guess_format, read_corpus
-from indexing.errors import UserError
-from indexing.store import DocumentStore
-from indexing.types import Document
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.corpora.corpus import guess_format, read_corpus
+from keystone.indexing.errors import UserError
+from keystone.indexing.store import DocumentStore
+from keystone.indexing.types import Document
 
 NEWS = """<DOC>
 <DOCNO> FT911-1 </DOCNO>

@@ -13,14 +13,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.corpora import trec
-from indexing.corpora.corpus import FORMATS, read_corpus
-from indexing.corpora.segments import cut_segments
-from indexing.errors import BadRecord, UserError
-from indexing.io import reading
-from indexing.store import DocumentStore, build_store
-from indexing.types import LONGEST_DOCUMENT_ID as LONGEST
-from indexing.types import Document
+from keystone.indexing.corpora import trec
+from keystone.indexing.corpora.corpus import FORMATS, read_corpus
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.io import reading
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import LONGEST_DOCUMENT_ID as LONGEST
+from keystone.indexing.types import Document
 from tests.support import programs
 
 BOM = b"\xef\xbb\xbf"
@@ -243,8 +243,8 @@ def test_any_bytes_are_a_corpus_or_a_user_error(
 MEASURE = """
 import sys
 from pathlib import Path
-from indexing.corpora.corpus import read_corpus
-from indexing.store import build_store
+from keystone.indexing.corpora.corpus import read_corpus
+from keystone.indexing.store import build_store
 count = build_store(read_corpus(Path(sys.argv[1])), Path(sys.argv[2]))
 print(count, next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """

@@ -9,16 +9,22 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.corpora.corpus import read_corpus
-from indexing.corpora.locate import MOST_MISSES, SegmentRecord, locate_segments
-from indexing.corpora.segments import MS_MARCO_SEGMENT_PATTERN, cut_segments, is_window, make_windows, split_sentences
-from indexing.errors import BadRecord, UserError
-from indexing.index import open_index
-from indexing.types import Document
-from runs.tracks.check_run import check_run
-from runs.tracks.rules import TRACKS
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.corpora.corpus import read_corpus
+from keystone.indexing.corpora.locate import MOST_MISSES, SegmentRecord, locate_segments
+from keystone.indexing.corpora.segments import (
+    MS_MARCO_SEGMENT_PATTERN,
+    cut_segments,
+    is_window,
+    make_windows,
+    split_sentences,
+)
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.index import open_index
+from keystone.indexing.types import Document
+from keystone.runs.tracks.check_run import check_run
+from keystone.runs.tracks.rules import TRACKS
 from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow
@@ -113,7 +119,7 @@ def test_joined_segments_take_linear_time(tmp_path: Path) -> None:
 
 @given(st.text(st.sampled_from("ab"), min_size=10, max_size=60), st.integers(0, 60), st.integers(0, 60))
 def test_the_longest_overlap_is_found_both_ways(text: str, a: int, b: int) -> None:
-    from indexing.corpora.jsonl import LEAST_OVERLAP_CHARACTERS, _measure_border, _measure_overlap
+    from keystone.indexing.corpora.jsonl import LEAST_OVERLAP_CHARACTERS, _measure_border, _measure_overlap
 
     before, piece = text[: max(a, b)], text[min(a, b) :]
     assume(len(piece) >= LEAST_OVERLAP_CHARACTERS)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.corpora.corpus import guess_format, read_corpus
-from indexing.errors import BadRecord, UserError
-from indexing.lucene.java import find_anserini_jar, find_java_home
-from indexing.store import DocumentStore
-from indexing.types import Document
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.corpora.corpus import guess_format, read_corpus
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.lucene.java import find_anserini_jar, find_java_home
+from keystone.indexing.store import DocumentStore
+from keystone.indexing.types import Document
 from tests.support import programs
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.corpora.segments import (
+from keystone.indexing.corpora.segments import (
     SHORT_LINE_CHARACTERS,
     STRIDE_SENTENCES,
     WINDOW_SENTENCES,
@@ -14,7 +14,7 @@ from indexing.corpora.segments import (
     make_windows,
     split_sentences,
 )
-from indexing.types import Document, Segment, Span
+from keystone.indexing.types import Document, Segment, Span
 
 ANY_TEXT = st.text(max_size=200)
 PROSE = st.lists(

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict
 
-from indexing.corpora.corpus import guess_format, make_corpus_key, read_corpus
-from indexing.corpora.tables import BATCH_ROWS
-from indexing.errors import BadRecord, UserError
-from indexing.types import Document
+from keystone.indexing.corpora.corpus import guess_format, make_corpus_key, read_corpus
+from keystone.indexing.corpora.tables import BATCH_ROWS
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.types import Document
 
 
 def write_parquet(path: Path, columns: dict[str, Any], group_rows: int = 100) -> Path:

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from indexing.errors import NotWritten
-from indexing.index import Index
-from indexing.io.writing import append, reserve_array, write_whole
+from keystone.indexing.errors import NotWritten
+from keystone.indexing.index import Index
+from keystone.indexing.io.writing import append, reserve_array, write_whole
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.places import ROOT
@@ -33,14 +33,14 @@ def limit(size, resource=__import__("resource")):
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
 """
 IN_STAGE = """
-from indexing.builds import index as build
+from keystone.indexing.builds import index as build
 def limited(folder, name, make, stage=build.stage, limit=limit):
     limit({size} if name == {name!r} else None)
     return stage(folder, name, make)
 build.stage = limited
 """
 IN_VECTORS = """
-from indexing.builds import index as build
+from keystone.indexing.builds import index as build
 def limited(*arguments, embed_store=build.embed_store, limit=limit):
     limit({size})
     return embed_store(*arguments)
@@ -222,7 +222,7 @@ def test_a_full_file_system_is_one_message_at_every_size(tmp_path: Path) -> None
     indexing = [
         sys.executable,
         "-m",
-        "runs.cli.main",
+        "keystone.runs.cli.main",
         "index",
         str(corpus),
         "--out",

@@ -9,10 +9,17 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import BadRecord, UserError
-from indexing.io.json_values import digest
-from indexing.io.reading import hash_file, open_binary, read_byte_lines, read_bytes, read_json_lines, read_text_lines
-from indexing.io.writing import write_whole
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.reading import (
+    hash_file,
+    open_binary,
+    read_byte_lines,
+    read_bytes,
+    read_json_lines,
+    read_text_lines,
+)
+from keystone.indexing.io.writing import write_whole
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 JSON = st.recursive(

@@ -17,19 +17,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.attached import rest_server as rest
-from indexing.attached.rest_server import Server
-from indexing.errors import TooLarge, Unreached, UserError, printable
-from indexing.io import keys as access
-from indexing.io import retry
-from indexing.io.body import read_body
-from indexing.io.error_text import describe_error
-from indexing.io.http import HttpRequest, Sender
-from indexing.opensearch import cluster as opensearch
-from indexing.opensearch.cluster import Request, connect
-from indexing.opensearch.requests import ask
-from indexing.vectors import endpoint as embedding_endpoint
-from indexing.vectors.endpoint import Endpoint
+from keystone.indexing.attached import rest_server as rest
+from keystone.indexing.attached.rest_server import Server
+from keystone.indexing.errors import TooLarge, Unreached, UserError, printable
+from keystone.indexing.io import keys as access
+from keystone.indexing.io import retry
+from keystone.indexing.io.body import read_body
+from keystone.indexing.io.error_text import describe_error
+from keystone.indexing.io.http import HttpRequest, Sender
+from keystone.indexing.opensearch import cluster as opensearch
+from keystone.indexing.opensearch.cluster import Request, connect
+from keystone.indexing.opensearch.requests import ask
+from keystone.indexing.vectors import endpoint as embedding_endpoint
+from keystone.indexing.vectors.endpoint import Endpoint
 from tests.support.servers.hostile_replies import (
     DEEP,
     NOT_JSON,

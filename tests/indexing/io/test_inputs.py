@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import zstandard
 
-from indexing.corpora import text, wikitext
-from indexing.corpora.corpus import read_corpus
-from indexing.corpora.segments import cut_segments
-from indexing.errors import BadRecord, UserError
-from indexing.io import reading
-from indexing.io.reading import hash_file, open_binary, read_byte_lines, read_bytes, read_text
-from indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
-from runs.tracks import violations
-from runs.tracks.violations import read_lines
-from runs.trec import topics as topic_files
-from runs.trec.topics import read_topics
+from keystone.indexing.corpora import text, wikitext
+from keystone.indexing.corpora.corpus import read_corpus
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.io import reading
+from keystone.indexing.io.reading import hash_file, open_binary, read_byte_lines, read_bytes, read_text
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
+from keystone.runs.tracks import violations
+from keystone.runs.tracks.violations import read_lines
+from keystone.runs.trec import topics as topic_files
+from keystone.runs.trec.topics import read_topics
 from tests.support import programs
 from tests.support.indexes.small_corpus import NARRATIVES, write_corpus, write_topics
 from tests.support.runs.command_line import keystone
@@ -117,9 +117,9 @@ def test_a_path_that_is_no_file_is_refused_at_once(tmp_path: Path, read: Any, ki
 PIPED = """
 import sys
 from pathlib import Path
-from indexing.io.reading import hash_file
-from runs.trec.topics import read_topics
-from runs.tracks.rules import TRACKS, set_topic_limits
+from keystone.indexing.io.reading import hash_file
+from keystone.runs.trec.topics import read_topics
+from keystone.runs.tracks.rules import TRACKS, set_topic_limits
 path = Path(sys.argv[1])
 for _ in range(3):
     topics = read_topics(path)
@@ -151,7 +151,7 @@ def test_commands_take_pipes_of_a_shell(tmp_path: Path) -> None:
     expected = ["valid for rag25: 0 errors", "1.0000", "9 documents", "9 documents, already indexed"]
     for command, line in zip(commands, expected, strict=True):
         shown = programs.run(
-            ["bash", "-c", f"exec {sys.executable} -m runs.cli.main {command}"],
+            ["bash", "-c", f"exec {sys.executable} -m keystone.runs.cli.main {command}"],
             capture_output=True, text=True, cwd=tmp_path, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert (shown.returncode, line in shown.stdout) == (0, True), shown.stdout + shown.stderr

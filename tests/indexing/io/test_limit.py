@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.llm.usage import Prices, add_usage, compute_cost, report_usage
-from generation.types import Usage
-from indexing.io.limit import LEAST_REQUESTS, Limit
-from indexing.io.retry import LONGEST_RETRY_AFTER_S, draw_pause, parse_retry_after
+from keystone.generation.llm.usage import Prices, add_usage, compute_cost, report_usage
+from keystone.generation.types import Usage
+from keystone.indexing.io.limit import LEAST_REQUESTS, Limit
+from keystone.indexing.io.retry import LONGEST_RETRY_AFTER_S, draw_pause, parse_retry_after
 
 
 def simulate(limit: Limit, calls: int, seconds: Callable[[int], float], room: int = 10**9) -> tuple[float, list[int]]:

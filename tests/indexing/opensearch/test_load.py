@@ -16,25 +16,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import Index, open_index
-from indexing.lucene.java import java_class
-from indexing.lucene.write import make_analyzer
-from indexing.opensearch import bulk as opensearch_bulk
-from indexing.opensearch import missing as opensearch_rows
-from indexing.opensearch.build import adopt_loaded
-from indexing.opensearch.cluster import connect, place_at, place_of
-from indexing.opensearch.index import ANALYSIS, ANALYZER, Target, create, index_body, vector_field
-from indexing.opensearch.load import Upload, load
-from indexing.opensearch.missing import missing_rows
-from indexing.store import DocumentStore, build_store
-from indexing.types import Document, Embedding
-from indexing.vectors import shards as vectors
-from indexing.vectors.embed import embed_passages, embed_queries
-from indexing.vectors.of_segments import segment_vectors
-from retrieval.backends import open_store
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.lucene.java import java_class
+from keystone.indexing.lucene.write import make_analyzer
+from keystone.indexing.opensearch import bulk as opensearch_bulk
+from keystone.indexing.opensearch import missing as opensearch_rows
+from keystone.indexing.opensearch.build import adopt_loaded
+from keystone.indexing.opensearch.cluster import connect, place_at, place_of
+from keystone.indexing.opensearch.index import ANALYSIS, ANALYZER, Target, create, index_body, vector_field
+from keystone.indexing.opensearch.load import Upload, load
+from keystone.indexing.opensearch.missing import missing_rows
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import Document, Embedding
+from keystone.indexing.vectors import shards as vectors
+from keystone.indexing.vectors.embed import embed_passages, embed_queries
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.retrieval.backends import open_store
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.places import SHARED
 from tests.support.processes import run_with_kills
@@ -442,7 +442,7 @@ def test_a_load_killed_at_random_moments_ends_like_an_undisturbed_load(opensearc
         call(opensearch.url, "DELETE", f"/{name}")
 
     small = (
-        "from indexing.opensearch import bulk; from indexing.vectors import shards; "
+        "from keystone.indexing.opensearch import bulk; from keystone.indexing.vectors import shards; "
         "bulk.REQUEST_DOCUMENTS = 3; shards.SHARD_DOCUMENTS = 20"
     )
     arguments = f"index {corpus} --out {tmp_path / 'index'} --opensearch {place} --shards 2 --quiet"

@@ -8,14 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.structures import cached
-from indexing.structures.cached import BUILDERS, Builder, read_discourse_trees, read_section_trees, read_structures
-from indexing.structures.discourse import discourse_tree
-from indexing.structures.formats import detect_format
-from indexing.structures.sections import section_tree
-from indexing.types import Document
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.structures import cached
+from keystone.indexing.structures.cached import (
+    BUILDERS,
+    Builder,
+    read_discourse_trees,
+    read_section_trees,
+    read_structures,
+)
+from keystone.indexing.structures.discourse import discourse_tree
+from keystone.indexing.structures.formats import detect_format
+from keystone.indexing.structures.sections import section_tree
+from keystone.indexing.types import Document
 
 MARKED_UP = {
     "markdown": "# Bees\n\nThey fly.\n\n## Food\n\nThey eat nectar. They make honey of it.\n",

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.structures.blocks import LONGEST_SENTENCE, sentence_spans
-from indexing.structures.connectives import CONNECTIVES, Signal, find_connective, signal_across, signal_within
-from indexing.structures.discourse import (
+from keystone.indexing.structures.blocks import LONGEST_SENTENCE, sentence_spans
+from keystone.indexing.structures.connectives import CONNECTIVES, Signal, find_connective, signal_across, signal_within
+from keystone.indexing.structures.discourse import (
     AFTER_HEADING,
     BEFORE_HEADING,
     BETWEEN_PARAGRAPHS,
@@ -22,9 +22,9 @@ from indexing.structures.discourse import (
     discourse_tree,
     relations_from,
 )
-from indexing.structures.sections import section_tree
-from indexing.structures.tree import Node, Tree, children, depths, leaves
-from indexing.types import Document
+from keystone.indexing.structures.sections import section_tree
+from keystone.indexing.structures.tree import Node, Tree, children, depths, leaves
+from keystone.indexing.types import Document
 from tests.support.structures.discourse_trees import draw_chain, draw_gurn, number_nodes
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.structures.facts import MOST_KEYS, decode_facts, encode_facts, find_fact_spans, make_facts
-from indexing.structures.keys import normalise_key
-from indexing.types import Document
+from keystone.indexing.structures.facts import MOST_KEYS, decode_facts, encode_facts, find_fact_spans, make_facts
+from keystone.indexing.structures.keys import normalise_key
+from keystone.indexing.types import Document
 
 
 def find_keys(text: str) -> list[tuple[str, ...]]:

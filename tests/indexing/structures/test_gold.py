@@ -6,13 +6,13 @@ import pytest
 
 from benchmarks.discourse_trees import TARGETS, balanced, gold_tree, our_joints, read_gum, right_branching, score
 from benchmarks.section_trees import FORMS, TARGET, read_articles, share_placed
-from indexing.io.reading import read_json_lines
-from indexing.structures.discourse import discourse_tree
-from indexing.structures.rst.dis import format_dis, parse_dis
-from indexing.structures.rst.rs3 import format_rs3, parse_rs3
-from indexing.structures.sections import section_tree
-from indexing.structures.tree import leaves
-from indexing.types import Document
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.structures.discourse import discourse_tree
+from keystone.indexing.structures.rst.dis import format_dis, parse_dis
+from keystone.indexing.structures.rst.rs3 import format_rs3, parse_rs3
+from keystone.indexing.structures.sections import section_tree
+from keystone.indexing.structures.tree import leaves
+from keystone.indexing.types import Document
 from tests.support.places import SHARED
 
 pytestmark = pytest.mark.slow

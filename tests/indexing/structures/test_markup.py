@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.structures.blocks import Block
-from indexing.structures.markup.html import read_html
-from indexing.structures.markup.markdown import read_markdown
-from indexing.structures.markup.wikitext import read_wikitext
+from keystone.indexing.structures.blocks import Block
+from keystone.indexing.structures.markup.html import read_html
+from keystone.indexing.structures.markup.markdown import read_markdown
+from keystone.indexing.structures.markup.wikitext import read_wikitext
 
 
 def read(reader: Callable[[str], list[Block]], text: str) -> list[str]:

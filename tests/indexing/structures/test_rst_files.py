@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from indexing.structures.discourse import Leaf, binary_tree, discourse_tree
-from indexing.structures.rst.dis import format_dis, parse_dis
-from indexing.structures.rst.files import FORMATS, read_tree, write_tree
-from indexing.structures.rst.joints import TreeText
-from indexing.structures.rst.rs3 import format_rs3, parse_rs3
-from indexing.structures.sections import section_tree
-from indexing.structures.tree import Node, Nuclearity, Tree, depths, leaves
-from indexing.types import Document
+from keystone.indexing.errors import UserError
+from keystone.indexing.structures.discourse import Leaf, binary_tree, discourse_tree
+from keystone.indexing.structures.rst.dis import format_dis, parse_dis
+from keystone.indexing.structures.rst.files import FORMATS, read_tree, write_tree
+from keystone.indexing.structures.rst.joints import TreeText
+from keystone.indexing.structures.rst.rs3 import format_rs3, parse_rs3
+from keystone.indexing.structures.sections import section_tree
+from keystone.indexing.structures.tree import Node, Nuclearity, Tree, depths, leaves
+from keystone.indexing.types import Document
 
 RST = sorted(set(FORMATS) - {".json"})
 

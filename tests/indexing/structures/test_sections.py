@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.structures.blocks import LONGEST_PARAGRAPH
-from indexing.structures.sections import BACK_MATTER, FORMATS, section_tree
-from indexing.structures.tree import Tree, depths, leaves
-from indexing.types import Document
+from keystone.indexing.structures.blocks import LONGEST_PARAGRAPH
+from keystone.indexing.structures.sections import BACK_MATTER, FORMATS, section_tree
+from keystone.indexing.structures.tree import Tree, depths, leaves
+from keystone.indexing.types import Document
 
 PROSE = "It began a long time ago, and nobody knows for certain how it went on."
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from indexing.structures.tree import (
+from keystone.indexing.structures.tree import (
     Node,
     Tree,
     ancestors,

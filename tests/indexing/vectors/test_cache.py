@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from indexing.io import kept as kept_module
-from indexing.types import MINILM
-from indexing.vectors.cache import open_cache
-from indexing.vectors.types import Vectors
+from keystone.indexing.errors import UserError
+from keystone.indexing.io import kept as kept_module
+from keystone.indexing.types import MINILM
+from keystone.indexing.vectors.cache import open_cache
+from keystone.indexing.vectors.types import Vectors
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from indexing.errors import UserError
-from indexing.types import Embedding
-from indexing.vectors.embed import load_embedder
-from indexing.vectors.minilm import BATCH_TOKENS, LONGEST_TEXT_CHARACTERS, MiniLM, group_by_length
-from indexing.vectors.types import GRID_STEP, round_to_grid
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors.embed import load_embedder
+from keystone.indexing.vectors.minilm import BATCH_TOKENS, LONGEST_TEXT_CHARACTERS, MiniLM, group_by_length
+from keystone.indexing.vectors.types import GRID_STEP, round_to_grid
 from tests.support.indexes.small_corpus import CORPUS
 
 pytestmark = pytest.mark.slow

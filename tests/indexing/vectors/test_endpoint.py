@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import TextRefused, UserError
-from indexing.index import open_index
-from indexing.io import retry
-from indexing.types import Embedding
-from indexing.vectors import endpoint as embedding_endpoint
-from indexing.vectors.embed import load_model
-from indexing.vectors.endpoint import Endpoint, read_reply, shorten
-from indexing.vectors.minilm import MiniLM
-from indexing.vectors.types import GRID_STEP, round_to_grid
-from retrieval.hybrid import search_embeddings
-from retrieval.types import Query, SearchSettings
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import TextRefused, UserError
+from keystone.indexing.index import open_index
+from keystone.indexing.io import retry
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors import endpoint as embedding_endpoint
+from keystone.indexing.vectors.embed import load_model
+from keystone.indexing.vectors.endpoint import Endpoint, read_reply, shorten
+from keystone.indexing.vectors.minilm import MiniLM
+from keystone.indexing.vectors.types import GRID_STEP, round_to_grid
+from keystone.retrieval.hybrid import search_embeddings
+from keystone.retrieval.types import Query, SearchSettings
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 from tests.support.runs.command_line import keystone
 from tests.support.servers.embeddings import (

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import shard_files
-from indexing.vectors import faiss_files as dense_shards
-from indexing.vectors import shards as vectors
-from indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
-from indexing.vectors.faiss_index import build_dense, make_faiss_index, write_dense
-from indexing.vectors.shards import Shards
-from indexing.vectors.types import Vectors, round_to_grid
-from retrieval.faiss_search import FaissSearcher, search_dense
-from retrieval.hybrid import search_embeddings
-from retrieval.types import Query, Rankings, SearchSettings
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import shard_files
+from keystone.indexing.vectors import faiss_files as dense_shards
+from keystone.indexing.vectors import shards as vectors
+from keystone.indexing.vectors.faiss_files import build_dense_shards, load_dense_shards
+from keystone.indexing.vectors.faiss_index import build_dense, make_faiss_index, write_dense
+from keystone.indexing.vectors.shards import Shards
+from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.retrieval.faiss_search import FaissSearcher, search_dense
+from keystone.retrieval.hybrid import search_embeddings
+from keystone.retrieval.types import Query, Rankings, SearchSettings
 from tests.support import programs
 from tests.support.indexes.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.indexes.small_corpus import write_corpus
@@ -157,9 +157,9 @@ MEMORY = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from indexing.vectors.faiss_index import import_faiss, load_dense
-from indexing.vectors.faiss_files import load_dense_shards
-from retrieval.faiss_search import search_dense
+from keystone.indexing.vectors.faiss_index import import_faiss, load_dense
+from keystone.indexing.vectors.faiss_files import load_dense_shards
+from keystone.retrieval.faiss_search import search_dense
 
 def anonymous():
     status = Path("/proc/self/status").read_text()

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.vectors import shards as vectors
-from indexing.vectors.faiss_index import build_dense, import_faiss, load_dense
-from indexing.vectors.shards import Shards
-from retrieval.faiss_search import search_dense
-from retrieval.hybrid import search_embeddings
-from retrieval.types import Query, SearchSettings, ranked
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.vectors import shards as vectors
+from keystone.indexing.vectors.faiss_index import build_dense, import_faiss, load_dense
+from keystone.indexing.vectors.shards import Shards
+from keystone.retrieval.faiss_search import search_dense
+from keystone.retrieval.hybrid import search_embeddings
+from keystone.retrieval.types import Query, SearchSettings, ranked
 from tests.support.indexes.clustered_vectors import COUNT, make_clustered_vectors
 from tests.support.indexes.small_corpus import write_corpus
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import open_index
-from indexing.store import DocumentStore
-from indexing.vectors.passages import Passages, load_offsets
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import open_index
+from keystone.indexing.store import DocumentStore
+from keystone.indexing.vectors.passages import Passages, load_offsets
 from tests.support.indexes.index_folders import read_contents
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone

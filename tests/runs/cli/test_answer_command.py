@@ -16,16 +16,16 @@ import numpy as np
 import orjson
 import pytest
 
-from indexing.builds.index import build_index
-from indexing.errors import UserError
-from indexing.index import Index, open_index
-from indexing.types import Embedding
-from indexing.vectors import of_sentences as kept
-from indexing.vectors.embed import embed_passages
-from indexing.vectors.types import Vectors
-from runs.config.read import read_config
-from runs.pipeline.answering.bulk import answer_to_file, make_config
-from runs.pipeline.stages import run
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.types import Embedding
+from keystone.indexing.vectors import of_sentences as kept
+from keystone.indexing.vectors.embed import embed_passages
+from keystone.indexing.vectors.types import Vectors
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.answering.bulk import answer_to_file, make_config
+from keystone.runs.pipeline.stages import run
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say
@@ -56,7 +56,7 @@ def topic_of(line: bytes) -> str:
 
 
 def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(index: Index) -> None:
-    command = [sys.executable, "-m", "runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
+    command = [sys.executable, "-m", "keystone.runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
     pipe = subprocess.PIPE
     with programs.started(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin
@@ -71,7 +71,7 @@ def test_an_answer_comes_while_the_pipe_is_open_and_a_bad_line_ends_it_there(ind
 
 
 def test_a_pipe_without_topics_is_an_error(index: Index) -> None:
-    command = [sys.executable, "-m", "runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
+    command = [sys.executable, "-m", "keystone.runs.cli.main", "answer", "--quiet", "--index", str(index.folder)]
     shown = programs.run(command, input=b"", capture_output=True)
     assert (shown.returncode, shown.stdout, shown.stderr) == (1, b"", b"error: /dev/stdin: holds no topic\n")
 

@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 import keystone
-from indexing.errors import UserError
-from indexing.index import Index
-from runs.cli.commands.ask_commands import ask, search, show
-from runs.pipeline.answering.bulk import answer_to_file, make_config
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.runs.cli.commands.ask_commands import ask, search, show
+from keystone.runs.pipeline.answering.bulk import answer_to_file, make_config
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.builds.engines import ENGINES
-from indexing.corpora import corpus as corpora
-from indexing.errors import BadRecord, UserError
-from indexing.index import Index
-from runs.cli.commands import index_command
-from runs.config.read import read_config
-from runs.wording import escape_controls, plural
+from keystone.indexing.builds.engines import ENGINES
+from keystone.indexing.corpora import corpus as corpora
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.index import Index
+from keystone.runs.cli.commands import index_command
+from keystone.runs.config.read import read_config
+from keystone.runs.wording import escape_controls, plural
 from tests.support import programs
 from tests.support.indexes.small_corpus import write_corpus
 from tests.support.runs.command_line import keystone
@@ -277,7 +277,7 @@ def test_an_interrupted_command_reports_once_the_effect_of_running_it_again(
 ) -> None:
     code = f"""if True:
         import signal, sys, time
-        from runs.cli import main as cli
+        from keystone.runs.cli import main as cli
         sys.argv = ["keystone", {command!r}, *{arguments!r}]
         def app():
             try:
@@ -296,7 +296,7 @@ def test_an_interrupted_command_reports_once_the_effect_of_running_it_again(
 def test_an_interrupt_while_a_command_reads_is_one_line(index: Index) -> None:
     arguments = ["answer", "--index", str(index.folder), "-q"]
     with programs.started(
-        [sys.executable, "-m", "runs.cli.main", *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "keystone.runs.cli.main", *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdin
         process.stdin.write(b"\n" * 2**20)  # more than a pipe can hold: after this write, the command is reading

@@ -5,10 +5,10 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from runs.cli.main import app
-from runs.cli.options import complete_preset, complete_setting
-from runs.config.read import PRESETS
-from runs.config.reference import make_reference
+from keystone.runs.cli.main import app
+from keystone.runs.cli.options import complete_preset, complete_setting
+from keystone.runs.config.read import PRESETS
+from keystone.runs.config.reference import make_reference
 
 
 def test_all_presets_are_completed() -> None:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fusion.fuse import FusionSettings, fuse
-from fusion.lists import Groups, RankedLists
-from indexing.errors import UserError
-from retrieval.types import offsets_of
-from runs.trec.doc_ids import Ids
-from runs.trec.fuse_files import fuse_files
-from runs.trec.run_files import read_run, write_run
+from keystone.fusion.fuse import FusionSettings, fuse
+from keystone.fusion.lists import Groups, RankedLists
+from keystone.indexing.errors import UserError
+from keystone.retrieval.types import offsets_of
+from keystone.runs.trec.doc_ids import Ids
+from keystone.runs.trec.fuse_files import fuse_files
+from keystone.runs.trec.run_files import read_run, write_run
 from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow

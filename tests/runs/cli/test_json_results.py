@@ -8,13 +8,13 @@ import orjson
 import pytest
 import typer
 
-from indexing.index import Index
-from runs.cli.commands.file_commands import explain, validate
-from runs.cli.commands.machine_commands import doctor
-from runs.cli.commands.run_commands import run
-from runs.cli.commands.tune_commands import sweep, tune
-from runs.report.explain import explain as explained
-from runs.report.say import say_result
+from keystone.indexing.index import Index
+from keystone.runs.cli.commands.file_commands import explain, validate
+from keystone.runs.cli.commands.machine_commands import doctor
+from keystone.runs.cli.commands.run_commands import run
+from keystone.runs.cli.commands.tune_commands import sweep, tune
+from keystone.runs.report.explain import explain as explained
+from keystone.runs.report.say import say_result
 from tests.support.indexes.small_corpus import write_topics
 
 Captured = pytest.CaptureFixture[str]

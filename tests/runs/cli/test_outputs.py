@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from indexing.index import Index
-from runs.cli.outputs import check_outputs
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.runs.cli.outputs import check_outputs
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 from tests.support.runs.command_line import keystone
 

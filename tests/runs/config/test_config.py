@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.config.sections import Answer, Fusion, Queries, Retrieval
+from keystone.indexing.errors import UserError
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.config.sections import Answer, Fusion, Queries, Retrieval
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from pydantic import BaseModel, Field
 
-from runs.config import reference
-from runs.config.run_config import RunConfig
+from keystone.runs.config import reference
+from keystone.runs.config.run_config import RunConfig
 
 PAGE = (Path(__file__).parents[3] / "docs/config.md").read_text()
 
@@ -25,7 +25,7 @@ def keys(values: dict[str, Any], above: str = "") -> set[str]:
 
 def test_the_page_is_the_one_that_the_models_make() -> None:
     assert reference.make_reference() + "\n" == PAGE, (
-        "docs/config.md differs: run python -m runs.config.reference > docs/config.md"
+        "docs/config.md differs: run python -m keystone.runs.config.reference > docs/config.md"
     )
 
 

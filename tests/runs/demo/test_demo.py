@@ -14,14 +14,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexing.io.reading import read_json_lines
-from indexing.types import silent
-from runs.config.read import read_config
-from runs.demo import main
-from runs.pipeline.stages import run
-from runs.tracks.rules import TRACKS
-from runs.tracks.validate import validate
-from runs.trec.topics import read_topics
+from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.types import silent
+from keystone.runs.config.read import read_config
+from keystone.runs.demo import main
+from keystone.runs.pipeline.stages import run
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.tracks.validate import validate
+from keystone.runs.trec.topics import read_topics
 from tests.support import programs
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS
 from tests.support.places import ROOT
@@ -91,7 +91,7 @@ def test_the_demo_prints_the_table_of_the_readme_and_one_narrative(
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.usefixtures("report")
 def test_recorded_replies_lead_each_reader_to_valid_answers(name: str, tmp_path: Path) -> None:
-    package, replies = files("runs.demo"), tmp_path / "replies.jsonl"
+    package, replies = files("keystone.runs.demo"), tmp_path / "replies.jsonl"
     topics = str(package / "narratives.jsonl")
     of_demo = [orjson.dumps(row) for _, row in read_json_lines(Path(str(package / "replies.jsonl.zst")))]
     replies.write_bytes(b"\n".join([*of_demo, lzma.decompress(RECORDED.read_bytes())]))
@@ -119,7 +119,7 @@ def test_recorded_replies_lead_each_reader_to_valid_answers(name: str, tmp_path:
 
 def test_no_page_names_the_folder_of_this_python(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
-    programs.run([sys.executable, "-m", "runs.demo.corpus", corpus], check=True, cwd=ROOT)
+    programs.run([sys.executable, "-m", "keystone.runs.demo.corpus", corpus], check=True, cwd=ROOT)
     found = corpus.read_text()
     assert "module.platform" in found
     assert sys.prefix not in found

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from indexing.opensearch.index import SIMILARITY
-from runs.doctor.cluster import (
+from keystone.indexing.opensearch.index import SIMILARITY
+from keystone.runs.doctor.cluster import (
     check_analyzer,
     check_documents,
     check_health,
@@ -15,7 +15,7 @@ from runs.doctor.cluster import (
     check_shards,
     check_version,
 )
-from runs.doctor.machine import Finding, examine_machine
+from keystone.runs.doctor.machine import Finding, examine_machine
 from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow

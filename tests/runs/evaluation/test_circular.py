@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from indexing.errors import UserError
-from runs.evaluation.circular import count_circular_rows
-from runs.evaluation.evaluate import evaluate_files
-from runs.evaluation.measures import parse_measure
-from runs.pipeline.grading.grade_files import Judgment
-from runs.trec.judge_record import JudgeRecord, PooledRun, name_record, write_record
-from runs.trec.types import make_run
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.circular import count_circular_rows
+from keystone.runs.evaluation.evaluate import evaluate_files
+from keystone.runs.evaluation.measures import parse_measure
+from keystone.runs.pipeline.grading.grade_files import Judgment
+from keystone.runs.trec.judge_record import JudgeRecord, PooledRun, name_record, write_record
+from keystone.runs.trec.types import make_run
 from tests.support.runs.command_line import keystone
 
 GRADES = ["1#1 model a 3", "1 model a 3", "1 model b 1", "2 model a 0"]

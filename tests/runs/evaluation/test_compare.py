@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs.evaluation.compare import build_report, compare_runs, correct_by_holm
-from runs.evaluation.evaluate import Evaluation, evaluate, evaluate_files
-from runs.evaluation.measures import parse_measure
-from runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
-from runs.report.tables import format_csv, format_latex, format_markdown
-from runs.trec.types import make_qrels, make_run
+from keystone.runs.evaluation.compare import build_report, compare_runs, correct_by_holm
+from keystone.runs.evaluation.evaluate import Evaluation, evaluate, evaluate_files
+from keystone.runs.evaluation.measures import parse_measure
+from keystone.runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
+from keystone.runs.report.tables import format_csv, format_latex, format_markdown
+from keystone.runs.trec.types import make_qrels, make_run
 from tests.support.runs.command_line import keystone
 
 DIFFERENCES = st.lists(st.sampled_from([-0.5, -0.25, 0.0, 0.1, 0.25, 0.3, 1.0]), min_size=2, max_size=9)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from runs.evaluation.evaluate import Evaluation, evaluate
-from runs.evaluation.measures import parse_measure, set_relevant_grade
-from runs.trec.run_files import read_qrels, write_qrels
-from runs.trec.types import make_run
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.evaluate import Evaluation, evaluate
+from keystone.runs.evaluation.measures import parse_measure, set_relevant_grade
+from keystone.runs.trec.run_files import read_qrels, write_qrels
+from keystone.runs.trec.types import make_run
 from tests.support.runs.qrels import grades_of
 
 ALWAYS = "Rprec Bpref SetF IPrec@0.1 Success@5 Compat NumRet NumRel infAP AP(judged_only=True)@10".split()

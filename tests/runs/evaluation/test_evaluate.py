@@ -16,13 +16,13 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from runs.evaluation.compare import build_report, run_paired_test
-from runs.evaluation.evaluate import Evaluation, evaluate, evaluate_files
-from runs.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measure, set_relevant_grade
-from runs.report.terminal import format_p_value
-from runs.trec.run_files import read_qrels
-from runs.trec.types import Run, make_qrels, make_run
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.compare import build_report, run_paired_test
+from keystone.runs.evaluation.evaluate import Evaluation, evaluate, evaluate_files
+from keystone.runs.evaluation.measures import DEFAULT_MEASURES, Measure, parse_measure, set_relevant_grade
+from keystone.runs.report.terminal import format_p_value
+from keystone.runs.trec.run_files import read_qrels
+from keystone.runs.trec.types import Run, make_qrels, make_run
 from tests.support.places import SHARED
 from tests.support.runs.command_line import keystone
 from tests.support.runs.qrels import grades_of

@@ -8,17 +8,17 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexing.errors import UserError
-from indexing.index import Index
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.evaluation.evaluate import Evaluation
-from runs.evaluation.measures import parse_measure
-from runs.evaluation.sweep import CONFIGURED, STAGE_COSTS, Grid, measure_rankings, sweep
-from runs.pipeline.directory import MANIFEST
-from runs.pipeline.file_names import CONFIG
-from runs.pipeline.stages import run
-from runs.report.plot_runs import plot_costs, plot_setting
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.measures import parse_measure
+from keystone.runs.evaluation.sweep import CONFIGURED, STAGE_COSTS, Grid, measure_rankings, sweep
+from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.file_names import CONFIG
+from keystone.runs.pipeline.stages import run
+from keystone.runs.report.plot_runs import plot_costs, plot_setting
 from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow

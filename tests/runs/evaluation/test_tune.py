@@ -9,15 +9,23 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from indexing.index import Index
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.evaluation.evaluate import Evaluation, evaluate_files
-from runs.evaluation.measures import parse_measure
-from runs.evaluation.tune import Trials, Tuning, cross_validate, draw_folds, list_default_tries, parse_try, tune
-from runs.pipeline.file_names import NARRATIVE
-from runs.pipeline.stages import run
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
+from keystone.runs.evaluation.measures import parse_measure
+from keystone.runs.evaluation.tune import (
+    Trials,
+    Tuning,
+    cross_validate,
+    draw_folds,
+    list_default_tries,
+    parse_try,
+    tune,
+)
+from keystone.runs.pipeline.file_names import NARRATIVE
+from keystone.runs.pipeline.stages import run
 from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow

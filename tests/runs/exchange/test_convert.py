@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from indexing.errors import UserError
-from runs.cli.commands.convert_command import _print_forms
-from runs.cli.commands.convert_command import convert as command
-from runs.exchange.convert import ConversionSettings, convert, describe
-from runs.exchange.losses import Losses
-from runs.exchange.records import count_unread
-from runs.exchange.table import FORMS
+from keystone.indexing.errors import UserError
+from keystone.runs.cli.commands.convert_command import _print_forms
+from keystone.runs.cli.commands.convert_command import convert as command
+from keystone.runs.exchange.convert import ConversionSettings, convert, describe
+from keystone.runs.exchange.losses import Losses
+from keystone.runs.exchange.records import count_unread
+from keystone.runs.exchange.table import FORMS
 from tests.runs.exchange.examples import EXAMPLES
 
 REQUEST = (

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from indexing.errors import UserError
-from indexing.io import reading
-from runs.exchange.recognise import recognise
-from runs.exchange.table import FORMS
+from keystone.indexing.errors import UserError
+from keystone.indexing.io import reading
+from keystone.runs.exchange.recognise import recognise
+from keystone.runs.exchange.table import FORMS
 from tests.runs.exchange.examples import EXAMPLES
 from tests.support.mutation import mutate
 from tests.support.places import ROOT, SHARED

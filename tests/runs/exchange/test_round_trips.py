@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runs.exchange.losses import Losses, compare
-from runs.exchange.table import FORMS
+from keystone.runs.exchange.losses import Losses, compare
+from keystone.runs.exchange.table import FORMS
 from tests.runs.exchange.contents import CONTENTS
 
 

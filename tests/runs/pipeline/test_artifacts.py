@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexing.index import Index
-from retrieval.types import Rankings
-from runs.config.read import read_config
-from runs.pipeline import stages
-from runs.pipeline.artifacts import list_artifacts
-from runs.pipeline.directory import MANIFEST, Artifact, Values
-from runs.pipeline.job import open_job
-from runs.pipeline.model_runner import USAGE_FILE
+from keystone.indexing.index import Index
+from keystone.retrieval.types import Rankings
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline import stages
+from keystone.runs.pipeline.artifacts import list_artifacts
+from keystone.runs.pipeline.directory import MANIFEST, Artifact, Values
+from keystone.runs.pipeline.job import open_job
+from keystone.runs.pipeline.model_runner import USAGE_FILE
 from tests.support.models.plain_model import say
 from tests.support.servers.chat import serving
 

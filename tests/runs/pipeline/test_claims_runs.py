@@ -7,13 +7,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexing.index import Index
-from runs.config.read import read_config
-from runs.pipeline.stages import run
-from runs.pipeline.topic_steps import rank_by_grade
-from runs.tracks.rules import TRACKS
-from runs.tracks.validate import validate
-from runs.trec.topics import read_topics
+from keystone.indexing.index import Index
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.stages import run
+from keystone.runs.pipeline.topic_steps import rank_by_grade
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.tracks.validate import validate
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, TRIAL_WARNINGS, write_topics
 from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills

@@ -7,17 +7,17 @@ from typing import Any
 import orjson
 import pytest
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.vectors.of_documents import document_vectors
-from retrieval.backends import open_dense, open_store
-from retrieval.neighbours import find_neighbours
-from runs.config.read import read_config
-from runs.pipeline.answering.bulk import answer_to_file
-from runs.pipeline.stages import run
-from runs.tracks.rules import TRACKS
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.vectors.of_documents import document_vectors
+from keystone.retrieval.backends import open_dense, open_store
+from keystone.retrieval.neighbours import find_neighbours
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.stages import run
+from keystone.runs.tracks.rules import TRACKS
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_corpus, write_topics
 from tests.support.models.plain_model import say
 from tests.support.runs.model_runs import read_run_content

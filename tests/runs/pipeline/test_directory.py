@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from indexing.io.writing import lock_folder
-from runs.pipeline.directory import Artifact, Stage, Values, perform_stages
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.writing import lock_folder
+from keystone.runs.pipeline.directory import Artifact, Stage, Values, perform_stages
 
 pytestmark = pytest.mark.slow
 

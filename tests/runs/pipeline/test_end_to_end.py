@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from runs.tracks.answer_files import read_answer_file
-from runs.tracks.rules import TRACKS
-from runs.tracks.validate import validate
-from runs.trec.run_files import read_run
-from runs.trec.topics import read_topics
+from keystone.runs.tracks.answer_files import read_answer_file
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.tracks.validate import validate
+from keystone.runs.trec.run_files import read_run
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNINGS, write_corpus, write_topics
 from tests.support.places import SHARED
 from tests.support.processes import run_with_kills, start, wait
@@ -174,7 +174,8 @@ def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_bytes(folder: Pat
 def test_a_killed_indexing_leaves_no_index_and_can_be_repeated(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     endless = (
-        "import time; from indexing.vectors import faiss_index; faiss_index.build_dense = lambda *_: time.sleep(600)"
+        "import time; from keystone.indexing.vectors import faiss_index; "
+        "faiss_index.build_dense = lambda *_: time.sleep(600)"
     )
     pid = start("index", corpus, "--out", tmp_path / "i", "-q", code=endless)
     wait_until((tmp_path / ".i.partial").exists, "an index to be begun")

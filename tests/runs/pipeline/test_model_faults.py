@@ -12,11 +12,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexing.index import Index
-from runs.config.read import read_config
-from runs.pipeline.stages import run
-from runs.tracks.validate import detect_track, validate
-from runs.trec.topics import read_topics
+from keystone.indexing.index import Index
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.stages import run
+from keystone.runs.tracks.validate import detect_track, validate
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES, TRIAL_WARNINGS, write_topics
 from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills
@@ -121,7 +121,9 @@ def test_an_interrupt_waits_for_no_reply_and_loses_none(index: Index, tmp_path: 
     with serving(model=say, always=no_more_than_nine) as server:
         write_topics(tmp_path / "topics.jsonl")
         arguments = [*answer_command(index, tmp_path, server, "run"), "--set", "model.concurrency=2"]
-        with started([sys.executable, "-m", "runs.cli.main", *arguments], stderr=subprocess.DEVNULL) as process:
+        with started(
+            [sys.executable, "-m", "keystone.runs.cli.main", *arguments], stderr=subprocess.DEVNULL
+        ) as process:
             wait_until(lambda: len(server.answered) >= 9 or process.poll(), "nine replies")
             process.send_signal(signal.SIGINT)
             assert process.wait(LIMIT_S) == 130

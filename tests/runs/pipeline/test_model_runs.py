@@ -11,22 +11,22 @@ from typing import Any
 import orjson
 import pytest
 
-from generation.context.tokens import count_tokens
-from generation.llm.replay import record_replies
-from generation.llm.settings import REPLIES_FILE
-from generation.prompts.grading import umbrela
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import Index
-from runs.config.read import PRESETS, read_config
-from runs.evaluation.measures import parse_measure
-from runs.evaluation.sweep import Grid, measure_rankings, read_usage_cost, sweep
-from runs.pipeline.model_runner import COSTS_FILE, USAGE_FILE
-from runs.pipeline.stages import run
-from runs.tracks.rules import TRACKS
-from runs.tracks.validate import detect_track, validate
-from runs.trec.run_files import read_qrels, read_run
-from runs.trec.topics import read_topics
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.llm.replay import record_replies
+from keystone.generation.llm.settings import REPLIES_FILE
+from keystone.generation.prompts.grading import umbrela
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import Index
+from keystone.runs.config.read import PRESETS, read_config
+from keystone.runs.evaluation.measures import parse_measure
+from keystone.runs.evaluation.sweep import Grid, measure_rankings, read_usage_cost, sweep
+from keystone.runs.pipeline.model_runner import COSTS_FILE, USAGE_FILE
+from keystone.runs.pipeline.stages import run
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.tracks.validate import detect_track, validate
+from keystone.runs.trec.run_files import read_qrels, read_run
+from keystone.runs.trec.topics import read_topics
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, TRIAL_WARNINGS, write_topics
 from tests.support.models.reading_model import say
@@ -291,7 +291,10 @@ def test_answers_come_through_a_pipe_and_continue_an_unfinished_file(
     topics, out = write_topics(tmp_path / "topics.jsonl"), tmp_path / "answers.jsonl"
     here = [*answer_command(index, tmp_path, server), "--index", str(index.folder)]
     piped = programs.run(
-        [sys.executable, "-m", "runs.cli.main", *here], input=topics.read_bytes(), capture_output=True, check=True
+        [sys.executable, "-m", "keystone.runs.cli.main", *here],
+        input=topics.read_bytes(),
+        capture_output=True,
+        check=True,
     )
     lines = sorted(piped.stdout.splitlines(keepends=True))
     assert [orjson.loads(line)["metadata"]["narrative_id"] for line in lines] == ["1", "2"]

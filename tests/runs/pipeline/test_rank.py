@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.fuse import FusionSettings, fuse
-from fusion.lists import Groups
-from indexing.errors import UserError
-from indexing.index import Index
-from retrieval.backends import open_store
-from retrieval.types import Query, Rankings, Topic, offsets_of, ranked
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.evaluation import tune as tuning
-from runs.evaluation.evaluate import evaluate
-from runs.evaluation.measures import parse_measure
-from runs.pipeline.answering import bulk, one_topic
-from runs.pipeline.artifacts import convert_to_run, read_rankings
-from runs.pipeline.file_names import NARRATIVE
-from runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
-from runs.pipeline.stages import run
-from runs.trec.run_files import read_run, write_run
-from runs.trec.types import Run
+from keystone.fusion.fuse import FusionSettings, fuse
+from keystone.fusion.lists import Groups
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Rankings, Topic, offsets_of, ranked
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation import tune as tuning
+from keystone.runs.evaluation.evaluate import evaluate
+from keystone.runs.evaluation.measures import parse_measure
+from keystone.runs.pipeline.answering import bulk, one_topic
+from keystone.runs.pipeline.artifacts import convert_to_run, read_rankings
+from keystone.runs.pipeline.file_names import NARRATIVE
+from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, round_scores
+from keystone.runs.pipeline.stages import run
+from keystone.runs.trec.run_files import read_run, write_run
+from keystone.runs.trec.types import Run
 
 pytestmark = pytest.mark.slow
 

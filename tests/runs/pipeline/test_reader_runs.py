@@ -7,13 +7,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from generation.readers.reader import READERS
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import Index
-from runs.report.trace import format_trace, read_trace
-from runs.tracks.validate import detect_track, validate
-from runs.trec.topics import read_topics
+from keystone.generation.readers.reader import READERS
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import Index
+from keystone.runs.report.trace import format_trace, read_trace
+from keystone.runs.tracks.validate import detect_track, validate
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import TRIAL_WARNINGS, write_topics
 from tests.support.models.reading_model import say
 from tests.support.processes import run_with_kills

@@ -11,17 +11,17 @@ import orjson
 import pytest
 
 import keystone as api
-from indexing.errors import UserError
-from indexing.index import Index
-from runs.config.read import read_config
-from runs.evaluation.circular import find_shaping_grades
-from runs.pipeline.answering.bulk import answer_to_file
-from runs.pipeline.directory import MANIFEST
-from runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS, find_last_ranking
-from runs.pipeline.job import describe_settings
-from runs.pipeline.stages import run
-from runs.tracks.rules import TRACKS
-from runs.trec.run_files import read_run
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.runs.config.read import read_config
+from keystone.runs.evaluation.circular import find_shaping_grades
+from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.directory import MANIFEST
+from keystone.runs.pipeline.file_names import GRADED, KEYSTONE, NARRATIVE, QRELS, RERANKED, RERANKS, find_last_ranking
+from keystone.runs.pipeline.job import describe_settings
+from keystone.runs.pipeline.stages import run
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models.plain_model import say
 from tests.support.processes import run_with_kills

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import Index
-from indexing.types import document_id
-from runs.config.read import read_config
-from runs.pipeline.answering.bulk import answer_to_file
-from runs.pipeline.stages import run
-from runs.tracks.answer_files import read_answer_file
-from runs.tracks.rules import TRACKS
-from runs.tracks.validate import validate
-from runs.trec.run_files import read_run
-from runs.trec.topics import read_topics
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import Index
+from keystone.indexing.types import document_id
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.stages import run
+from keystone.runs.tracks.answer_files import read_answer_file
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.tracks.validate import validate
+from keystone.runs.trec.run_files import read_run
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.runs.model_runs import read_run_content
 

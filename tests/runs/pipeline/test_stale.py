@@ -10,23 +10,23 @@ from typing import Any
 import orjson
 import pytest
 
-from indexing.builds.index import build_index
-from indexing.errors import UserError
-from indexing.index import Index, open_index
-from indexing.types import MINILM, Embedding
-from indexing.vectors.cache import hash_texts
-from indexing.vectors.of_documents import document_vectors
-from indexing.vectors.of_segments import segment_vectors
-from retrieval.backends import open_dense, open_sparse, open_store
-from retrieval.hybrid import search_all
-from retrieval.types import Query, SearchSettings
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.pipeline.artifacts import list_artifacts
-from runs.pipeline.directory import Artifact, Stage, Values, perform_stages
-from runs.pipeline.job import open_job
-from runs.pipeline.model_runner import open_model_runner
-from runs.pipeline.stages import list_stages, run
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.types import MINILM, Embedding
+from keystone.indexing.vectors.cache import hash_texts
+from keystone.indexing.vectors.of_documents import document_vectors
+from keystone.indexing.vectors.of_segments import segment_vectors
+from keystone.retrieval.backends import open_dense, open_sparse, open_store
+from keystone.retrieval.hybrid import search_all
+from keystone.retrieval.types import Query, SearchSettings
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.artifacts import list_artifacts
+from keystone.runs.pipeline.directory import Artifact, Stage, Values, perform_stages
+from keystone.runs.pipeline.job import open_job
+from keystone.runs.pipeline.model_runner import open_model_runner
+from keystone.runs.pipeline.stages import list_stages, run
 from tests.support.indexes.small_corpus import write_corpus, write_topics
 
 pytestmark = pytest.mark.slow
@@ -121,7 +121,7 @@ def test_artifacts_after_one_with_other_bytes_are_as_in_a_fresh_run(
 
         perform_stages(values, [replace(stage, make=partial(make, stage)) for stage in found], *rest)
 
-    monkeypatch.setattr("runs.pipeline.stages.perform_stages", otherwise)
+    monkeypatch.setattr("keystone.runs.pipeline.stages.perform_stages", otherwise)
     (directory / name).unlink()
     run(whole)
     fresh = contents(run(configured(index, tmp_path / "fresh")))

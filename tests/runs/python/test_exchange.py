@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ir_datasets.formats import GenericQuery, TrecQrel, TrecQuery
 
 import keystone
-from runs.trec.types import make_qrels, make_run
+from keystone.runs.trec.types import make_qrels, make_run
 
 SCORES = {"1": {"d01": 3.5, "d02": 2.5}, "2": {"d02": 0.5, "d03": 0.5}}
 GRADES = {"1": {"d01": 1, "d02": 0}, "2": {"d02": 2}}

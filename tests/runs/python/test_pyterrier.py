@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import keystone
-from indexing.index import Index
-from runs.pipeline.file_names import NARRATIVE
+from keystone.indexing.index import Index
+from keystone.runs.pipeline.file_names import NARRATIVE
 from tests.support import programs
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.models.plain_model import say
@@ -135,7 +135,7 @@ def test_a_missing_column_is_an_error_of_pyterrier(index: Index) -> None:
 
 def test_a_missing_pyterrier_is_named(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyterrier", None)
-    monkeypatch.delitem(sys.modules, "runs.python.transformer", raising=False)
+    monkeypatch.delitem(sys.modules, "keystone.runs.python.transformer", raising=False)
     with pytest.raises(keystone.UserError, match="PyTerrier is needed: pip install pyterrier"):
         make(index, "search")
 
@@ -147,6 +147,6 @@ def test_a_narrative_without_a_ranking_has_an_answer_without_sentences(index: In
 
 
 def test_a_java_that_another_package_started_is_named() -> None:
-    code = "import jnius; from indexing.lucene.java import java_class; java_class('java.lang.String')"
+    code = "import jnius; from keystone.indexing.lucene.java import java_class; java_class('java.lang.String')"
     done = programs.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "UserError: found Java already started in this process by another package" in str(done.stderr)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import keystone as api
-from indexing.errors import UserError
-from indexing.index import Index
-from runs.report.explain import explain, format_explanation
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.runs.report.explain import explain, format_explanation
 from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.runs.command_line import keystone
@@ -139,7 +139,7 @@ def test_version_help_and_explain_import_no_slow_package(run: Path) -> None:
     """One process runs all three, so the later ones are checked together with the earlier ones."""
     code = f"""if True:
         import sys
-        from runs.cli.main import app
+        from keystone.runs.cli.main import app
         quick = [["--version"], ["--help"]]
         for arguments in [*quick, ["explain", {str(run)!r}, "0", "bees"]]:
             app(arguments, standalone_mode=False)

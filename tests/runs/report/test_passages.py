@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generation.types import Fallback
-from indexing.types import Document, Segment, Span
-from runs.report.passages import (
+from keystone.generation.types import Fallback
+from keystone.indexing.types import Document, Segment, Span
+from keystone.runs.report.passages import (
     CitedSentence,
     Passage,
     Result,
@@ -18,7 +18,7 @@ from runs.report.passages import (
     format_passage,
     format_result,
 )
-from runs.wording import escape_controls
+from keystone.runs.wording import escape_controls
 
 TEXT = "Bees dance. Ants walk in lines. Wasps walk alone."
 SEGMENTS = tuple(Segment(f"d#{start}", Span("d", start, end)) for start, end in ((0, 11), (12, 31), (32, 49)))

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from runs.evaluation.evaluate import Counts, Evaluation
-from runs.evaluation.resample import find_bootstrap_interval
-from runs.report.plots import RECALL_DEPTHS, draw_costs, draw_runs, draw_settings, write_figure
+from keystone.runs.evaluation.evaluate import Counts, Evaluation
+from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.report.plots import RECALL_DEPTHS, draw_costs, draw_runs, draw_settings, write_figure
 from tests.support.runs.command_line import keystone
 
 pytestmark = pytest.mark.slow

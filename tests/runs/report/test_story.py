@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.index import Index
-from retrieval.backends import open_store
-from runs.report.story import WIDTH_COLUMNS, ChosenDocument, Story, format_story, read_story
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import open_store
+from keystone.runs.report.story import WIDTH_COLUMNS, ChosenDocument, Story, format_story, read_story
 
 FILES: dict[str, list[dict[str, Any]]] = {
     "queries.jsonl": [

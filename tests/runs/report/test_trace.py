@@ -6,10 +6,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from generation.types import Step
-from indexing.errors import UserError
-from indexing.types import Span
-from runs.report.trace import format_trace, read_trace
+from keystone.generation.types import Step
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Span
+from keystone.runs.report.trace import format_trace, read_trace
 
 STEPS = (
     ("1", Step("1#0", "d1", 0, 0, "route", "0: Title\n\t3: ==History==", "[EXPAND] 3", "EXPAND 3", "", (), 120, 8)),

@@ -9,10 +9,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexing.errors import NotWritten
-from runs.serving import call_log
-from runs.serving.agents.replay import read_calls
-from runs.serving.call_log import Call, CallLog, Reply, log_call, open_call_log
+from keystone.indexing.errors import NotWritten
+from keystone.runs.serving import call_log
+from keystone.runs.serving.agents.replay import read_calls
+from keystone.runs.serving.call_log import Call, CallLog, Reply, log_call, open_call_log
 from tests.support.waiting import LIMIT_S
 
 CALL, REPLY = Call("rest", "search", {"query": "bees {}"}), Reply(b"{}")

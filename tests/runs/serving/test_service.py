@@ -8,17 +8,17 @@ import orjson
 import pytest
 
 import keystone
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.types import document_id
-from runs.pipeline.answering.bulk import make_config
-from runs.serving import service as operations
-from runs.serving.call_log import Call, CallLog
-from runs.serving.engine import Engine
-from runs.serving.service import open_service
-from runs.serving.web.answers import stream_events
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.types import document_id
+from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.serving import service as operations
+from keystone.runs.serving.call_log import Call, CallLog
+from keystone.runs.serving.engine import Engine
+from keystone.runs.serving.service import open_service
+from keystone.runs.serving.web.answers import stream_events
 from tests.support.indexes.small_corpus import NARRATIVES, write_corpus
 from tests.support.waiting import LIMIT_S
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from retrieval.types import Topic
-from runs.tracks.answer_files import map_citations, resolve_citation
-from runs.tracks.check_run import parse_score
-from runs.tracks.fix_answers import fix_record
-from runs.tracks.rules import TRACKS, Track
-from runs.tracks.validate import fix, validate
+from keystone.indexing.errors import UserError
+from keystone.retrieval.types import Topic
+from keystone.runs.tracks.answer_files import map_citations, resolve_citation
+from keystone.runs.tracks.check_run import parse_score
+from keystone.runs.tracks.fix_answers import fix_record
+from keystone.runs.tracks.rules import TRACKS, Track
+from keystone.runs.tracks.validate import fix, validate
 from tests.support.runs.answer_files import (
     FILE,
     HOW,

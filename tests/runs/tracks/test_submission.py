@@ -10,15 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.types import Answer, Sentence
-from indexing.errors import UserError
-from retrieval.types import Topic
-from runs.tracks.answer_files import Author, SubmittedAnswer, make_answer_record, read_answer_file, write_answer_file
-from runs.tracks.rules import TRACKS, Track, set_topic_limits
-from runs.tracks.validate import validate
-from runs.trec.run_files import write_run
-from runs.trec.topics import read_topics
-from runs.trec.types import make_run
+from keystone.generation.types import Answer, Sentence
+from keystone.indexing.errors import UserError
+from keystone.retrieval.types import Topic
+from keystone.runs.tracks.answer_files import (
+    Author,
+    SubmittedAnswer,
+    make_answer_record,
+    read_answer_file,
+    write_answer_file,
+)
+from keystone.runs.tracks.rules import TRACKS, Track, set_topic_limits
+from keystone.runs.tracks.validate import validate
+from keystone.runs.trec.run_files import write_run
+from keystone.runs.trec.topics import read_topics
+from keystone.runs.trec.types import make_run
 from tests.support.places import SHARED
 from tests.support.runs.answer_files import tighten_limits
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from retrieval.types import Topic
-from runs.tracks.check_answers import describe_difference
-from runs.tracks.rules import TRACKS, Track
-from runs.tracks.validate import detect_track, summarise_violations, validate
-from runs.tracks.violations import Violation
+from keystone.indexing.errors import UserError
+from keystone.retrieval.types import Topic
+from keystone.runs.tracks.check_answers import describe_difference
+from keystone.runs.tracks.rules import TRACKS, Track
+from keystone.runs.tracks.validate import detect_track, summarise_violations, validate
+from keystone.runs.tracks.violations import Violation
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.places import SHARED
 from tests.support.runs.answer_files import FILE, HOW, WHY, A, B, make_line, make_record, make_sentences

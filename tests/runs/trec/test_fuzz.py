@@ -17,23 +17,23 @@ import orjson
 import pytest
 import yaml
 
-from fusion.fuse import FusionSettings
-from indexing.corpora.corpus import read_corpus
-from indexing.corpora.segments import cut_segments
-from indexing.errors import BadRecord, UserError
-from indexing.io.writing import unicode_name
-from indexing.store import DocumentStore, build_store
-from indexing.types import Document, is_id
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.evaluation.evaluate import evaluate_files
-from runs.tracks.answer_files import read_answer_file
-from runs.tracks.rules import TRACKS, Track, set_topic_limits
-from runs.tracks.validate import detect_track, fix, validate
-from runs.trec.fuse_files import fuse_files
-from runs.trec.run_files import read_qrels, read_run, write_run
-from runs.trec.topics import read_topics
-from runs.trec.types import Run, make_run
+from keystone.fusion.fuse import FusionSettings
+from keystone.indexing.corpora.corpus import read_corpus
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.errors import BadRecord, UserError
+from keystone.indexing.io.writing import unicode_name
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import Document, is_id
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.evaluate import evaluate_files
+from keystone.runs.tracks.answer_files import read_answer_file
+from keystone.runs.tracks.rules import TRACKS, Track, set_topic_limits
+from keystone.runs.tracks.validate import detect_track, fix, validate
+from keystone.runs.trec.fuse_files import fuse_files
+from keystone.runs.trec.run_files import read_qrels, read_run, write_run
+from keystone.runs.trec.topics import read_topics
+from keystone.runs.trec.types import Run, make_run
 from tests.support.mutation import compress_and_damage, mutate
 from tests.support.runs.answer_files import HOW, REPAIRABLE, WHY, make_record, tighten_limits
 from tests.support.runs.command_line import keystone

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.vectors.types import Effort
-from retrieval.backends import open_store
-from runs.cli.outputs import check_run_outputs
-from runs.config.read import read_config
-from runs.exchange.bundle.reproduce import reproduce
-from runs.exchange.bundle.write import write_bundle
-from runs.pipeline import stages
-from runs.pipeline.answering.bulk import answer_to_file
-from runs.pipeline.manifest import list_remarks
-from runs.tracks.rules import TRACKS
-from runs.trec.given_runs import read_given_run
-from runs.trec.run_files import read_run
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.vectors.types import Effort
+from keystone.retrieval.backends import open_store
+from keystone.runs.cli.outputs import check_run_outputs
+from keystone.runs.config.read import read_config
+from keystone.runs.exchange.bundle.reproduce import reproduce
+from keystone.runs.exchange.bundle.write import write_bundle
+from keystone.runs.pipeline import stages
+from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.manifest import list_remarks
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.trec.given_runs import read_given_run
+from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.runs.model_runs import read_run_content
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from retrieval.ties import decrease_strictly
-from runs.trec.doc_ids import encode_ids
-from runs.trec.run_files import read_qrels, read_run, write_run
-from runs.trec.types import Run, make_qrels, make_run
+from keystone.indexing.errors import UserError
+from keystone.retrieval.ties import decrease_strictly
+from keystone.runs.trec.doc_ids import encode_ids
+from keystone.runs.trec.run_files import read_qrels, read_run, write_run
+from keystone.runs.trec.types import Run, make_qrels, make_run
 from tests.support.places import SHARED
 from tests.support.runs.qrels import grades_of
 

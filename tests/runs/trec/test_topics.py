@@ -12,10 +12,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from indexing.types import is_id
-from retrieval.types import Topic
-from runs.trec.topics import read_topics
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import is_id
+from keystone.retrieval.types import Topic
+from keystone.runs.trec.topics import read_topics
 from tests.support.places import SHARED
 
 TRACKS = SHARED / "trec-rag-material"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from indexing.lucene.java import find_anserini_jar, find_java_home
+from keystone.indexing.lucene.java import find_anserini_jar, find_java_home
 from tests.support import programs
 
 Records = Sequence[dict[str, Any]]

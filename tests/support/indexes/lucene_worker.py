@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from indexing.attached.lucene_index import adopt_prebuilt
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.errors import UserError
-from indexing.index import open_index
-from indexing.lucene.java import find_java_home, java_class
-from retrieval.backends import open_sparse, open_store
+from keystone.indexing.attached.lucene_index import adopt_prebuilt
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import open_index
+from keystone.indexing.lucene.java import find_java_home, java_class
+from keystone.retrieval.backends import open_sparse, open_store
 from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.places import ROOT
 

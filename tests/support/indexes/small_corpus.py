@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from indexing.index import FORMAT, Index
+from keystone.indexing.index import FORMAT, Index
 
 TRIAL_WARNINGS = {"default team", "id of another corpus"}
 """The kinds of warnings of a run with default settings over a corpus that is not the track's."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from generation.answers.sentences import Passage
-from generation.types import Failure, Reply
+from keystone.generation.answers.sentences import Passage
+from keystone.generation.types import Failure, Reply
 
 BEES = Passage("bees", "Bees", "Bees dance.")
 

@@ -6,10 +6,10 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from generation.llm.model import OpenModel
-from generation.llm.open import open_model
-from generation.llm.settings import ModelSettings
-from generation.types import Failure, Reply, Request, Usage
+from keystone.generation.llm.model import OpenModel
+from keystone.generation.llm.open import open_model
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.types import Failure, Reply, Request, Usage
 
 SECRET = "sk-0123456789/secret"
 

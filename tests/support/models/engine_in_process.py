@@ -17,16 +17,16 @@ from typing import Any
 
 site.addsitedir(os.environ["KEYSTONE_PACKAGES"])
 
-from generation.context.topic import Sources, read_context
-from generation.llm.model import OpenModel
-from generation.llm.open import open_model
-from generation.llm.settings import ModelSettings
-from generation.readers.reader import AnswerSettings, Task, Tools, open_reader
-from generation.readers.settings import READER_SETTINGS
-from generation.types import Failure
-from indexing.index import open_index
-from retrieval.backends import open_store
-from retrieval.types import Query, Topic
+from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.llm.model import OpenModel
+from keystone.generation.llm.open import open_model
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
+from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.types import Failure
+from keystone.indexing.index import open_index
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
 from tests.support.models.vllm_calls import mixed
 
 ENGINE = {"dtype": "bfloat16", "enforce_eager": True, "kv_cache_memory_bytes": 64 << 20}

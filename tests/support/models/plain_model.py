@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from generation.prompts.answers import (
+from keystone.generation.prompts.answers import (
     answer,
     check_support,
     cite,
@@ -17,9 +17,9 @@ from generation.prompts.answers import (
     summarise,
     write_claims,
 )
-from generation.prompts.grading import rank, umbrela
-from generation.prompts.queries import decompose, expand, expand_narrative, passage, search_again, topic
-from generation.prompts.readers import graphreader
+from keystone.generation.prompts.grading import rank, umbrela
+from keystone.generation.prompts.queries import decompose, expand, expand_narrative, passage, search_again, topic
+from keystone.generation.prompts.readers import graphreader
 
 _DOCUMENT = re.compile(r'<document id="([^"]*)">\n(.*?)\n</document>', re.DOTALL)
 _SENTENCE = re.compile(r"[^.?!]+[.?!]")

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
-from generation.types import Failure, Reply, Request
+from keystone.generation.types import Failure, Reply, Request
 
 Said = str | Reply | Failure
 

@@ -3,7 +3,7 @@
 import pydoc_data.topics
 from typing import Any
 
-from generation.types import Request
+from keystone.generation.types import Request
 
 DOCUMENTS = [text[:1500] for text in pydoc_data.topics.topics.values() if len(text) > 1500][:12]
 QUERIES = ["How do generators work?", "What does a metaclass do?", "Which operators are there?"]

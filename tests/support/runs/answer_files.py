@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from generation.types import Answer, Sentence
-from retrieval.types import Topic
-from runs.tracks.answer_files import Author, make_answer_record
-from runs.tracks.rules import TRACKS, Track
+from keystone.generation.types import Answer, Sentence
+from keystone.retrieval.types import Topic
+from keystone.runs.tracks.answer_files import Author, make_answer_record
+from keystone.runs.tracks.rules import TRACKS, Track
 
 
 def tighten_limits(track: Track) -> Track:

@@ -19,7 +19,7 @@ def keystone(*arguments: str | Path, cwd: Path | None = None, **environment: str
     """
     if environment:
         return programs.run(
-            [sys.executable, "-m", "runs.cli.main", *map(str, arguments)],
+            [sys.executable, "-m", "keystone.runs.cli.main", *map(str, arguments)],
             capture_output=True,
             text=True,
             errors="replace",

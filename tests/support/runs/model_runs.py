@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from indexing.index import Index
-from runs.pipeline.model_runner import USAGE_FILE
+from keystone.indexing.index import Index
+from keystone.runs.pipeline.model_runner import USAGE_FILE
 from tests.support.servers.chat import Server
 
 

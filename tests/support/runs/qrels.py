@@ -1,6 +1,6 @@
 """Judgments as plain dictionaries."""
 
-from runs.trec.types import Qrels
+from keystone.runs.trec.types import Qrels
 
 
 def grades_of(qrels: Qrels) -> dict[str, dict[str, int]]:

@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import yaml
 
-from indexing.index import Index
-from indexing.store import build_store
-from indexing.types import Document, Segment, Span
-from runs.trec.run_files import write_run
-from runs.trec.types import make_run
+from keystone.indexing.index import Index
+from keystone.indexing.store import build_store
+from keystone.indexing.types import Document, Segment, Span
+from keystone.runs.trec.run_files import write_run
+from keystone.runs.trec.types import make_run
 from tests.support.indexes.small_corpus import write_index_file
 
 HOSTILE = "<script>document.title='obeyed'</script></script></style><img src=x onerror=alert(1)>]]>--><b>\"'&amp;"

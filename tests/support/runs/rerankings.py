@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from generation.context.topic import TopicContext
-from generation.llm.model import Model
-from generation.rerank.candidates import Candidates, Means, Reranked
-from generation.rerank.open import open_reranker
-from generation.rerank.settings import RerankSettings
-from indexing.types import Document, Segment, Span
-from retrieval.types import Query
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.llm.model import Model
+from keystone.generation.rerank.candidates import Candidates, Means, Reranked
+from keystone.generation.rerank.open import open_reranker
+from keystone.generation.rerank.settings import RerankSettings
+from keystone.indexing.types import Document, Segment, Span
+from keystone.retrieval.types import Query
 
 
 def make_candidates(narrative: str, texts: Sequence[Sequence[str]], topic_id: str = "t") -> Candidates:

@@ -30,7 +30,7 @@ def keystone_server(index: Path, folder: Path, *options: str) -> Iterator[Served
     command: list[Argument] = [
         sys.executable,
         "-m",
-        "runs.cli.main",
+        "keystone.runs.cli.main",
         "serve",
         index,
         "--port",

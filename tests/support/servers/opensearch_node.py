@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from indexing.lucene.java import find_java_home
+from keystone.indexing.lucene.java import find_java_home
 
 MODULES = "transport.Netty4 analysis.common.CommonAnalysis painless.Painless index.reindex.Reindex".split()
 PLUGINS = {

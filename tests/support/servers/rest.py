@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from indexing.lucene.java import find_anserini_jar, find_java_home
+from keystone.indexing.lucene.java import find_anserini_jar, find_java_home
 from tests.support.programs import started
 from tests.support.servers.json_server import JsonHandler, serve_json
 from tests.support.servers.ports import free_port

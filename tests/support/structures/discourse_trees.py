@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from generation.readers.discorag.forest import Discourse
-from indexing.structures.tree import Node, Nuclearity, Tree, leaves
-from indexing.types import Document
-from indexing.vectors.types import Vectors
+from keystone.generation.readers.discorag.forest import Discourse
+from keystone.indexing.structures.tree import Node, Nuclearity, Tree, leaves
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.types import Vectors
 
 Sketch = tuple[str, Any, Any] | None
 """A relation with its two parts, or None for a leaf."""

@@ -4,13 +4,13 @@ import re
 
 import numpy as np
 
-from generation.context.topic import TopicContext
-from generation.readers.question import Question
-from generation.readers.rdr2.view import flatten
-from generation.readers.rdr2.walk import Site
-from generation.readers.settings import Rdr2Settings
-from indexing.structures.tree import Node, Tree
-from indexing.types import Document, Span
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.rdr2.view import flatten
+from keystone.generation.readers.rdr2.walk import Site
+from keystone.generation.readers.settings import Rdr2Settings
+from keystone.indexing.structures.tree import Node, Tree
+from keystone.indexing.types import Document, Span
 
 LINE = re.compile(r"(\t*)(-?\d+): (.*)")
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from generation.context.topic import TopicContext
-from generation.readers.question import Question
-from indexing.types import Document, Segment, Span
-from retrieval.types import Query
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.readers.question import Question
+from keystone.indexing.types import Document, Segment, Span
+from keystone.retrieval.types import Query
 
 
 def make_question(text: str, documents: Mapping[str, str], id: str = "1#0") -> Question:

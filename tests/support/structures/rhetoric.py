@@ -6,11 +6,11 @@ from itertools import permutations
 
 import numpy as np
 
-from generation.context.topic import TopicContext
-from generation.readers.question import Question
-from generation.types import Request
-from indexing.structures.blocks import sentence_spans
-from indexing.types import Document, Segment, Span
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.readers.question import Question
+from keystone.generation.types import Request
+from keystone.indexing.structures.blocks import sentence_spans
+from keystone.indexing.types import Document, Segment, Span
 
 TEXTS = {
     "show": "The musical began with previews in 1997. Critics praised it. However, tickets were dear.",

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from generation.answers.choose_segments import list_segments
-from generation.context.topic import TopicContext
-from indexing.types import Document, Segment, Span
-from indexing.vectors.types import Vectors
-from retrieval.types import Query
+from keystone.generation.answers.choose_segments import list_segments
+from keystone.generation.context.topic import TopicContext
+from keystone.indexing.types import Document, Segment, Span
+from keystone.indexing.vectors.types import Vectors
+from keystone.retrieval.types import Query
 
 BEES = ["Bees dance for food.", "Drones leave in autumn.", "A queen lays 2,000 eggs.", "Wax is made of honey."]
 ANTS = ["Ants walk to food.", "Soldiers guard the nest."]

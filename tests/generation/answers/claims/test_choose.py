@@ -7,9 +7,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.coverage import choose
-from generation.answers.claims.choose import choose_claims, compute_claim_utilities, join_citations, merge_claims
-from generation.answers.claims.collect import Claim
+from keystone.fusion.coverage import choose
+from keystone.generation.answers.claims.choose import (
+    choose_claims,
+    compute_claim_utilities,
+    join_citations,
+    merge_claims,
+)
+from keystone.generation.answers.claims.collect import Claim
 
 LEAST_SHARE = (1 - 1 / math.e) / 2
 

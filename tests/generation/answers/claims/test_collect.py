@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.claims.collect import MOST_CLAIMS, Claim, ClaimTask, collect_claims, read_claims, request_claims
-from generation.answers.sentences import Passage
-from generation.types import Failure, Fallback, Reply
-from indexing.errors import Unusable
-from indexing.types import Document, Segment, Span
+from keystone.generation.answers.claims.collect import (
+    MOST_CLAIMS,
+    Claim,
+    ClaimTask,
+    collect_claims,
+    read_claims,
+    request_claims,
+)
+from keystone.generation.answers.sentences import Passage
+from keystone.generation.types import Failure, Fallback, Reply
+from keystone.indexing.errors import Unusable
+from keystone.indexing.types import Document, Segment, Span
 from tests.support.models.answer_replies import JSON
 from tests.support.models.scripted import Scripted, by_purpose
 from tests.support.mutation import mutate

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.claims.names import find_names, split_words
-from generation.answers.claims.quotes import find_naming_segments, find_quote, find_quoted_segments
-from generation.context.delimit import neutralise
-from indexing.types import Document, Segment, Span
+from keystone.generation.answers.claims.names import find_names, split_words
+from keystone.generation.answers.claims.quotes import find_naming_segments, find_quote, find_quoted_segments
+from keystone.generation.context.delimit import neutralise
+from keystone.indexing.types import Document, Segment, Span
 
 TEXT = "Bees dance \u2013 they \u201ctell\u201d  where\nflowers are. A queen isn't alone. Workers <collect> nectar."
 

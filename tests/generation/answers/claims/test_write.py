@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.answers.claims.collect import Claim
-from generation.answers.claims.write import ProseTask, find_objection, read_prose, request_prose, write_prose
-from generation.answers.sentences import count_words
-from generation.types import Failure, Fallback, Reply, Sentence
-from indexing.errors import Unusable
+from keystone.generation.answers.claims.collect import Claim
+from keystone.generation.answers.claims.write import ProseTask, find_objection, read_prose, request_prose, write_prose
+from keystone.generation.answers.sentences import count_words
+from keystone.generation.types import Failure, Fallback, Reply, Sentence
+from keystone.indexing.errors import Unusable
 from tests.support.models.answer_replies import JSON
 from tests.support.models.scripted import Scripted
 from tests.support.mutation import mutate

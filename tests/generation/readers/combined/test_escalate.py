@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.evidence import fuse_reciprocal_ranks, interleave
-from generation.context.topic import Sources, read_context
-from generation.readers.combined.escalate import read_open
-from generation.readers.reader import AnswerSettings, Task, Tools, open_reader
-from generation.readers.settings import READER_SETTINGS
-from generation.types import EvidenceSet, Reply, Request
-from indexing.errors import Unusable
-from indexing.index import Index
-from retrieval.backends import open_store
-from retrieval.types import Query, Topic
+from keystone.fusion.evidence import fuse_reciprocal_ranks, interleave
+from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.readers.combined.escalate import read_open
+from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
+from keystone.generation.readers.settings import READER_SETTINGS
+from keystone.generation.types import EvidenceSet, Reply, Request
+from keystone.indexing.errors import Unusable
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Scripted
 
 pytestmark = pytest.mark.slow

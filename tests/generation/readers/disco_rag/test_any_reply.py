@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.tokens import count_tokens
-from generation.readers.disco_rag.graph import Graph, read_graph
-from generation.readers.disco_rag.plan import PLAN_TOKENS, read_plan
-from generation.readers.disco_rag.relations import INTER, INTRA
-from generation.readers.disco_rag.tree_reply import read_tree
-from generation.types import Reply
-from indexing.errors import Unusable
-from indexing.structures.rst.joints import check_binary
-from indexing.structures.tree import Tree, leaves
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.readers.disco_rag.graph import Graph, read_graph
+from keystone.generation.readers.disco_rag.plan import PLAN_TOKENS, read_plan
+from keystone.generation.readers.disco_rag.relations import INTER, INTRA
+from keystone.generation.readers.disco_rag.tree_reply import read_tree
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.rst.joints import check_binary
+from keystone.indexing.structures.tree import Tree, leaves
 from tests.support.mutation import mutate
 from tests.support.structures.rhetoric import write_graph, write_tree
 

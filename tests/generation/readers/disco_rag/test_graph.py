@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.readers.disco_rag.chunks import Chunk
-from generation.readers.disco_rag.graph import infer_graph, read_graph, show_graph, shuffle_graph
-from generation.readers.disco_rag.relations import INTER, INTRA, name_relation
-from generation.types import Reply
-from indexing.errors import Unusable
-from indexing.structures.connectives import CONNECTIVES
-from indexing.types import Span
+from keystone.generation.readers.disco_rag.chunks import Chunk
+from keystone.generation.readers.disco_rag.graph import infer_graph, read_graph, show_graph, shuffle_graph
+from keystone.generation.readers.disco_rag.relations import INTER, INTRA, name_relation
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.connectives import CONNECTIVES
+from keystone.indexing.types import Span
 from tests.support.structures.rhetoric import write_graph
 
 WELL = "CHUNK[1] -> CHUNK[2]: SEQUENCE\nCHUNK[2] -> CHUNK[1]: UNRELATED\nCHUNK[3] -> CHUNK[1]: SUPPORT"

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from generation.context.topic import Sources, read_context
-from generation.readers.reader import AnswerSettings, Task, Tools, open_reader
-from generation.readers.settings import RhetoricalSettings
-from generation.types import Answer, EvidenceSet, Request
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from retrieval.backends import open_store
-from retrieval.types import Query, Topic
+from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.readers.reader import AnswerSettings, Task, Tools, open_reader
+from keystone.generation.readers.settings import RhetoricalSettings
+from keystone.generation.types import Answer, EvidenceSet, Request
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Said, Scripted
 from tests.support.structures.rhetoric import write_tree
 

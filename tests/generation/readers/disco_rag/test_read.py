@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.delimit import DATA_RULE
-from generation.context.tokens import count_tokens
-from generation.context.topic import Sources
-from generation.llm.model import Model
-from generation.readers.allowance import count_prompt_tokens
-from generation.readers.disco_rag.read import read_rhetorically
-from generation.readers.question import Question
-from generation.readers.reader import AnswerSettings, Tools
-from generation.readers.settings import RhetoricalSettings
-from generation.types import EvidenceSet, Failure, Reply, Request
-from indexing.errors import Waits
+from keystone.generation.context.delimit import DATA_RULE
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.topic import Sources
+from keystone.generation.llm.model import Model
+from keystone.generation.readers.allowance import count_prompt_tokens
+from keystone.generation.readers.disco_rag.read import read_rhetorically
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.reader import AnswerSettings, Tools
+from keystone.generation.readers.settings import RhetoricalSettings
+from keystone.generation.types import EvidenceSet, Failure, Reply, Request
+from keystone.indexing.errors import Waits
 from tests.support.models.scripted import Said, Scripted
 from tests.support.structures.rhetoric import TEXTS, make_question, reply_well
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.readers.disco_rag.tree import grow_tree, show_tree, show_units, shuffle_trees
-from generation.readers.disco_rag.tree_reply import read_tree
-from generation.types import Reply
-from indexing.errors import Unusable
-from indexing.structures.rst.joints import check_binary
-from indexing.structures.tree import Tree, leaves
+from keystone.generation.readers.disco_rag.tree import grow_tree, show_tree, show_units, shuffle_trees
+from keystone.generation.readers.disco_rag.tree_reply import read_tree
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.rst.joints import check_binary
+from keystone.indexing.structures.tree import Tree, leaves
 from tests.support.structures.rhetoric import write_tree
 
 TEXT = "Bees dance. They point at flowers, because others must find them. (Wasps do not.)"

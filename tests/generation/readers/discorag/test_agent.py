@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.tokens import count_tokens
-from generation.context.topic import TopicContext
-from generation.readers.allowance import Allowance, count_prompt_tokens
-from generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore, make_scratchpad
-from generation.readers.discorag.choose import Pick
-from generation.readers.discorag.forest import Discourse, Vector
-from generation.readers.discorag.read import merge
-from generation.readers.discorag.tools import State, World
-from generation.readers.loop import REPEATED, Walk
-from generation.readers.question import Question
-from generation.readers.settings import DiscoRagSettings
-from generation.types import Failure, Step, Stop
-from indexing.vectors.types import Vectors
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.topic import TopicContext
+from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
+from keystone.generation.readers.discorag.agent import OBSERVATION_SHARE, Agent, explore, make_scratchpad
+from keystone.generation.readers.discorag.choose import Pick
+from keystone.generation.readers.discorag.forest import Discourse, Vector
+from keystone.generation.readers.discorag.read import merge
+from keystone.generation.readers.discorag.tools import State, World
+from keystone.generation.readers.loop import REPEATED, Walk
+from keystone.generation.readers.question import Question
+from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.generation.types import Failure, Step, Stop
+from keystone.indexing.vectors.types import Vectors
 from tests.support.models.scripted import Said, Scripted
 from tests.support.mutation import mutate
 from tests.support.structures.discourse_trees import GURN_TEXTS, GURN_VECTORS, draw_gurn, make_discourse

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.readers.discorag.choose import (
+from keystone.generation.readers.discorag.choose import (
     LEAVES_OF_INNER_NODE,
     PICKS,
     choose_entries,
@@ -16,9 +16,9 @@ from generation.readers.discorag.choose import (
     pick_by_nodes,
     pick_with_neighbours,
 )
-from generation.readers.discorag.forest import Discourse, rank_leaves
-from generation.readers.settings import DiscoRagSettings
-from indexing.structures.tree import leaves
+from keystone.generation.readers.discorag.forest import Discourse, rank_leaves
+from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.indexing.structures.tree import leaves
 from tests.support.structures.discourse_trees import Sketch, draw_chain, make_discourse, number_nodes
 
 ASKED = np.array([1, 0, 0, 0], np.float32)

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from generation.context.delimit import delimit
-from generation.readers.discorag.parse import NAMES, Action, disarm, read_action
-from generation.types import Reply
-from indexing.errors import Unusable
+from keystone.generation.context.delimit import delimit
+from keystone.generation.readers.discorag.parse import NAMES, Action, disarm, read_action
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
 from tests.support.mutation import mutate
 
 REPLIES = {

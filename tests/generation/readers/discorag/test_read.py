@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from generation.context.topic import Sources, read_context
-from generation.readers.discorag.choose import Pick, choose_entries
-from generation.readers.discorag.forest import Discourse, read_forest
-from generation.readers.discorag.read import SIBLINGS, merge, read_discourse
-from generation.readers.question import Question, list_questions
-from generation.readers.reader import AnswerSettings, Task, Tools
-from generation.readers.settings import DiscoRagSettings
-from generation.types import EvidenceSet, Failure, Reply, Request
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from retrieval.backends import open_store
-from retrieval.types import Query, Topic
+from keystone.generation.context.topic import Sources, read_context
+from keystone.generation.readers.discorag.choose import Pick, choose_entries
+from keystone.generation.readers.discorag.forest import Discourse, read_forest
+from keystone.generation.readers.discorag.read import SIBLINGS, merge, read_discourse
+from keystone.generation.readers.question import Question, list_questions
+from keystone.generation.readers.reader import AnswerSettings, Task, Tools
+from keystone.generation.readers.settings import DiscoRagSettings
+from keystone.generation.types import EvidenceSet, Failure, Reply, Request
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Said, Scripted
 
 pytestmark = pytest.mark.slow

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from generation.prompts.readers.discorag import SYSTEM
-from generation.readers.discorag.forest import Vector
-from generation.readers.discorag.parse import NAMES
-from generation.readers.discorag.tools import TOOLS, State, World
-from indexing.errors import Unusable
+from keystone.generation.prompts.readers.discorag import SYSTEM
+from keystone.generation.readers.discorag.forest import Vector
+from keystone.generation.readers.discorag.parse import NAMES
+from keystone.generation.readers.discorag.tools import TOOLS, State, World
+from keystone.indexing.errors import Unusable
 from tests.support.structures.discourse_trees import draw_chain, make_discourse
 
 TEXTS = {

@@ -9,21 +9,21 @@ from typing import cast
 import numpy as np
 import pytest
 
-from generation.context.tokens import count_tokens
-from generation.context.topic import Sources, TopicContext
-from generation.llm.model import Model
-from generation.readers.allowance import Allowance, count_prompt_tokens
-from generation.readers.graphreader import evidence, reader
-from generation.readers.graphreader.extract import ask_for_facts, make_facts_reader
-from generation.readers.graphreader.material import list_chunks
-from generation.readers.graphreader.reader import read_graph
-from generation.readers.reader import AnswerSettings, Tools
-from generation.readers.settings import GraphReaderSettings
-from generation.types import EvidenceSet, Failure, Reply, Request, Stop
-from indexing.errors import Unusable
-from indexing.structures.facts import make_facts
-from indexing.types import Span
-from indexing.vectors.types import Vectors
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.context.topic import Sources, TopicContext
+from keystone.generation.llm.model import Model
+from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
+from keystone.generation.readers.graphreader import evidence, reader
+from keystone.generation.readers.graphreader.extract import ask_for_facts, make_facts_reader
+from keystone.generation.readers.graphreader.material import list_chunks
+from keystone.generation.readers.graphreader.reader import read_graph
+from keystone.generation.readers.reader import AnswerSettings, Tools
+from keystone.generation.readers.settings import GraphReaderSettings
+from keystone.generation.types import EvidenceSet, Failure, Reply, Request, Stop
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.facts import make_facts
+from keystone.indexing.types import Span
+from keystone.indexing.vectors.types import Vectors
 from tests.support.models.scripted import Said, Scripted
 from tests.support.mutation import mutate
 from tests.support.structures.questions import make_question

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from generation.context.tokens import count_tokens
-from generation.readers.graphreader.replies import (
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.readers.graphreader.replies import (
     Call,
     cap_notebook,
     disarm,
@@ -18,8 +18,8 @@ from generation.readers.graphreader.replies import (
     read_scores,
     read_step,
 )
-from generation.types import Reply
-from indexing.errors import Unusable
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
 from tests.support.mutation import mutate
 
 LINES = """Here are the facts:

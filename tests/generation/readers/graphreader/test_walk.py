@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.tokens import count_tokens
-from generation.readers.allowance import Allowance, Asked
-from generation.readers.graphreader.choose import (
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.readers.allowance import Allowance, Asked
+from keystone.generation.readers.graphreader.choose import (
     FUNCTIONS,
     choose_by_model,
     choose_by_rules,
     choose_neighbours_at_random,
     make_step_reader,
 )
-from generation.readers.graphreader.extract import make_rule_facts
-from generation.readers.graphreader.material import Material, list_chunks, split_chunks
-from generation.readers.graphreader.replies import Call
-from generation.readers.graphreader.start import rate_keys
-from generation.readers.graphreader.walk import Move, State, View, find_view, walk_from
-from generation.readers.loop import Walk
-from generation.readers.settings import GraphReaderSettings
-from generation.types import Failure, Reply, Stop
-from indexing.errors import Unusable
-from indexing.structures.facts import make_facts
+from keystone.generation.readers.graphreader.extract import make_rule_facts
+from keystone.generation.readers.graphreader.material import Material, list_chunks, split_chunks
+from keystone.generation.readers.graphreader.replies import Call
+from keystone.generation.readers.graphreader.start import rate_keys
+from keystone.generation.readers.graphreader.walk import Move, State, View, find_view, walk_from
+from keystone.generation.readers.loop import Walk
+from keystone.generation.readers.settings import GraphReaderSettings
+from keystone.generation.types import Failure, Reply, Stop
+from keystone.indexing.errors import Unusable
+from keystone.indexing.structures.facts import make_facts
 from tests.support.models.scripted import Said, Scripted
 from tests.support.structures.questions import make_question
 

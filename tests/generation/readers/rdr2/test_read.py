@@ -9,20 +9,20 @@ from random import Random
 
 import pytest
 
-from generation.context.passages import merge_spans
-from generation.context.topic import Sources, TopicContext, read_context
-from generation.readers.question import list_questions
-from generation.readers.rdr2.read import Rdr2, read_routed
-from generation.readers.rdr2.routers import LEAST_COSINE
-from generation.readers.reader import AnswerSettings, Task, Tools
-from generation.readers.settings import Rdr2Settings
-from generation.types import EvidenceSet, Failure, Reply, Request
-from indexing.errors import Waits
-from indexing.index import Index
-from indexing.types import Document, Segment, Span
-from indexing.vectors.embed import embed_passages
-from retrieval.backends import open_store
-from retrieval.types import Query, Topic
+from keystone.generation.context.passages import merge_spans
+from keystone.generation.context.topic import Sources, TopicContext, read_context
+from keystone.generation.readers.question import list_questions
+from keystone.generation.readers.rdr2.read import Rdr2, read_routed
+from keystone.generation.readers.rdr2.routers import LEAST_COSINE
+from keystone.generation.readers.reader import AnswerSettings, Task, Tools
+from keystone.generation.readers.settings import Rdr2Settings
+from keystone.generation.types import EvidenceSet, Failure, Reply, Request
+from keystone.indexing.errors import Waits
+from keystone.indexing.index import Index
+from keystone.indexing.types import Document, Segment, Span
+from keystone.indexing.vectors.embed import embed_passages
+from keystone.retrieval.backends import open_store
+from keystone.retrieval.types import Query, Topic
 from tests.support.models.scripted import Said, Scripted
 
 pytestmark = pytest.mark.slow

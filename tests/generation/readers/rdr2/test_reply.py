@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from generation.readers.rdr2.reply import Choice, read_choice
-from generation.readers.rdr2.view import View
-from generation.types import Reply
-from indexing.errors import Unusable
+from keystone.generation.readers.rdr2.reply import Choice, read_choice
+from keystone.generation.readers.rdr2.view import View
+from keystone.generation.types import Reply
+from keystone.indexing.errors import Unusable
 from tests.support.mutation import mutate
 
 CONTENT = {

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.tokens import count_tokens
-from generation.readers.rdr2.view import find_hit_nodes, flatten, light, list_section, order_by_nearness, show
-from indexing.structures.tree import Node, Tree, render
-from indexing.types import Span
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.readers.rdr2.view import find_hit_nodes, flatten, light, list_section, order_by_nearness, show
+from keystone.indexing.structures.tree import Node, Tree, render
+from keystone.indexing.types import Span
 from tests.support.structures.outlines import LINE, read_outline
 
 OUTLINE = """

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from generation.context.tokens import count_tokens
-from generation.readers.allowance import Allowance, count_prompt_tokens
-from generation.readers.rdr2.routers import ask_model
-from generation.readers.rdr2.walk import Site, Walk, walk
-from generation.types import Failure, Request
+from keystone.generation.context.tokens import count_tokens
+from keystone.generation.readers.allowance import Allowance, count_prompt_tokens
+from keystone.generation.readers.rdr2.routers import ask_model
+from keystone.generation.readers.rdr2.walk import Site, Walk, walk
+from keystone.generation.types import Failure, Request
 from tests.support.models.scripted import Said, Scripted
 from tests.support.structures.outlines import make_site
 

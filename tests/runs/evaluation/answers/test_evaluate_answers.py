@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from generation.llm.model import Model
-from generation.types import Evidence, Failure, Request
-from indexing.errors import UserError
-from indexing.types import Span
-from runs.evaluation.answers.evaluate_answers import evaluate_answer_files
-from runs.evaluation.answers.files import read_references, read_submission
-from runs.evaluation.answers.wins import Comparison
-from runs.evaluation.compare import collect_cautions
-from runs.evaluation.evaluate import Evaluation
-from runs.pipeline.file_names import EVIDENCE
-from runs.pipeline.model_runner import RunWithModel
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Evidence, Failure, Request
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Span
+from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files
+from keystone.runs.evaluation.answers.files import read_references, read_submission
+from keystone.runs.evaluation.answers.wins import Comparison
+from keystone.runs.evaluation.compare import collect_cautions
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.pipeline.file_names import EVIDENCE
+from keystone.runs.pipeline.model_runner import RunWithModel
 from tests.support.models.scripted import Said, Scripted
 from tests.support.runs.answer_files import BROKEN, FILE, make_line, make_sentences
 

@@ -11,21 +11,21 @@ import orjson
 import pytest
 import yaml
 
-from indexing.errors import UserError
-from indexing.index import Index, open_index
-from indexing.store import build_store, open_store
-from runs.config.read import read_config
-from runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Stage, diagnose, list_stages
-from runs.evaluation.diagnosis.stored import open_stored_run
-from runs.evaluation.diagnosis.use import says
-from runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
-from runs.evaluation.diagnosis.worth import insert_by_grade, measure_worth
-from runs.evaluation.measures import parse_measure
-from runs.evaluation.nuggets.read import read_nuggets
-from runs.pipeline.artifacts import write_json_lines
-from runs.pipeline.stages import run
-from runs.trec.run_files import read_run, write_run
-from runs.trec.types import make_run
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index, open_index
+from keystone.indexing.store import build_store, open_store
+from keystone.runs.config.read import read_config
+from keystone.runs.evaluation.diagnosis.diagnose import LOSSES, Diagnosis, Stage, diagnose, list_stages
+from keystone.runs.evaluation.diagnosis.stored import open_stored_run
+from keystone.runs.evaluation.diagnosis.use import says
+from keystone.runs.evaluation.diagnosis.wanted import list_nuggets, read_relevant_documents
+from keystone.runs.evaluation.diagnosis.worth import insert_by_grade, measure_worth
+from keystone.runs.evaluation.measures import parse_measure
+from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.pipeline.stages import run
+from keystone.runs.trec.run_files import read_run, write_run
+from keystone.runs.trec.types import make_run
 from tests.support.indexes.small_corpus import CORPUS, write_index_file, write_topics
 from tests.support.runs.command_line import keystone
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.evaluation.judging.agreement import compare_judgments, compute_tau
-from runs.trec.run_files import read_qrels
-from runs.trec.types import make_qrels
+from keystone.runs.evaluation.judging.agreement import compare_judgments, compute_tau
+from keystone.runs.trec.run_files import read_qrels
+from keystone.runs.trec.types import make_qrels
 from tests.support.places import ROOT
 
 MATERIAL = ROOT.parent / "shared/data/trec-rag-material"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from runs.evaluation.judging.noise import (
+from keystone.runs.evaluation.judging.noise import (
     Ints,
     draw_grades,
     draw_topics,
@@ -13,9 +13,9 @@ from runs.evaluation.judging.noise import (
     tabulate_confusion,
     tabulate_repeats,
 )
-from runs.evaluation.judging.redraw import find_best_ranks
-from runs.evaluation.resample import find_bootstrap_interval
-from runs.trec.types import make_qrels, make_run
+from keystone.runs.evaluation.judging.redraw import find_best_ranks
+from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.trec.types import make_qrels, make_run
 
 TOPICS, DOCUMENTS, DRAWS, SIMULATIONS = 40, 10, 200, 300
 FLIPS = np.array([0.15, 0.3])

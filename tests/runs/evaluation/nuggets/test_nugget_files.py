@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexing.errors import UserError
-from indexing.types import Span
-from runs.evaluation.nuggets.citations import (
+from keystone.indexing.errors import UserError
+from keystone.indexing.types import Span
+from keystone.runs.evaluation.nuggets.citations import (
     CODES,
     CitedAnswer,
     CitedSentence,
     read_cited_answers,
     write_cited_answers,
 )
-from runs.evaluation.nuggets.read import read_nuggets
-from runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
-from runs.evaluation.nuggets.write import write_nuggets
+from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.types import GoldAnswer, Nugget, NuggetBank, Source
+from keystone.runs.evaluation.nuggets.write import write_nuggets
 from tests.support.places import SHARED
 from tests.support.runs.answer_files import JSON
 

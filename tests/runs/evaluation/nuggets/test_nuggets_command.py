@@ -9,22 +9,22 @@ from typing import Any, TypeVar
 
 import pytest
 
-from generation.llm.model import Model
-from generation.types import Request
-from indexing.errors import UserError
-from indexing.index import Index
-from retrieval.backends import open_store
-from runs.cli.commands.nuggets_commands import NuggetForm, assign, convert, create, support
-from runs.config.read import read_config
-from runs.evaluation.nuggets.assign import assign_to_files
-from runs.evaluation.nuggets.create import create_banks
-from runs.evaluation.nuggets.read import read_nuggets
-from runs.evaluation.nuggets.score import CITATION_MEASURES, score_files
-from runs.evaluation.nuggets.texts import read_texts
-from runs.evaluation.nuggets.types import Nugget, NuggetBank
-from runs.evaluation.nuggets.write import write_nuggets
-from runs.pipeline.model_runner import RunWithModel
-from runs.trec.topics import read_topics
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Request
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import open_store
+from keystone.runs.cli.commands.nuggets_commands import NuggetForm, assign, convert, create, support
+from keystone.runs.config.read import read_config
+from keystone.runs.evaluation.nuggets.assign import assign_to_files
+from keystone.runs.evaluation.nuggets.create import create_banks
+from keystone.runs.evaluation.nuggets.read import read_nuggets
+from keystone.runs.evaluation.nuggets.score import CITATION_MEASURES, score_files
+from keystone.runs.evaluation.nuggets.texts import read_texts
+from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
+from keystone.runs.evaluation.nuggets.write import write_nuggets
+from keystone.runs.pipeline.model_runner import RunWithModel
+from keystone.runs.trec.topics import read_topics
 from tests.support.models.scripted import Scripted
 from tests.support.places import SHARED
 from tests.support.runs.command_line import keystone

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.grading.nuggets import Assignment, Importance
-from generation.types import Support
-from indexing.errors import UserError
-from runs.evaluation.nuggets.citations import CitedSentence
-from runs.evaluation.nuggets.score import NUGGET_MEASURES, score_citations, score_files, score_nuggets
-from runs.evaluation.nuggets.types import Nugget
+from keystone.generation.grading.nuggets import Assignment, Importance
+from keystone.generation.types import Support
+from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.nuggets.citations import CitedSentence
+from keystone.runs.evaluation.nuggets.score import NUGGET_MEASURES, score_citations, score_files, score_nuggets
+from keystone.runs.evaluation.nuggets.types import Nugget
 
 LABELS: dict[str, Assignment] = {"2": "support", "1": "partial_support", "0": "not_support", "-": "failed"}
 

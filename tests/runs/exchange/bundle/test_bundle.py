@@ -13,17 +13,17 @@ import pytest
 import typer
 import yaml
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.vectors import embed
-from indexing.vectors.types import Effort
-from runs.cli.commands import run_commands
-from runs.config.read import read_config
-from runs.exchange.bundle.archive import SUMS
-from runs.exchange.bundle.remake import FACTS
-from runs.exchange.bundle.reproduce import Reproduction, reproduce
-from runs.exchange.bundle.write import METADATA, Contents, write_bundle
-from runs.pipeline.stages import run
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.vectors import embed
+from keystone.indexing.vectors.types import Effort
+from keystone.runs.cli.commands import run_commands
+from keystone.runs.config.read import read_config
+from keystone.runs.exchange.bundle.archive import SUMS
+from keystone.runs.exchange.bundle.remake import FACTS
+from keystone.runs.exchange.bundle.reproduce import Reproduction, reproduce
+from keystone.runs.exchange.bundle.write import METADATA, Contents, write_bundle
+from keystone.runs.pipeline.stages import run
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.models.reading_model import say
 from tests.support.servers.chat import serving

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexing.types import Document
-from indexing.vectors.types import Vectors, round_to_grid
-from runs.exchange.bundle.parts import KnownVectors, PartStore, hash_text, load_vectors, save_vectors
-from runs.exchange.bundle.remake import find_difference
+from keystone.indexing.types import Document
+from keystone.indexing.vectors.types import Vectors, round_to_grid
+from keystone.runs.exchange.bundle.parts import KnownVectors, PartStore, hash_text, load_vectors, save_vectors
+from keystone.runs.exchange.bundle.remake import find_difference
 
 IDS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=4), min_size=1, max_size=9, unique=True)
 

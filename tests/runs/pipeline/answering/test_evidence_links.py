@@ -5,13 +5,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from generation.types import Answer, Evidence, EvidenceSet, Sentence
-from indexing.index import Index
-from indexing.store import build_store, open_store
-from indexing.types import Document, Segment, Span, Store
-from runs.config.read import read_config
-from runs.pipeline.answering.evidence_links import name_segments, point_to_evidence
-from runs.pipeline.stages import run
+from keystone.generation.types import Answer, Evidence, EvidenceSet, Sentence
+from keystone.indexing.index import Index
+from keystone.indexing.store import build_store, open_store
+from keystone.indexing.types import Document, Segment, Span, Store
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.answering.evidence_links import name_segments, point_to_evidence
+from keystone.runs.pipeline.stages import run
 
 TEXT = "Bees dance. Bees sleep. Wasps hunt."
 SEGMENTS = {"d#0": (0, 23), "d#1": (12, 35)}

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from generation.grading.grade import GradedTopic
-from retrieval.types import Rankings, offsets_of
-from runs.pipeline.grading.grade_files import make_keystone_rankings
+from keystone.generation.grading.grade import GradedTopic
+from keystone.retrieval.types import Rankings, offsets_of
+from keystone.runs.pipeline.grading.grade_files import make_keystone_rankings
 
 
 def graded(rows: list[int], selected: list[int], scores: list[float]) -> GradedTopic:

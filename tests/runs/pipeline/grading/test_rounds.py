@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.grading.grade import GradedTopic
-from generation.llm.replay import record_replies
-from generation.llm.settings import REPLIES_FILE
-from generation.prompts.queries import search_again
-from indexing.errors import UserError
-from indexing.index import Index
-from retrieval.types import Query
-from runs.config.read import read_config
-from runs.pipeline.answering.bulk import answer_to_file
-from runs.pipeline.file_names import JOINED, ROUNDS
-from runs.pipeline.grading.rounds import find_open_queries
-from runs.pipeline.stages import run
-from runs.trec.run_files import read_run
+from keystone.generation.grading.grade import GradedTopic
+from keystone.generation.llm.replay import record_replies
+from keystone.generation.llm.settings import REPLIES_FILE
+from keystone.generation.prompts.queries import search_again
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.retrieval.types import Query
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.answering.bulk import answer_to_file
+from keystone.runs.pipeline.file_names import JOINED, ROUNDS
+from keystone.runs.pipeline.grading.rounds import find_open_queries
+from keystone.runs.pipeline.stages import run
+from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.models.plain_model import say
 from tests.support.runs.model_runs import read_run_content

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.llm.settings import ModelSettings
-from generation.llm.usage import MESSAGE_TOKENS
-from generation.types import Request
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from indexing.index import Index
-from runs.cli.commands import run_commands
-from runs.config.read import read_config
-from runs.config.run_config import RunConfig
-from runs.pipeline.model_runner import USAGE_FILE
-from runs.pipeline.stages import run
-from runs.report.foresight.asks import Ask, foresee
-from runs.report.foresight.foresee import Foresight, foresee_run
-from runs.report.foresight.show import list_foresight
+from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.usage import MESSAGE_TOKENS
+from keystone.generation.types import Request
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.indexing.index import Index
+from keystone.runs.cli.commands import run_commands
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.model_runner import USAGE_FILE
+from keystone.runs.pipeline.stages import run
+from keystone.runs.report.foresight.asks import Ask, foresee
+from keystone.runs.report.foresight.foresee import Foresight, foresee_run
+from keystone.runs.report.foresight.show import list_foresight
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES, write_topics
 from tests.support.models import reading_model
 from tests.support.servers import rerank

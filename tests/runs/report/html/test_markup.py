@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.report.html.markup import element, embed_numbers, isolate, join
+from keystone.runs.report.html.markup import element, embed_numbers, isolate, join
 
 
 class Reader(HTMLParser):

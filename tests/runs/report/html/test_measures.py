@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runs.evaluation.resample import find_bootstrap_interval
-from runs.report.html.measures import take_measures
-from runs.report.html.read_run import read_view
+from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.report.html.measures import take_measures
+from keystone.runs.report.html.read_run import read_view
 from tests.support.runs.report_runs import DOC_IDS, SEGMENT_IDS, TOPIC_IDS, write_index, write_report_run
 
 

@@ -6,13 +6,13 @@ import orjson
 import pytest
 import yaml
 
-from indexing.errors import UserError
-from runs.report.html.read_answers import read_answer_view
-from runs.report.html.read_run import read_view
-from runs.report.html.topic import STEP_CHARACTERS
-from runs.report.html.types import Place, QueryView
-from runs.report.html.write import write_report
-from runs.trec.run_files import find_ranks, list_first
+from keystone.indexing.errors import UserError
+from keystone.runs.report.html.read_answers import read_answer_view
+from keystone.runs.report.html.read_run import read_view
+from keystone.runs.report.html.topic import STEP_CHARACTERS
+from keystone.runs.report.html.types import Place, QueryView
+from keystone.runs.report.html.write import write_report
+from keystone.runs.trec.run_files import find_ranks, list_first
 from tests.support.runs.command_line import keystone
 from tests.support.runs.report_runs import (
     DOC_IDS,

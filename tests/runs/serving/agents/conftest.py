@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from indexing.index import Index
-from runs.pipeline.answering.bulk import make_config
-from runs.serving.call_log import open_call_log
-from runs.serving.keys import make_settings_key
-from runs.serving.service import Service, open_service
+from keystone.indexing.index import Index
+from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.serving.call_log import open_call_log
+from keystone.runs.serving.keys import make_settings_key
+from keystone.runs.serving.service import Service, open_service
 
 
 @pytest.fixture(scope="session")

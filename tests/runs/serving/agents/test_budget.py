@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generation.context.tokens import count_tokens
-from indexing.errors import UserError
-from runs.serving.agents.budget import LEAST_REPLY_TOKENS, Reply, fit_items, fit_text
+from keystone.generation.context.tokens import count_tokens
+from keystone.indexing.errors import UserError
+from keystone.runs.serving.agents.budget import LEAST_REPLY_TOKENS, Reply, fit_items, fit_text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=3000)
 BUDGETS = st.integers(LEAST_REPLY_TOKENS, 2000)

@@ -10,14 +10,14 @@ import orjson
 import pytest
 import typer
 
-from indexing.errors import UserError
-from indexing.index import Index
-from runs.cli.commands.replay_command import replay
-from runs.serving.agents.replay import LoggedCall, describe_difference, read_calls
-from runs.serving.app import open_fronts
-from runs.serving.call_log import Call, Reply, log_call, open_call_log
-from runs.serving.service import Service
-from runs.serving.web.answers import stream_events
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.runs.cli.commands.replay_command import replay
+from keystone.runs.serving.agents.replay import LoggedCall, describe_difference, read_calls
+from keystone.runs.serving.app import open_fronts
+from keystone.runs.serving.call_log import Call, Reply, log_call, open_call_log
+from keystone.runs.serving.service import Service
+from keystone.runs.serving.web.answers import stream_events
 from tests.support.indexes.small_corpus import NARRATIVES
 
 pytestmark = pytest.mark.slow

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.types import Store
-from retrieval.backends import open_store
-from runs.serving.agents.score import Judged, Stage, Unit, locate, read_relevant, read_wanted_nuggets
-from runs.serving.agents.score import score_session as score
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.types import Store
+from keystone.retrieval.backends import open_store
+from keystone.runs.serving.agents.score import Judged, Stage, Unit, locate, read_relevant, read_wanted_nuggets
+from keystone.runs.serving.agents.score import score_session as score
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 from mcp.types import TextContent
 
-from generation.context.tokens import count_tokens
-from runs.serving.agents.budget import DEFAULT_REPLY_TOKENS, LEAST_REPLY_TOKENS, MOST_REPLY_TOKENS
-from runs.serving.agents.server import make_mcp_server, perform
-from runs.serving.agents.tools import TOOLS
-from runs.serving.call_log import Call
-from runs.serving.service import METHODS, Service
+from keystone.generation.context.tokens import count_tokens
+from keystone.runs.serving.agents.budget import DEFAULT_REPLY_TOKENS, LEAST_REPLY_TOKENS, MOST_REPLY_TOKENS
+from keystone.runs.serving.agents.server import make_mcp_server, perform
+from keystone.runs.serving.agents.tools import TOOLS
+from keystone.runs.serving.call_log import Call
+from keystone.runs.serving.service import METHODS, Service
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
 from tests.support.waiting import LIMIT_S
 

@@ -18,11 +18,11 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 
-from indexing.index import Index
-from runs.cli.commands.replay_command import replay
-from runs.serving.app import make_app
-from runs.serving.server.guard import Guard
-from runs.serving.service import Service
+from keystone.indexing.index import Index
+from keystone.runs.cli.commands.replay_command import replay
+from keystone.runs.serving.app import make_app
+from keystone.runs.serving.server.guard import Guard
+from keystone.runs.serving.service import Service
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
 from tests.support.places import ROOT
 from tests.support.servers.ports import free_port
@@ -71,7 +71,7 @@ def test_a_session_over_stdio_is_logged_and_repeats_byte_for_byte(
     index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "calls.jsonl"
-    command = ["-m", "runs.cli.main", "serve", str(index.folder), "--stdio", "--log", str(log)]
+    command = ["-m", "keystone.runs.cli.main", "serve", str(index.folder), "--stdio", "--log", str(log)]
     parameters = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT, env=dict(os.environ))
 
     async def connect() -> None:

@@ -10,12 +10,12 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from indexing.attached.lucene_index import adopt_prebuilt
-from runs.pipeline.answering.bulk import make_config
-from runs.serving.app import make_app
-from runs.serving.call_log import open_call_log
-from runs.serving.server.guard import Guard
-from runs.serving.service import open_service
+from keystone.indexing.attached.lucene_index import adopt_prebuilt
+from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.serving.app import make_app
+from keystone.runs.serving.call_log import open_call_log
+from keystone.runs.serving.server.guard import Guard
+from keystone.runs.serving.service import open_service
 from tests.support.indexes.lucene_indexes import build_anserini_index
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.servers.asgi import ask_app

@@ -9,13 +9,13 @@ import orjson
 import pytest
 
 import keystone
-from indexing.index import Index
-from runs.pipeline.answering.bulk import make_config
-from runs.serving.app import make_app, open_fronts
-from runs.serving.call_log import Call, open_call_log
-from runs.serving.front import Front
-from runs.serving.server.guard import Guard
-from runs.serving.service import Service, open_service
+from keystone.indexing.index import Index
+from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.serving.app import make_app, open_fronts
+from keystone.runs.serving.call_log import Call, open_call_log
+from keystone.runs.serving.front import Front
+from keystone.runs.serving.server.guard import Guard
+from keystone.runs.serving.service import Service, open_service
 from tests.support.servers.asgi import Answered, ask_app
 
 pytestmark = pytest.mark.slow

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from indexing.errors import UserError
-from runs.serving.call_log import Reply
-from runs.serving.server.guard import TOKEN_VARIABLES, Guard, GuardedApp, choose_guard
-from runs.serving.server.json_replies import send_json
-from runs.serving.server.metrics import Metrics
+from keystone.indexing.errors import UserError
+from keystone.runs.serving.call_log import Reply
+from keystone.runs.serving.server.guard import TOKEN_VARIABLES, Guard, GuardedApp, choose_guard
+from keystone.runs.serving.server.json_replies import send_json
+from keystone.runs.serving.server.metrics import Metrics
 from tests.support.servers.asgi import Answered, ask_app
 from tests.support.waiting import LIMIT_S
 

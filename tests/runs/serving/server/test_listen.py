@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from runs.serving.call_log import Reply
-from runs.serving.server import listen
-from runs.serving.server.json_replies import send_json
-from runs.serving.server.listen import make_server, open_socket
+from keystone.runs.serving.call_log import Reply
+from keystone.runs.serving.server import listen
+from keystone.runs.serving.server.json_replies import send_json
+from keystone.runs.serving.server.listen import make_server, open_socket
 from tests.support.waiting import LIMIT_S
 
 Client = Callable[[int, Any], Awaitable[None]]

@@ -11,12 +11,12 @@ import orjson
 import pytest
 import yaml
 
-from indexing.attached import rest_server
-from indexing.attached.rest_store import adopt_server
-from indexing.errors import UserError
-from indexing.index import Index
-from retrieval.backends import open_sparse, open_store
-from runs.cli.commands.serve_command import serve
+from keystone.indexing.attached import rest_server
+from keystone.indexing.attached.rest_store import adopt_server
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.retrieval.backends import open_sparse, open_store
+from keystone.runs.cli.commands.serve_command import serve
 from tests.support.indexes.small_corpus import CORPUS
 from tests.support.servers.keystone_server import Served, keystone_server
 from tests.support.waiting import LIMIT_S, join

@@ -20,20 +20,20 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 import keystone
-from generation.prompts.answers import answer
-from generation.prompts.grading import umbrela
-from generation.prompts.queries import decompose
-from generation.types import Answer
-from indexing.builds.index import build_index
-from indexing.builds.settings import BuildSettings
-from runs.pipeline.answering.bulk import make_config
-from runs.serving.app import make_app
-from runs.serving.call_log import Call, Reply, open_call_log
-from runs.serving.engine import Engine
-from runs.serving.server.guard import Guard
-from runs.serving.service import Service, open_service
-from runs.serving.web.answers import make_files, stream_events
-from runs.serving.web.front import open_front
+from keystone.generation.prompts.answers import answer
+from keystone.generation.prompts.grading import umbrela
+from keystone.generation.prompts.queries import decompose
+from keystone.generation.types import Answer
+from keystone.indexing.builds.index import build_index
+from keystone.indexing.builds.settings import BuildSettings
+from keystone.runs.pipeline.answering.bulk import make_config
+from keystone.runs.serving.app import make_app
+from keystone.runs.serving.call_log import Call, Reply, open_call_log
+from keystone.runs.serving.engine import Engine
+from keystone.runs.serving.server.guard import Guard
+from keystone.runs.serving.service import Service, open_service
+from keystone.runs.serving.web.answers import make_files, stream_events
+from keystone.runs.serving.web.front import open_front
 from tests.support.browser import list_console, list_requests, open_address, open_browser
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
 from tests.support.models.plain_model import say

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from indexing.errors import UserError
-from runs.trec.run_files import read_qrels
-from runs.trec.topics import read_topics
+from keystone.indexing.errors import UserError
+from keystone.runs.trec.run_files import read_qrels
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.runs.beir_folders import HEADER, write_folder
 from tests.support.runs.qrels import grades_of

@@ -11,20 +11,20 @@ import pytest
 from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQrel, GenericQuery
 
-from indexing.errors import UserError
-from indexing.index import Index
-from indexing.vectors.types import Effort
-from runs.cli.commands.evaluate_command import evaluate
-from runs.cli.commands.file_commands import validate
-from runs.cli.commands.report_command import diagnose
-from runs.cli.commands.run_commands import answer
-from runs.cli.commands.tune_commands import tune
-from runs.cli.outputs import check_outputs
-from runs.config.read import read_config
-from runs.exchange.bundle.reproduce import reproduce
-from runs.exchange.bundle.write import write_bundle
-from runs.pipeline.stages import run
-from runs.trec.run_files import read_run
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.vectors.types import Effort
+from keystone.runs.cli.commands.evaluate_command import evaluate
+from keystone.runs.cli.commands.file_commands import validate
+from keystone.runs.cli.commands.report_command import diagnose
+from keystone.runs.cli.commands.run_commands import answer
+from keystone.runs.cli.commands.tune_commands import tune
+from keystone.runs.cli.outputs import check_outputs
+from keystone.runs.config.read import read_config
+from keystone.runs.exchange.bundle.reproduce import reproduce
+from keystone.runs.exchange.bundle.write import write_bundle
+from keystone.runs.pipeline.stages import run
+from keystone.runs.trec.run_files import read_run
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.runs.beir_folders import write_folder
 

@@ -1,0 +1,63 @@
+"""The public functions and types of Keystone, by the names that `import keystone` gives them."""
+
+from keystone.generation.types import Answer
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.retrieval.types import Query, Topic
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.python.files import evaluate, read_qrels, read_run, read_topics, validate, write_qrels, write_run
+from keystone.runs.python.frame_steps import as_pyterrier_transformer
+from keystone.runs.python.incoming import to_qrels, to_run, to_topics
+from keystone.runs.python.outgoing import to_ir_measures, to_pandas, to_ranx
+from keystone.runs.python.steps import (
+    Grades,
+    answer,
+    configure,
+    decompose,
+    fuse,
+    grade,
+    make_run,
+    open_index,
+    rerank,
+    search,
+)
+from keystone.runs.tracks.validate import Verdict
+from keystone.runs.trec.types import Qrels, Run
+
+__all__ = [
+    "Answer",
+    "Evaluation",
+    "Grades",
+    "Index",
+    "Qrels",
+    "Query",
+    "Run",
+    "RunConfig",
+    "Topic",
+    "UserError",
+    "Verdict",
+    "answer",
+    "as_pyterrier_transformer",
+    "configure",
+    "decompose",
+    "evaluate",
+    "fuse",
+    "grade",
+    "make_run",
+    "open_index",
+    "read_qrels",
+    "read_run",
+    "read_topics",
+    "rerank",
+    "search",
+    "to_ir_measures",
+    "to_pandas",
+    "to_qrels",
+    "to_ranx",
+    "to_run",
+    "to_topics",
+    "validate",
+    "write_qrels",
+    "write_run",
+]
