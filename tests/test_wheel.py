@@ -6,6 +6,7 @@ import sys
 import sysconfig
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from email import message_from_bytes
 from pathlib import Path
 
@@ -19,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-SETTINGS = PROJECT["tool"]["setuptools"]
-PACKAGES = tuple(pattern.removesuffix("*") for pattern in SETTINGS["packages"]["find"]["include"])
+FOLDERS = ("fusion", "generation", "indexing", "retrieval", "runs")
+"""The folders of the code, to which `keystone/` holds links."""
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy of the repository, so that the build leaves nothing in it."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("keystone", *FOLDERS):
+        shutil.copytree(ROOT / package, source / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for file in (ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "LICENSE"):
         shutil.copy(file, source)
     build: list[str | Path] = [
@@ -78,23 +79,24 @@ def output(program: Path, *arguments: str, cwd: Path) -> str:
 
 
 def test_the_wheel_has_each_file_of_the_packages(wheel: Path) -> None:
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if name.split("/")[0] in PACKAGES}
-    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()]
-    expected = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
+    expected = {f"keystone/{path.relative_to(ROOT)}" for path in files if "__pycache__" not in path.parts}
+    expected |= {f"keystone/{path.name}" for path in (ROOT / "keystone").iterdir() if path.is_file()}
     assert held == {name for name in expected if not name.endswith(".md")}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *(f"{package}/py.typed" for package in PACKAGES),
-        "runs/config/presets/paper/uema2lab_rrf.yaml",
-        "runs/serving/rest/openapi.yaml",
-        "runs/demo/narratives.jsonl",
-        "runs/demo/qrels.txt",
-        "runs/demo/replies.jsonl.zst",
-        "generation/prompts/grading/umbrela.py",
-        "generation/readers/disco_rag/inventories/inter.yaml",
+        "keystone/py.typed",
+        "keystone/runs/config/presets/paper/uema2lab_rrf.yaml",
+        "keystone/runs/serving/rest/openapi.yaml",
+        "keystone/runs/demo/narratives.jsonl",
+        "keystone/runs/demo/qrels.txt",
+        "keystone/runs/demo/replies.jsonl.zst",
+        "keystone/generation/prompts/grading/umbrela.py",
+        "keystone/generation/readers/disco_rag/inventories/inter.yaml",
     ],
 )
 def test_the_wheel_has_types_presets_prompts_and_the_demo(wheel: Path, name: str) -> None:
@@ -107,7 +109,7 @@ def test_the_wheel_has_its_license(wheel: Path) -> None:
     assert archive.read(place) == (ROOT / "LICENSE").read_bytes()
     metadata = message_from_bytes(archive.read(place.replace("licenses/LICENSE", "METADATA")))
     assert (metadata["License-Expression"], metadata["License-File"]) == ("Apache-2.0", "LICENSE")
-    assert {"cpu", "pyterrier"} <= set(metadata.get_all("Provides-Extra", []))
+    assert {"pyserini", "pyterrier"} <= set(metadata.get_all("Provides-Extra", []))
 
 
 def test_the_command_starts_outside_of_the_repository(installed: Path, tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_the_command_starts_outside_of_the_repository(installed: Path, tmp_path:
 
 
 def test_the_packages_are_imported_from_the_wheel(installed: Path, tmp_path: Path) -> None:
-    code = f"import keystone.runs.cli.main, {', '.join(PACKAGES)}; print(indexing.__file__)"
+    code = f"import {', '.join(f'keystone.{folder}' for folder in FOLDERS)}; print(keystone.indexing.__file__)"
     found = Path(output(installed / "python", "-c", code, cwd=tmp_path).strip())
     assert found.is_relative_to(installed.parent)
 
@@ -138,14 +140,14 @@ def test_the_presets_are_read_from_the_wheel(installed: Path, tmp_path: Path) ->
     assert output(installed / "python", "-c", code, cwd=tmp_path) == "narrative\n"
 
 
-def test_the_lock_pins_a_fitting_version_of_each_requirement_and_no_pytorch() -> None:
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
-    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
-    groups = PROJECT["project"]["optional-dependencies"]
-    named = [*PROJECT["project"]["dependencies"], *groups["cpu"], *groups["dev"], *PROJECT["build-system"]["requires"]]
-    needed = [
-        one for one in map(Requirement, named) if not one.marker or one.marker.evaluate({"python_version": "3.11"})
-    ]
-    found = {str(one): pins.get(canonicalize_name(one.name), "0") for one in needed}
+@pytest.mark.parametrize(("file", "groups"), [("requirements.lock", ()), ("requirements-dev.lock", ("dev",))])
+def test_the_lock_pins_a_fitting_version_of_each_requirement_and_no_pytorch(file: str, groups: Sequence[str]) -> None:
+    lines = map(Requirement, (ROOT / file).read_text().splitlines())
+    pins = {canonicalize_name(line.name): str(line.specifier).removeprefix("==") for line in lines}
+    optional = PROJECT["project"]["optional-dependencies"]
+    named = [*PROJECT["project"]["dependencies"], *(one for group in groups for one in optional[group])]
+    found = {str(one): pins.get(canonicalize_name(one.name), "0") for one in map(Requirement, named)}
     assert not {name: pin for name, pin in found.items() if not Requirement(name).specifier.contains(pin)}
-    assert not {"torch", "transformers", "triton", "sentence-transformers"} & set(pins)
+    assert not {"torch", "transformers", "triton", "sentence-transformers", "pyserini"} & set(pins)
+    if not groups:
+        assert not {"ray", "datasets", "selenium", "openai"} & set(pins)

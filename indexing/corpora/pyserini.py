@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from keystone.indexing.corpora.jsonl import make_document
-from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
 from keystone.indexing.types import Document
 
 PREFIX = "pyserini:"
@@ -53,6 +53,8 @@ def index_folder(path: Path) -> Path:
 
         if name in util.TF_INDEX_INFO:
             return Path(util.download_prebuilt_index(name, verbose=False))
+    except ModuleNotFoundError as error:
+        raise MissingPackage(f"{path}: Pyserini is needed by name: pip install 'keystone-rag[pyserini]'") from error
     except Exception as error:  # its list, download, checksum and unpacking raise many types
         raise UserError(f"{path}: Pyserini could not fetch it: {type(error).__name__}: {java_reason(error)}") from error
     raise UserError(f"{path}: neither a folder nor one of Pyserini's prebuilt inverted indexes")

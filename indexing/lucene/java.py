@@ -19,9 +19,10 @@ from threading import RLock
 from typing import Any
 
 from keystone.indexing.errors import MissingPackage, UserError
+from keystone.indexing.io.published import ANSERINI, find_published
 
 LEAST_RELEASE = 21
-"""The first Java release that can load the jars of Pyserini 1.6 and 2."""
+"""The first Java release that can load the jars of Pyserini."""
 
 JAVA_LOCK = RLock()
 """A caller of Java holds this lock if other threads may call Java, too."""
@@ -82,9 +83,10 @@ def _read_release(home: Path) -> int | None:
 
 
 def find_anserini_jar() -> Path:
-    """The jar with Lucene and Anserini: the newest in the folder `ANSERINI_CLASSPATH`, else the one in Pyserini.
+    """The jar with Lucene and Anserini: the newest in the folder `ANSERINI_CLASSPATH`, else that of `ANSERINI`.
 
-    `UserError` if that folder has none. `MissingPackage` if Pyserini is not installed.
+    So every Python has the same Lucene. If the installed Pyserini lacks this jar, the first call on a machine fetches
+    it. `UserError` if the folder has no jar, or if the jar cannot be fetched.
     """
     chosen = os.environ.get("ANSERINI_CLASSPATH")
     if chosen:
@@ -94,10 +96,9 @@ def find_anserini_jar() -> Path:
         return max(jars, key=os.path.getctime)  # as Pyserini chooses
     spec = importlib.util.find_spec("pyserini")
     folders = spec.submodule_search_locations if spec else None
-    jars = [jar for folder in folders or () for jar in Path(folder).glob(f"resources/jars/{_JAR}")]
-    if not jars:
-        raise MissingPackage("pyserini and its jar are needed for BM25: pip install pyserini")
-    return jars[0]
+    (name,) = ANSERINI.files
+    jars = [jar for folder in folders or () if (jar := Path(folder, "resources", "jars", name)).is_file()]
+    return jars[0] if jars else find_published(ANSERINI) / name
 
 
 @cache
@@ -132,7 +133,7 @@ def java_class(name: str) -> Any:
     """A Java class by its full name. The first call of the process starts the virtual machine.
 
     `UserError` if there is no Java runtime, or if another package has started one in this process. `MissingPackage` if
-    pyjnius or Pyserini is not installed.
+    pyjnius is not installed.
     """
     return _start_virtual_machine().autoclass(name)
 

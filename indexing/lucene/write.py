@@ -113,7 +113,7 @@ def _newer_error(folder: Path) -> UserError:
     version = java_class("org.apache.lucene.util.Version").LATEST.toString()
     return UserError(
         f"{folder}: a newer Lucene made this index than Lucene {version} of {find_anserini_jar().name}: "
-        "use Python 3.12 and pyserini 2 or newer, or set ANSERINI_CLASSPATH to the folder of a newer Anserini jar"
+        "set ANSERINI_CLASSPATH to the folder of a newer Anserini jar"
     )
 
 

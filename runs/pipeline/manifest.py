@@ -13,6 +13,7 @@ import orjson
 from keystone.generation.types import Support, SupportAction
 from keystone.indexing.corpora.segments import is_window
 from keystone.indexing.io.json_values import digest
+from keystone.indexing.lucene.java import find_anserini_jar
 from keystone.indexing.vectors.faiss_index import import_faiss
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.doctor.server_records import select_facts
@@ -38,7 +39,7 @@ def describe_model(config: RunConfig, asks: bool = True) -> Any:
 
 def describe_inputs(job: Job) -> dict[str, Any]:
     """Describe the inputs of a run for its manifest: index, topics, methods, model, and versions of packages."""
-    packages = ("keystone-rag", "pyserini", "onnxruntime", "tokenizers", "numpy")
+    packages = ("keystone-rag", "onnxruntime", "tokenizers", "numpy")
     embedding = asdict(job.index.embedding) if job.index.embedding else None
     counted = {"segments": job.index.segments} if job.index.segments else {}
     config, plain = job.config, job.config.model_dump(mode="json")
@@ -53,7 +54,11 @@ def describe_inputs(job: Job) -> dict[str, Any]:
         },
         "model": config.model.name if config.model and config.find_model_step() else None,
         **({"servers": servers} if (servers := _list_servers(config)) else {}),
-        "versions": {**{package: version(package) for package in packages}, "faiss": import_faiss().__version__},
+        "versions": {
+            **{package: version(package) for package in packages},
+            "anserini": find_anserini_jar().name,
+            "faiss": import_faiss().__version__,
+        },
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.job import describe_settings
 
-TOOLKITS = ("keystone-rag", "pyserini", "faiss")
+TOOLKITS = ("keystone-rag", "anserini", "faiss")
 """The packages that the schema calls retrieval toolkits."""
 
 
