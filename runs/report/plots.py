@@ -199,6 +199,8 @@ def _draw_differences(axes: "Axes", evaluations: "Sequence[Evaluation]", measure
         axes.bar(places, differences[order], color=colour)
         if len(places) <= MOST_TOPIC_NAMES:
             axes.set_xticks(places, [escape_controls(first.topics[i]) for i in order], rotation=90, fontsize="x-small")
+    if len(others) > 1 or len(places) > MOST_TOPIC_NAMES:
+        axes.xaxis.get_major_locator().set_params(integer=True)  # an axis that counts topics
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_title(f"{measure}: difference from the first run")
     axes.set_xlabel("topics, sorted by difference")

@@ -4,7 +4,6 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import local
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -31,14 +30,14 @@ CIRCLE_TEXT = "* measured on the grades that selected the run's documents: no ev
 def progress_bars(quiet: bool) -> Iterator[Progress]:
     """Make a `Progress` for standard error: a line for each step of more than a second, after it ends, and a last line.
 
-    On a terminal, the steps that are under way also have bars, which disappear. A step within another has no line. If
-    `quiet`, nothing is shown.
+    On a terminal, the steps that are under way also have bars, which disappear. A step that begins
+    within another has no line. If `quiet`, nothing is shown.
     """
     if quiet:
         yield silent
         return
     bars = _make_bars() if sys.stderr.isatty() else None
-    nested, told, begun = local(), list[str](), monotonic()
+    begun, told, under_way = monotonic(), list[str](), list[str]()
 
     def tell(line: str) -> None:
         if bars is None:
@@ -48,8 +47,8 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
 
     @contextmanager
     def step(description: str, total: int | None) -> Iterator[Tick]:
-        outer, count, start = getattr(nested, "inside", False), [0], monotonic()
-        nested.inside = True
+        is_inner, count, start = bool(under_way), [0], monotonic()
+        under_way.append(description)
         task = _begin(bars, description, total) if bars else None
 
         def tick(items: int) -> None:
@@ -60,10 +59,10 @@ def progress_bars(quiet: bool) -> Iterator[Progress]:
         try:
             yield tick
         finally:
-            nested.inside = outer
+            under_way.remove(description)
             if bars and task is not None:
                 bars.remove_task(task)
-        if not outer and (seconds := monotonic() - start) > TOLD_SECONDS:
+        if not is_inner and (seconds := monotonic() - start) > TOLD_SECONDS:
             told.append(description)
             number = f"{count[0]:,} in " if count[0] else ""
             tell(f"{description}: {number}{format_seconds(seconds)}")

@@ -74,7 +74,15 @@ def test_hostile_texts_are_shown_and_nothing_is_obeyed_or_requested(browser: Chr
     open_page(browser, report)
     run = open_topic(browser)
     shown: str = browser.execute_script("return document.body.innerText")
-    for name in ("header", "#overview", "#n0 > summary", f"{run} .queries", f"{run} .answer", f"{run} .steps"):
+    for name in (
+        "#result",
+        "#settings",
+        "#answer",
+        "#n0 > summary",
+        f"{run} .queries",
+        f"{run} .answer",
+        f"{run} .steps",
+    ):
         text = browser.execute_script(f"return document.querySelector('{name}').textContent")
         assert HOSTILE in text, name
     assert UNSEEN_SHOWN in browser.execute_script("return document.querySelector('.answer').textContent")
