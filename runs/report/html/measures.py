@@ -25,6 +25,8 @@ LABELS = {"order": "What the plot of each narrative shows"}
 """The accessible names of choices without a visible one."""
 COSTS = {"Tokens": sum_usage("prompt_tokens", "completion_tokens"), "US dollars": sum_usage("cost")}
 """The columns of costs: their headings, and the description of a run."""
+NO_COST = ("0", "0.00")
+"""If all runs have such a cost, as with recorded replies, its column is left out."""
 NOTE = (
     "Means over the judged narratives, with 95 % intervals by bootstrap over narratives. "
     "p: paired randomisation test against the first run, corrected by Holm for the number of runs."
@@ -78,14 +80,14 @@ def render_table(measures: Measures, views: Sequence[RunView]) -> Html:
     if not evaluations:
         return Html("")
     of_label = {view.label: (number, view) for number, view in enumerate(views)}
-    costs = {name: describe for name, describe in COSTS.items() if any(map(describe, views))}
+    costs = {name: describe for name, describe in COSTS.items() if {*map(describe, views)} - {"", *NO_COST}}
     names = ["Run", *evaluations[0].values, *costs]
     compared: list[dict[str, Difference]] = [{}, *compare_runs(evaluations)]
     rows = []
     for one, own in zip(evaluations, compared, strict=True):
         number, view = of_label[one.name]
         head = element("th", render_run_name(one.name, number), scope="row")
-        spent = [element("td", describe(view) or "0") for describe in costs.values()]
+        spent = [element("td", describe(view) or ("\u2013" if view.usage else "0")) for describe in costs.values()]
         rows.append(element("tr", head, *_render_means(one, own), *spent))
     head = element("tr", *(element("th", name, scope="col") for name in names))
     table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")

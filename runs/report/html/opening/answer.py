@@ -1,5 +1,6 @@
 """One answer of a report with its citations opened: beside each sentence, the text that supports it."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -72,11 +73,8 @@ def _has_text(cited: CitedText) -> bool:
 
 def _render_sentence(text: str, cited: Sequence[int], answer: AnswerView) -> Html:
     sources = [_render_source(text, place + 1, answer.cited[place]) for place in cited]
-    return element(
-        "li",
-        isolate(text, "p", class_="claim"),
-        element("div", *sources) if sources else element("p", "This sentence cites nothing.", class_="note"),
-    )
+    beside = element("div", *sources) if sources else element("p", "This sentence cites nothing.", class_="note")
+    return element("li", element("div", isolate(text, "p", class_="claim"), beside, class_="pair"))
 
 
 def _render_source(sentence: str, number: int, cited: CitedText) -> Html:
@@ -97,8 +95,14 @@ def _quote(sentence: str, cited: CitedText) -> list[Html | str]:
     segment = Segment(cited.id, Span(cited.id, 0, len(text)))
     found = find_quote(sentence, Document(cited.id, text, segments=(segment,)), cited.id)
     if found is None:
-        return [_cut_after(text, 0)]
-    return [_cut_before(text, found.start), element("mark", text[found.start : found.end]), _cut_after(text, found.end)]
+        return [_close_gaps(_cut_after(text, 0))]
+    mark = element("mark", _close_gaps(text[found.start : found.end]))
+    return [_close_gaps(_cut_before(text, found.start)), mark, _close_gaps(_cut_after(text, found.end))]
+
+
+def _close_gaps(text: str) -> str:
+    """Make one end of a line of several."""
+    return re.sub(r"\s*\n\s*", "\n", text)
 
 
 def _cut_before(text: str, end: int) -> str:

@@ -34,12 +34,13 @@ def render_result(
     evaluations = measures.evaluations
     if evaluations:
         measure = choose_measure(evaluations)
-        verdict, picture = tell_result(evaluations, measure), _draw_values(views, evaluations, measure, topic_ids)
+        told, picture = [tell_result(evaluations, measure)], _draw_values(views, evaluations, measure, topic_ids)
     else:
-        verdict, picture = tell_without_judgments(views), _draw_shared(views, topic_ids)
+        told, picture = tell_without_judgments(views), _draw_shared(views, topic_ids)
     return element(
         "section",
-        element("h1", verdict),
+        element("h1", told[0]),
+        *(element("p", sentence, class_="told") for sentence in told[1:]),
         *(element("p", note, class_="warning") for note in (*notes, *measures.cautions)),
         *(
             element("p", element("b", element("bdi", view.label)), ": ", remark, class_="warning")

@@ -38,8 +38,8 @@ class Lead:
 
     def __str__(self) -> str:
         """Tell the lead, its interval, and how many topics are better."""
-        interval = "" if np.isnan(self.low) else f"95 % interval {_sign(self.low)} to {_sign(self.high)}, "
-        return f"{_sign(self.mean)}, {interval}better in {self.better} of {_count(self.topics)}"
+        interval = "" if np.isnan(self.low) else f" (95 % interval {_sign(self.low)} to {_sign(self.high)})"
+        return f"{_sign(self.mean)} over {self.over}{interval}, better in {self.better} of {_count(self.topics)}"
 
 
 def choose_measure(evaluations: Sequence[Evaluation]) -> str:
@@ -63,18 +63,18 @@ def tell_result(evaluations: Sequence[Evaluation], measure: str) -> str:
     first = next((lead for lead in leads if lead.over == evaluations[0].name), leads[0])
     mean = format_value(best.mean(measure))
     if not near:
-        return f"{best.name} leads with {measure} {mean}. It is ahead of {first.over} ({first})."
-    names = _join([f"{lead.over} ({lead})" for lead in near])
-    sentence = f"{best.name} has the highest {measure}, {mean}, but cannot be told apart from {names}."
-    return f"{sentence} It is ahead of {first.over} ({first})." if first.is_sure else sentence
+        return f"{best.name} leads with {measure} {mean}: {first}."
+    names, numbers = _join([lead.over for lead in near]), "; ".join(map(str, near))
+    sentence = f"{best.name} has the highest {measure}, {mean}, but one cannot tell it apart from {names}: {numbers}."
+    return f"{sentence} It is ahead of {first.over}: {first}." if first.is_sure else sentence
 
 
-def tell_without_judgments(views: Sequence[RunView]) -> str:
+def tell_without_judgments(views: Sequence[RunView]) -> list[str]:
     """Tell what can be said of runs without judgments: the documents that they share, and their answers."""
     found = [*_tell_shared(views), *filter(None, map(_tell_answers, views))]
     if not found:
         found = [f"{_join([view.label for view in views])}: {_count(max(len(view.topics) for view in views))}."]
-    return " ".join([*found, "Without judgments, the report cannot say how good a run is."])
+    return [*found, "Without judgments (--qrels), the report cannot say how good a run is."]
 
 
 def count_shared(first: RunView, other: RunView) -> dict[str, int]:
@@ -134,9 +134,11 @@ def _tell_shared(views: Sequence[RunView]) -> list[str]:
     first, *others = views
     shared = {other.label: list(count_shared(first, other).values()) for other in others}
     means = [f"{np.mean(counts):.1f} with {label}" for label, counts in shared.items() if counts]
-    return (
-        [f"Of its first {FIRST_DOCUMENTS} documents, {first.label} shares {_join(means)} on average."] if means else []
-    )
+    if not means:
+        return []
+    return [
+        f"Of its first {FIRST_DOCUMENTS} documents for a narrative, {first.label} shares {_join(means)} on average."
+    ]
 
 
 def _tell_answers(view: RunView) -> str:
@@ -145,5 +147,5 @@ def _tell_answers(view: RunView) -> str:
         return ""
     cited = [bool(citations) for answer in answers for _, citations in answer.sentences]
     length = f"{len(cited) / len(answers):.1f} sentences on average"
-    share = f"{np.mean(cited):.0%} of them cited"
+    share = f"{100 * np.mean(cited):.0f} % of them with a citation"
     return f"{view.label} answers {len(answers)} of {_count(len(view.topics))}: {length}, {share}."
