@@ -57,12 +57,17 @@ def _render_row(name: str, values: Sequence[str], differs: bool) -> Html:
 
 
 def _list_differences(views: Sequence[RunView]) -> list[tuple[str, list[str]]]:
-    """List each setting by its key with its value in each run, if the runs differ in it."""
+    """List each setting by its key with its value in each run, if the runs differ in it.
+
+    If a run has no model, only the name of the others' model is listed, not each of its settings.
+    """
     flat = [dict(_flatten(view.config.model_dump(mode="json"))) if view.config else {} for view in views]
     keys = dict.fromkeys(key for own in flat for key in own)
     found = [(key, [own.get(key, "") for own in flat]) for key in keys if key != "run_id"]
     known = [n for n, view in enumerate(views) if view.config]
-    return [(key, own) for key, own in found if len({own[n] for n in known}) > 1]
+    all_ask = all(view.config.model for view in views if view.config)
+    shown = [(key, own) for key, own in found if all_ask or key == "model.name" or not key.startswith("model.")]
+    return [(key, own) for key, own in shown if len({own[n] for n in known}) > 1]
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from keystone.generation.rules.quotes import find_quote
+from keystone.indexing.corpora.segments import SHORT_LINE_CHARACTERS
 from keystone.indexing.types import Document, Segment, Span
 from keystone.runs.report.html.markup import Html, element, isolate, join
 from keystone.runs.report.html.settings import render_run_name
@@ -101,8 +102,9 @@ def _quote(sentence: str, cited: CitedText) -> list[Html | str]:
 
 
 def _close_gaps(text: str) -> str:
-    """Make one end of a line of several."""
-    return re.sub(r"\s*\n\s*", "\n", text)
+    """Join the lines of a paragraph, which are long, and make one end of a line of several."""
+    joined = re.sub(rf"([^\n]{{{SHORT_LINE_CHARACTERS},}})\n(?=\S)", r"\1 ", text)
+    return re.sub(r"\s*\n\s*", "\n", joined)
 
 
 def _cut_before(text: str, end: int) -> str:

@@ -133,12 +133,10 @@ def _list_first(view: RunView, topic_id: str) -> set[str]:
 def _tell_shared(views: Sequence[RunView]) -> list[str]:
     first, *others = views
     shared = {other.label: list(count_shared(first, other).values()) for other in others}
-    means = [f"{np.mean(counts):.1f} with {label}" for label, counts in shared.items() if counts]
+    means = [f"{first.label} and {label} share {np.mean(counts):.1f}" for label, counts in shared.items() if counts]
     if not means:
         return []
-    return [
-        f"Of its first {FIRST_DOCUMENTS} documents for a narrative, {first.label} shares {_join(means)} on average."
-    ]
+    return [f"{_join(means)} of their first {FIRST_DOCUMENTS} documents on average."]
 
 
 def _tell_answers(view: RunView) -> str:

@@ -141,7 +141,7 @@ def test_without_judgments_the_report_tells_what_runs_share_and_answer() -> None
     ]
     told = tell_without_judgments(runs)
     assert told == [
-        "Of its first 10 documents for a narrative, a shares 1.0 with b on average.",
+        "a and b share 1.0 of their first 10 documents on average.",
         "b answers 1 of 2 narratives: 3.0 sentences on average, 67 % of them with a citation.",
         "Without judgments (--qrels), the report cannot say how good a run is.",
     ]
