@@ -23,7 +23,11 @@ DIFFERENCE = ("difference", "last run minus first, highest first")
 """The views of the plot of each narrative, by their names in the script."""
 LABELS = {"order": "What the plot of each narrative shows"}
 """The accessible names of choices without a visible one."""
-COSTS = {"Tokens": sum_usage("prompt_tokens", "completion_tokens"), "US dollars": sum_usage("cost")}
+COSTS = {
+    "Model replies": sum_usage("calls", "cache_hits"),
+    "Tokens": sum_usage("prompt_tokens", "completion_tokens"),
+    "US dollars": sum_usage("cost"),
+}
 """The columns of costs: their headings, and the description of a run."""
 NO_COST = ("0", "0.00")
 """If all runs have such a cost, as with recorded replies, its column is left out."""
