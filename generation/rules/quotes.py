@@ -14,9 +14,11 @@ def find_quote(sentence: str, document: Document, segment_id: str) -> Span | Non
     """Find the sentence of a cited segment, or the two in a row, whose terms are closest to those of a sentence.
 
     Close is the cosine of their terms, each weighted by its rarity in the segment. Of equal ones, the first and shorter
-    one counts. None if the document lacks the segment, or if the segment shares no term with the sentence.
+    one counts. A document can be a segment itself. None if the document lacks the segment, or if the segment shares no
+    term with the sentence.
     """
-    segment = next((one.span for one in document.segments if one.id == segment_id), None)
+    spans = {one.id: one.span for one in document.segments}
+    segment = spans.get(segment_id) or (Span(document.id, 0, len(document.text)) if segment_id == document.id else None)
     if segment is None:
         return None
     parts = split_sentences(document.text[segment.start : segment.end])
@@ -25,7 +27,7 @@ def find_quote(sentence: str, document: Document, segment_id: str) -> Span | Non
     best, most = None, 0.0
     for count in range(1, MOST_SENTENCES + 1):
         for first in range(len(parts) - count + 1):
-            own = frozenset().union(*terms[first : first + count])
+            own = frozenset[str]().union(*terms[first : first + count])
             cosine = weigh(wanted & own) / math.sqrt(weigh(wanted) * weigh(own) or 1)
             if cosine > most:
                 start, end = parts[first][0], parts[first + count - 1][1]

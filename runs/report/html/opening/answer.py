@@ -7,7 +7,7 @@ import numpy as np
 
 from keystone.generation.rules.quotes import find_quote
 from keystone.indexing.corpora.segments import SHORT_LINE_CHARACTERS
-from keystone.indexing.types import Document, Segment, Span
+from keystone.indexing.types import Document
 from keystone.runs.report.html.markup import Html, element, isolate, join
 from keystone.runs.report.html.settings import render_run_name
 from keystone.runs.report.html.types import AnswerView, CitedText, RunView, TopicView
@@ -93,8 +93,7 @@ def _quote(sentence: str, cited: CitedText) -> list[Html | str]:
     text = cited.text
     if not text:
         return ["No text of this id is at hand."]
-    segment = Segment(cited.id, Span(cited.id, 0, len(text)))
-    found = find_quote(sentence, Document(cited.id, text, segments=(segment,)), cited.id)
+    found = find_quote(sentence, Document(cited.id, text), cited.id)
     if found is None:
         return [_close_gaps(_cut_after(text, 0))]
     mark = element("mark", _close_gaps(text[found.start : found.end]))
