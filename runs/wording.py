@@ -13,6 +13,17 @@ def plural(number: int, noun: str, nouns: str = "") -> str:
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
+def format_seconds(seconds: float) -> str:
+    """Format a time with its unit: `0.4 s`, `41 s`, `3 min 12 s`, `2 h 5 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def escape_controls(text: str) -> str:
     """Write control and format characters as Python's escapes. Line ends and tabs stay."""
     return _UNPRINTABLE.sub(_escape, text)

@@ -97,7 +97,7 @@ class Stage:
 class Watch:
     """The observers of a run.
 
-    `announce` gets each stage, and whether it is reused. `progress` follows the work within a stage.
+    `announce` gets each stage before it is made, and whether it is reused. `progress` follows the making of each stage.
     """
 
     announce: Callable[[Stage, bool], None] = field(default=lambda _stage, _reused: None)
@@ -144,7 +144,7 @@ def perform_stages(
             _write_manifest(directory, description, kept)
             for name in stage.artifacts:
                 remove(directory / name)
-            with watch.progress(stage.name.capitalize(), None):
+            with watch.progress(stage.name, None):
                 _make(stage, values)
             for name in stage.artifacts:
                 kept[name] = {"key": keys[name], "sha256": hash_file(directory / name), "inputs": inputs}

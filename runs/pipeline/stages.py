@@ -5,13 +5,14 @@ that was interrupted so gets the same values as one that was not.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from keystone.indexing.io.writing import lock_folder
-from keystone.indexing.types import Progress, silent
+from keystone.indexing.types import Progress, Tick, silent
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline.artifacts import Artifacts, list_artifacts
 from keystone.runs.pipeline.directory import Stage, Values, Watch, perform_stages
@@ -45,13 +46,17 @@ def run(
 
     `UserError` if the configuration names a missing file, or if another process makes the same run.
     """
+
+    def name_run(stage: str, total: int | None) -> AbstractContextManager[Tick]:
+        return progress(f"{config.run_id}: {stage}", total)
+
     job = open_job(config, threads, progress)
     values = Values(job.directory, lenders)
     found = list_artifacts(job, values)
     with lock_folder(job.directory), open_model_runner(config, job.directory) as run_with_model:
         table = list_stages(job, run_with_model, found)
         perform_stages(
-            values, table, describe_inputs(job), Watch(announce, progress), lambda: describe_outcome(job, values, found)
+            values, table, describe_inputs(job), Watch(announce, name_run), lambda: describe_outcome(job, values, found)
         )
     return job.directory
 

@@ -187,6 +187,8 @@ def _draw_differences(axes: "Axes", evaluations: "Sequence[Evaluation]", measure
 
     One later run has bars, and the ids of few topics. Several have a line each, with an order of topics of its own.
     """
+    from matplotlib.ticker import MaxNLocator
+
     first, *others = evaluations
     places = np.arange(len(first.topics))
     for number, other in enumerate(others, 1):
@@ -199,6 +201,8 @@ def _draw_differences(axes: "Axes", evaluations: "Sequence[Evaluation]", measure
         axes.bar(places, differences[order], color=colour)
         if len(places) <= MOST_TOPIC_NAMES:
             axes.set_xticks(places, [escape_controls(first.topics[i]) for i in order], rotation=90, fontsize="x-small")
+    if len(others) > 1 or len(places) > MOST_TOPIC_NAMES:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_title(f"{measure}: difference from the first run")
     axes.set_xlabel("topics, sorted by difference")

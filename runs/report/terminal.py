@@ -1,74 +1,100 @@
-"""Progress bars on standard error, and tables of results on standard output."""
+"""Progress on standard error, and tables of results on standard output."""
 
 import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from keystone.indexing.types import Progress, Tick, silent
 from keystone.runs.report.say import say
-from keystone.runs.wording import escape_controls
+from keystone.runs.wording import escape_controls, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
 
     from keystone.runs.evaluation.evaluate import Evaluation
     from keystone.runs.evaluation.sweep import Sweep
     from keystone.runs.evaluation.tune import Tuning
 
-
+TOLD_SECONDS = 1.0
+"""A step that takes longer has a line."""
 CIRCLE_TEXT = "* measured on the grades that selected the run's documents: no evidence of effect"
 
 
 @contextmanager
 def progress_bars(quiet: bool) -> Iterator[Progress]:
-    """Make a `Progress` that shows a bar for each step on standard error. If `quiet`, it shows nothing."""
+    """Make a `Progress` for standard error: a line for each step of more than a second, after it ends, and a last line.
+
+    On a terminal, the steps that are under way also have bars, which disappear. A step that begins
+    within another has no line. If `quiet`, nothing is shown.
+    """
     if quiet:
         yield silent
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        ProgressColumn,
-        SpinnerColumn,
-        Task,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-    from rich.progress import Progress as Bars
-    from rich.text import Text
+    bars = _make_bars() if sys.stderr.isatty() else None
+    begun, told, under_way = monotonic(), list[str](), list[str]()
 
-    class RateColumn(ProgressColumn):
-        """Items per second: the current speed, and the mean speed of a finished step."""
-
-        def render(self, task: Task) -> Text:
-            rate = task.finished_speed or task.speed
-            return Text(f"{rate:,.0f}/s" if rate else "", style="progress.data.speed")
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        RateColumn(),
-        TimeElapsedColumn(),
-    )
-    bars = Bars(*columns, console=Console(stderr=True))
+    def tell(line: str) -> None:
+        if bars is None:
+            say(line, err=True)
+        else:
+            bars.console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def step(description: str, total: int | None) -> Iterator[Tick]:
-        bars.start()  # with the first bar: without a step, nothing is drawn
-        task = bars.add_task(description, total=total)
-        yield lambda items: bars.advance(task, items)
-        bars.update(task, total=bars.tasks[task].completed or 1, completed=bars.tasks[task].completed or 1)
+        is_inner, count, start = bool(under_way), [0], monotonic()
+        under_way.append(description)
+        task = _begin(bars, description, total) if bars else None
+
+        def tick(items: int) -> None:
+            count[0] += items
+            if bars and task is not None:
+                bars.advance(task, items)
+
+        try:
+            yield tick
+        finally:
+            under_way.remove(description)
+            if bars and task is not None:
+                bars.remove_task(task)
+        if not is_inner and (seconds := monotonic() - start) > TOLD_SECONDS:
+            told.append(description)
+            number = f"{count[0]:,} in " if count[0] else ""
+            tell(f"{description}: {number}{format_seconds(seconds)}")
 
     try:
         yield step
+        if len(told) > 1:
+            tell(f"Finished in {format_seconds(monotonic() - begun)}")
     finally:
-        if bars.live.is_started:
+        if bars and bars.live.is_started:
             bars.stop()
+
+
+def _begin(bars: "Bars", description: str, total: int | None) -> "TaskID":
+    bars.start()  # with the first bar: without a step, nothing is drawn
+    return bars.add_task(escape_controls(description), total=total)
+
+
+def _make_bars() -> "Bars":
+    """Make bars for the steps that are under way, on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    return Bars(*columns, console=Console(stderr=True), transient=True)
 
 
 def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True) -> None:

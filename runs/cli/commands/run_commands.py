@@ -72,13 +72,16 @@ def run(
             say(line)
         return
 
+    kept, made = list[str](), list[str]()
+
     def announce(stage: "Stage", reused: bool) -> None:
-        if not quiet:
-            say(f"{stage.name}: {'kept' if reused else 'made'} {', '.join(stage.artifacts)}", err=True)
+        (kept if reused else made).append(stage.name)
 
     with progress_bars(quiet) as progress:
         directory = stages.run(settings, threads, progress, announce)
     if not quiet:
+        done = [f"{word} {', '.join(names)}" for word, names in (("made", made), ("kept", kept)) if names]
+        say(f"{settings.run_id}: {'; '.join(done)}", err=True)
         for line in list_remarks(directory):
             say(line, err=True)
     if settings.has_default_team and not quiet:

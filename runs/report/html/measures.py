@@ -1,4 +1,4 @@
-"""The section of measures: means with intervals, and the values of each narrative for the plots of the page."""
+"""The measures of a report: a table of means with intervals, and the values of each narrative for the plots."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ from keystone.runs.evaluation.compare import Difference, collect_cautions, compa
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.resample import find_bootstrap_interval
 from keystone.runs.pipeline.file_names import find_last_ranking
-from keystone.runs.report.html.markup import Html, element, embed_numbers
-from keystone.runs.report.html.overview import render_run_name
+from keystone.runs.report.html.markup import Html, element, embed_numbers, join
+from keystone.runs.report.html.settings import render_run_name, sum_usage
 from keystone.runs.report.html.types import RunView
 from keystone.runs.report.terminal import format_p_value
 from keystone.runs.tracks.rules import TRACKS
@@ -21,8 +21,18 @@ from keystone.runs.trec.run_files import read_qrels
 ORDERS = (("topic", "values in order"), ("value", "values, highest first"))
 DIFFERENCE = ("difference", "last run minus first, highest first")
 """The views of the plot of each narrative, by their names in the script."""
+LABELS = {"order": "What the plot of each narrative shows"}
+"""The accessible names of choices without a visible one."""
+COSTS = {
+    "Model replies": sum_usage("calls", "cache_hits"),
+    "Tokens": sum_usage("prompt_tokens", "completion_tokens"),
+    "US dollars": sum_usage("cost"),
+}
+"""The columns of costs: their headings, and the description of a run."""
+NO_COST = ("0", "0.00")
+"""If all runs have such a cost, as with recorded replies, its column is left out."""
 NOTE = (
-    "Means over judged topics, with 95 % intervals by bootstrap over topics. "
+    "Means over the judged narratives, with 95 % intervals by bootstrap over narratives. "
     "p: paired randomisation test against the first run, corrected by Holm for the number of runs."
 )
 
@@ -68,32 +78,47 @@ def _choose_ranking(run: Path, view: RunView, judges_segments: bool) -> Path:
     return submitted if submitted and submitted.is_file() else find_last_ranking(run)
 
 
-def render_measures(measures: Measures, labels: Sequence[str], topic_ids: Sequence[str]) -> Html:
-    """Render the section: a table of means, and the places of the plots, which the script of the page fills."""
+def render_table(measures: Measures, views: Sequence[RunView]) -> Html:
+    """Render the table of means, with what each run cost; empty without judgments."""
+    evaluations = measures.evaluations
+    if not evaluations:
+        return Html("")
+    of_label = {view.label: (number, view) for number, view in enumerate(views)}
+    costs = {name: describe for name, describe in COSTS.items() if {*map(describe, views)} - {"", *NO_COST}}
+    names = ["Run", *evaluations[0].values, *costs]
+    compared: list[dict[str, Difference]] = [{}, *compare_runs(evaluations)]
+    rows = []
+    for one, own in zip(evaluations, compared, strict=True):
+        number, view = of_label[one.name]
+        head = element("th", render_run_name(one.name, number), scope="row")
+        spent = [element("td", describe(view) or ("\u2013" if view.usage else "0")) for describe in costs.values()]
+        rows.append(element("tr", head, *_render_means(one, own), *spent))
+    head = element("tr", *(element("th", name, scope="col") for name in names))
+    table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
+    return join(
+        element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Measures"),
+        element("p", NOTE, class_="note"),
+    )
+
+
+def render_plots(measures: Measures, labels: Sequence[str], topic_ids: Sequence[str]) -> Html:
+    """Render the places of the plots, which the script of the page fills; empty without judgments."""
     evaluations = measures.evaluations
     if not evaluations:
         return Html("")
     names = list(evaluations[0].values)
-    head = element("tr", element("th", "Run", scope="col"), *(element("th", name, scope="col") for name in names))
-    compared: list[dict[str, Difference]] = [{}, *compare_runs(evaluations)]
-    rows = [_render_row(one, own, labels.index(one.name)) for one, own in zip(evaluations, compared, strict=True)]
-    table = element("table", element("thead", head), element("tbody", *rows), class_="numbers")
     orders = [*ORDERS, DIFFERENCE] if len(evaluations) > 1 else ORDERS
     return element(
-        "section",
-        element("h2", "Measures"),
-        *(element("p", caution, class_="warning") for caution in measures.cautions),
-        element("div", table, class_="scroll"),
-        element("p", NOTE, class_="note"),
+        "div",
         element("p", element("label", "Measure ", _render_choice("measure", enumerate(names))), class_="controls"),
-        _render_plot("bars", "Each narrative", _render_choice("order", orders)),
+        _render_plot("bars", "Value of each narrative", _render_choice("order", orders)),
         _render_scatter([(labels.index(one.name), one.name) for one in evaluations]),
         _embed_values(evaluations, labels, topic_ids),
-        id="measures",
+        id="plots",
     )
 
 
-def _render_row(one: Evaluation, compared: Mapping[str, Difference], number: int) -> Html:
+def _render_means(one: Evaluation, compared: Mapping[str, Difference]) -> list[Html]:
     cells = []
     for measure, values in one.values.items():
         measured = values[~np.isnan(values)]
@@ -105,7 +130,7 @@ def _render_row(one: Evaluation, compared: Mapping[str, Difference], number: int
         if measure in compared:
             test = element("small", f"p {format_p_value(compared[measure].p_randomisation)}")
         cells.append(element("td", f"{measured.mean():.4f}", element("small", f"{low:.3f} to {high:.3f}"), test))
-    return element("tr", element("th", render_run_name(one.name, number), scope="row"), *cells)
+    return cells
 
 
 def _render_scatter(runs: Sequence[tuple[int, str]]) -> Html:
@@ -124,7 +149,9 @@ def _render_plot(id: str, title: str, *controls: Html) -> Html:
 
 
 def _render_choice(id: str, options: Iterable[tuple[int | str, str]]) -> Html:
-    return element("select", *(element("option", text, value=value) for value, text in options), id=id)
+    return element(
+        "select", *(element("option", text, value=value) for value, text in options), id=id, aria_label=LABELS.get(id)
+    )
 
 
 def _embed_values(evaluations: Sequence[Evaluation], labels: Sequence[str], topic_ids: Sequence[str]) -> Html:

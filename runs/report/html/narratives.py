@@ -6,7 +6,8 @@ The script of the page makes the table and the chart of the documents when a rea
 from collections.abc import Iterator, Mapping, Sequence
 
 from keystone.runs.report.html.markup import Html, element, isolate, join
-from keystone.runs.report.html.overview import render_run_name
+from keystone.runs.report.html.measures import Measures, render_plots
+from keystone.runs.report.html.settings import render_run_name
 from keystone.runs.report.html.types import AnswerView, PlacedDocument, RunView, StepView, TopicView
 from keystone.runs.report.story import COVERING_GRADE
 from keystone.runs.wording import plural
@@ -20,21 +21,21 @@ def list_topic_ids(views: Sequence[RunView]) -> list[str]:
     return list(dict.fromkeys(topic_id for view in views for topic_id in view.topics))
 
 
-def render_narratives(views: Sequence[RunView], grades: Mapping[str, Judged], have_values: bool) -> Html:
-    """Render the section. The last run of each narrative is open, the others are closed.
+def render_narratives(views: Sequence[RunView], measures: Measures, topic_ids: Sequence[str]) -> Html:
+    """Render the section, with the plots of measures. The last run of each narrative is open, the others are closed.
 
-    `grades` are the judged grades of the documents of each narrative. If narratives have values of measures, a reader
-    can sort by them.
+    If narratives have values of measures, a reader can sort by them.
     """
     topics = [
-        _render_topic(number, topic_id, views, grades.get(topic_id, {}))
-        for number, topic_id in enumerate(list_topic_ids(views))
+        _render_topic(number, topic_id, views, measures.grades.get(topic_id, {}))
+        for number, topic_id in enumerate(topic_ids)
     ]
     orders = [element("option", "in order", value="topic")]
-    orders += [element("option", "lowest value first", value="value")] if have_values else []
+    orders += [element("option", "lowest value first", value="value")] if measures.evaluations else []
     return element(
         "section",
         element("h2", "Narratives"),
+        render_plots(measures, [view.label for view in views], topic_ids),
         element(
             "p",
             element("input", type="search", id="search", placeholder="Search in all texts", aria_label="Search"),
@@ -52,13 +53,32 @@ def render_narratives(views: Sequence[RunView], grades: Mapping[str, Judged], ha
 def _render_topic(number: int, topic_id: str, views: Sequence[RunView], judged: Judged) -> Html:
     own = [(n, view, view.topics[topic_id]) for n, view in enumerate(views) if topic_id in view.topics]
     narrative = next((topic.narrative for _, _, topic in own if topic.narrative), "")
+    fell_back = [view.label for _, view, _ in own if _list_fallbacks(view, topic_id)]
+    badge = element("small", f"fallback in {', '.join(fell_back)}", class_="badge") if fell_back else Html("")
     return element(
         "details",
-        element("summary", element("b", element("bdi", topic_id)), " ", isolate(narrative, "span", class_="narrative")),
+        element(
+            "summary",
+            element("b", element("bdi", topic_id)),
+            " ",
+            isolate(narrative, "span", class_="narrative"),
+            badge,
+        ),
         *(_render_run(n, view, topic, judged, view is own[-1][1]) for n, view, topic in own),
         id=f"n{number}",
         class_="topic",
     )
+
+
+def _list_fallbacks(view: RunView, topic_id: str) -> list[Mapping[str, str]]:
+    return [one for one in view.manifest.get("fallbacks", ()) if one["topic_id"] == topic_id]
+
+
+def _render_fallbacks(fallbacks: Sequence[Mapping[str, str]]) -> Html:
+    """Render the steps of a narrative that the model gave no usable reply to, each with the reason."""
+    items = [element("li", f"{one['step']}: ", isolate(one["reason"])) for one in fallbacks]
+    text = "The model gave no usable reply in these steps, so a rule took its place:"
+    return element("div", element("p", text), element("ul", *items), class_="warning") if items else Html("")
 
 
 def _render_run(number: int, view: RunView, topic: TopicView, judged: Judged, is_open: bool) -> Html:
@@ -70,6 +90,7 @@ def _render_run(number: int, view: RunView, topic: TopicView, judged: Judged, is
     return element(
         "details",
         element("summary", render_run_name(view.label, number), element("small", ", ".join(counts))),
+        _render_fallbacks(_list_fallbacks(view, topic.id)),
         _render_queries(topic) if topic.queries else Html(""),
         _render_documents(topic, view.config.list_systems() if view.config else (), judged),
         _render_answer(topic.answer) if topic.answer else Html(""),

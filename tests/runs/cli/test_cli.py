@@ -1,5 +1,6 @@
 """The command line: exit codes, one-line errors, and an example in each help."""
 
+import re
 import signal
 import sqlite3
 import subprocess
@@ -202,12 +203,13 @@ def test_bad_records_are_left_out_reported_and_counted(tmp_path: Path) -> None:
     }
 
 
-def test_progress_goes_to_standard_error_unless_quiet(tmp_path: Path) -> None:
+def test_progress_is_plain_lines_on_standard_error_unless_quiet(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl")
     loud = keystone("index", corpus, "--out", tmp_path / "a")
     quiet = keystone("index", corpus, "--out", tmp_path / "b", "--quiet")
     assert loud.stdout == f"{tmp_path / 'a'}: 9 documents\n"
-    assert "Embedding documents" in loud.stderr
+    line = r"[A-Z][\w ]+: ([\d,]+ in )?[1-9]\S* s|Finished in .* s"
+    assert all(re.fullmatch(line, shown) for shown in loud.stderr.splitlines()), loud.stderr
     assert (quiet.stdout, quiet.stderr) == (f"{tmp_path / 'b'}: 9 documents\n", "")
     assert keystone("index", corpus, "--out", tmp_path / "a", "-q").stdout.endswith("already indexed\n")
 

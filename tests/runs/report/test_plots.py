@@ -50,6 +50,13 @@ def test_any_number_of_runs_has_a_picture(tmp_path: Path, runs: list[Evaluation]
     assert (tmp_path / "runs.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_an_axis_that_counts_topics_has_whole_numbers() -> None:
+    _, differences, _ = draw_runs([ONE, TWO, ONE], ["MAP"]).axes
+    ticks = differences.get_xticks()
+    assert len(ticks) > 1
+    assert all(float(tick).is_integer() for tick in ticks)
+
+
 def test_missing_values_leave_a_gap(tmp_path: Path) -> None:
     missing = evaluation("c", np.nan, np.nan, np.nan, np.nan, depth=0)
     write_figure(draw_runs([ONE, missing], ["MAP"]), tmp_path / "runs.svg")

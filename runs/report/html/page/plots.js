@@ -1,7 +1,7 @@
 /** The values of the measures: for each run (null without a ranking) and measure a value for each narrative, or null. */
 const values = JSON.parse(byId("values")?.textContent ?? "null");
 const topics = [...document.querySelectorAll(".topic")];
-const runNames = [...document.querySelectorAll("#overview thead bdi")].map((name) => name.textContent);
+const runNames = [...document.querySelectorAll("#settings .facts:not(.keys) thead bdi")].map((name) => name.textContent);
 const measuredRuns = values ? values.flatMap((own, run) => (own ? [run] : [])) : [];
 
 const getId = (topic) => topics[topic].querySelector("b").textContent;
@@ -34,8 +34,8 @@ function openTopic(topic) {
   topics[topic].querySelector("summary").focus({ preventScroll: true });
 }
 
-function addLink(shape, topic) {
-  addStop(shape, () => tellValues(topic));
+function addLink(shape, topic, tell = () => tellValues(topic)) {
+  addStop(shape, tell);
   shape.setAttribute("role", "link");
   shape.setAttribute("aria-label", nameTopic(topic));
   shape.addEventListener("click", () => openTopic(topic));
@@ -122,5 +122,5 @@ function drawPlots() {
 
 if (values) {
   for (const id of ["measure", "order", "across", "up"]) byId(id)?.addEventListener("change", drawPlots);
-  onWidth(byId("measures"), drawPlots);
+  onWidth(byId("plots"), drawPlots);
 }

@@ -1,5 +1,6 @@
 """The report in a real browser: hostile texts, hover, keyboard, search, order, widths, schemes, and its size."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,15 @@ def test_hostile_texts_are_shown_and_nothing_is_obeyed_or_requested(browser: Chr
     open_page(browser, report)
     run = open_topic(browser)
     shown: str = browser.execute_script("return document.body.innerText")
-    for name in ("header", "#overview", "#n0 > summary", f"{run} .queries", f"{run} .answer", f"{run} .steps"):
+    for name in (
+        "#result",
+        "#settings",
+        "#answer",
+        "#n0 > summary",
+        f"{run} .queries",
+        f"{run} .answer",
+        f"{run} .steps",
+    ):
         text = browser.execute_script(f"return document.querySelector('{name}').textContent")
         assert HOSTILE in text, name
     assert UNSEEN_SHOWN in browser.execute_script("return document.querySelector('.answer').textContent")
@@ -89,6 +98,33 @@ def test_hostile_texts_are_shown_and_nothing_is_obeyed_or_requested(browser: Chr
         "document.body.append(Object.assign(new Image(), {src: 'https://example.org/a.png'}))"
     )
     assert any("Content Security Policy" in message for message in list_console(browser))
+
+
+def test_the_report_opens_with_its_result_and_dots_lead_to_narratives(browser: Chrome, report: Path) -> None:
+    open_page(browser, report)
+    first = browser.execute_script("return document.querySelector('main').innerText")
+    assert first.startswith("second has the highest nDCG@10, 0.72, but one cannot tell it apart from first: +0.40 over")
+    assert not find(browser, "#settings")[0].is_displayed()
+    dots = find(browser, ".picture .dot")
+    assert len(dots) == 4
+    ActionChains(browser).scroll_to_element(dots[0]).move_to_element(dots[0]).perform()
+    assert re.search(r": About .*\nfirst: 0$", find(browser, "#tip")[0].text, re.DOTALL)
+    assert len(find(browser, ".picture .dot.hot")) == 2
+    browser.execute_script("arguments[0].focus()", dots[0])
+    dots[0].send_keys(Keys.ENTER)
+    opened = find(browser, ".topic[open]")
+    assert len(opened) == 1
+    find(browser, 'nav a[href="#settings"]')[0].click()
+    assert find(browser, "#settings")[0].is_displayed()
+    differing = [row.text for row in find(browser, ".differing th")]
+    assert differing == [f"{name} \u2260" for name in ("Grades", "Answers by", "Reader", "Track")]
+
+
+def test_narratives_in_which_a_step_fell_back_are_marked(browser: Chrome, report: Path) -> None:
+    open_page(browser, report)
+    assert [one.text for one in find(browser, ".topic > summary .badge")] == ["fallback in second"]
+    run = open_topic(browser)
+    assert f"umbrela: no grade {HOSTILE}" in find(browser, f"{run} .warning li")[0].text
 
 
 def test_a_sentence_shows_its_cited_texts_with_the_shared_words_marked(browser: Chrome, report: Path) -> None:

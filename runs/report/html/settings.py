@@ -1,6 +1,6 @@
-"""The section of settings and costs: a column for each run, then its usage, its fallbacks and its configuration."""
+"""The last section: settings and costs in a column for each run, with the differences marked, then all details."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -9,36 +9,74 @@ from keystone.runs.config.run_config import RunConfig
 from keystone.runs.report.html.markup import Html, element, isolate, join
 from keystone.runs.report.html.types import RunView
 
+DIFFERS = "\u2260"
+"""The mark of a setting that differs between the runs."""
 MOST_FALLBACKS = 100
 """How many fallbacks of a run are listed. The manifest of the run has all of them."""
 
 
-def render_overview(views: Sequence[RunView]) -> Html:
-    """Render the section: the settings and costs of the runs, and the remarks on them."""
-    heads = [element("th", render_run_name(view.label, n), scope="col") for n, view in enumerate(views)]
+def render_settings(views: Sequence[RunView]) -> Html:
+    """Render the section, folded: settings and costs, each setting that differs between runs, and details."""
     settings = [(name, [describe(view.config) if view.config else "" for view in views]) for name, describe in SETTINGS]
     costs = [(name, [describe(view) for view in views]) for name, describe in FACTS]
-    rows = [
-        element("tr", element("th", name, scope="row"), *(element("td", value) for value in values))
-        for name, values in [*settings, *costs]
-        if any(values)
-    ]
-    remarks = [
-        element("p", element("b", element("bdi", view.label)), ": ", remark, class_="warning")
-        for view in views
-        for remark in view.remarks
-    ]
-    table = element(
-        "table", element("thead", element("tr", element("td"), *heads)), element("tbody", *rows), class_="facts"
-    )
+    rows = [_render_row(name, own, len(set(own)) > 1) for name, own in settings if any(own)]
+    rows += [_render_row(name, own, False) for name, own in costs if any(own)]
+    differing = [_render_row(key, own, False) for key, own in _list_differences(views)]
+    legend = element("p", element("b", DIFFERS, class_="differs"), " differs between the runs.", class_="note")
     return element(
-        "section",
-        element("h2", "Overview"),
-        *remarks,
-        element("div", table, class_="scroll"),
-        *(_render_details(view, view.config) for view in views if view.config),
-        id="overview",
+        "details",
+        element("summary", element("h2", "Settings and costs")),
+        element(
+            "div",
+            legend if len(views) > 1 else Html(""),
+            _render_table("facts", views, rows),
+            join(element("h3", "Each setting that differs"), _render_table("facts keys", views, differing))
+            if differing
+            else Html(""),
+            *(_render_details(view, view.config) for view in views if view.config),
+            id="settings",
+        ),
+        class_="settings",
     )
+
+
+def _render_table(classes: str, views: Sequence[RunView], rows: Sequence[Html]) -> Html:
+    heads = [element("th", render_run_name(view.label, n), scope="col") for n, view in enumerate(views)]
+    head = element("thead", element("tr", element("td"), *heads))
+    return element("div", element("table", head, element("tbody", *rows), class_=classes), class_="scroll")
+
+
+def _render_row(name: str, values: Sequence[str], differs: bool) -> Html:
+    mark = join(" ", element("b", DIFFERS, class_="differs", title="differs between the runs")) if differs else Html("")
+    return element(
+        "tr",
+        element("th", name, mark, scope="row"),
+        *(element("td", value or "\u2013") for value in values),
+        class_="differing" if differs else None,
+    )
+
+
+def _list_differences(views: Sequence[RunView]) -> list[tuple[str, list[str]]]:
+    """List each setting by its key with its value in each run, if the runs differ in it.
+
+    If a run has no model, only the name of the others' model is listed, not each of its settings.
+    """
+    flat = [dict(_flatten(view.config.model_dump(mode="json"))) if view.config else {} for view in views]
+    keys = dict.fromkeys(key for own in flat for key in own)
+    found = [(key, [own.get(key, "") for own in flat]) for key in keys if key != "run_id"]
+    known = [n for n, view in enumerate(views) if view.config]
+    all_ask = all(view.config.model for view in views if view.config)
+    shown = [(key, own) for key, own in found if all_ask or key == "model.name" or not key.startswith("model.")]
+    return [(key, own) for key, own in shown if len({own[n] for n in known}) > 1]
+
+
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        elif value is not None:
+            shown = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=float("inf"))
+            yield f"{prefix}{key}", shown.removesuffix("...\n").strip()
 
 
 def render_run_name(label: str, number: int) -> Html:
@@ -96,8 +134,14 @@ def _format(number: float | str) -> str:
     return f"{number:,.2f}" if isinstance(number, float) else f"{number:,}" if isinstance(number, int) else number
 
 
-def _sum_usage(key: str) -> Callable[[RunView], str]:
-    return lambda view: _format(view.usage.get("total", {}).get(key, ""))
+def sum_usage(*keys: str) -> Callable[[RunView], str]:
+    """Return a function that describes the sum of these columns of a run's usage; empty if it has none of them."""
+
+    def describe(view: RunView) -> str:
+        own = [total[key] for key in keys if key in (total := view.usage.get("total", {}))]
+        return _format(sum(own)) if own else ""
+
+    return describe
 
 
 def _count(fallbacks: Sequence[object] | None) -> str:
@@ -143,12 +187,12 @@ FACTS: Sequence[tuple[str, Callable[[RunView], str]]] = (
     ("Queries", lambda view: _format(sum(len(topic.queries) for topic in view.topics.values()) or "")),
     ("Documents in the index", lambda view: _format(view.manifest.get("index", {}).get("documents") or "")),
     ("Model", lambda view: view.manifest.get("model") or ""),
-    ("Calls", _sum_usage("calls")),
-    ("Kept replies used", _sum_usage("cache_hits")),
-    ("Tokens asked", _sum_usage("prompt_tokens")),
-    ("Tokens answered", _sum_usage("completion_tokens")),
-    ("Seconds waited for the model", _sum_usage("seconds")),
-    ("US dollars", _sum_usage("cost")),
+    ("Calls", sum_usage("calls")),
+    ("Kept replies used", sum_usage("cache_hits")),
+    ("Tokens asked", sum_usage("prompt_tokens")),
+    ("Tokens answered", sum_usage("completion_tokens")),
+    ("Seconds waited for the model", sum_usage("seconds")),
+    ("US dollars", sum_usage("cost")),
     ("Pairs graded", _describe_saved),
     ("Segments ranked", _describe_segments),
     ("Steps without a usable reply", lambda view: _count(view.manifest.get("fallbacks"))),

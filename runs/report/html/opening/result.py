@@ -1,0 +1,105 @@
+"""The first section of the report: the result in a sentence, what it rests on, a picture and the table of measures."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.evaluation.resample import find_bootstrap_interval
+from keystone.runs.report.html.markup import Html, element
+from keystone.runs.report.html.measures import Measures, render_table
+from keystone.runs.report.html.opening.picture import Row, render_picture
+from keystone.runs.report.html.opening.verdict import (
+    FIRST_DOCUMENTS,
+    choose_measure,
+    count_shared,
+    format_value,
+    rank_runs,
+    tell_result,
+    tell_without_judgments,
+)
+from keystone.runs.report.html.types import RunView
+from keystone.runs.wording import plural
+
+MOST_VALUE = 1.0
+"""The highest value of the measures that a report takes."""
+TICKS = 5
+"""The number of ticks of an axis."""
+
+
+def render_result(
+    views: Sequence[RunView], measures: Measures, topic_ids: Sequence[str], notes: Sequence[str] = ()
+) -> Html:
+    """Render the section. Without judgments, it shows what the runs share."""
+    evaluations = measures.evaluations
+    if evaluations:
+        measure = choose_measure(evaluations)
+        told, picture = [tell_result(evaluations, measure)], _draw_values(views, evaluations, measure, topic_ids)
+    else:
+        told, picture = tell_without_judgments(views), _draw_shared(views, topic_ids)
+    return element(
+        "section",
+        element("h1", told[0]),
+        *(element("p", sentence, class_="told") for sentence in told[1:]),
+        *(element("p", note, class_="warning") for note in (*notes, *measures.cautions)),
+        *(
+            element("p", element("b", element("bdi", view.label)), ": ", remark, class_="warning")
+            for view in views
+            for remark in (*view.remarks, *_tell_fallbacks(view))
+        ),
+        picture,
+        render_table(measures, views),
+        id="result",
+    )
+
+
+def rank_values(measures: Measures) -> tuple[dict[str, Mapping[str, float]], str]:
+    """Rank the runs by the measure of the result: the values of each narrative by run, and the measure's name."""
+    if not measures.evaluations:
+        return {}, ""
+    measure = choose_measure(measures.evaluations)
+    return {one.name: _list_values(one, measure) for one in rank_runs(measures.evaluations, measure)}, measure
+
+
+def _list_values(one: Evaluation, measure: str) -> dict[str, float]:
+    values = zip(one.topics, one.values[measure].tolist(), strict=True)
+    return {topic_id: value for topic_id, value in values if not np.isnan(value)}
+
+
+def _tell_fallbacks(view: RunView) -> list[str]:
+    fallbacks = view.manifest.get("fallbacks", ())
+    if not fallbacks:
+        return []
+    topics = plural(len({one["topic_id"] for one in fallbacks}), "narrative")
+    return [f"the model gave no usable reply in {plural(len(fallbacks), 'step')} of {topics}, which are marked below"]
+
+
+def _draw_values(
+    views: Sequence[RunView], evaluations: Sequence[Evaluation], measure: str, topic_ids: Sequence[str]
+) -> Html:
+    labels = [view.label for view in views]
+    rows = []
+    for one in evaluations:
+        low, high = find_bootstrap_interval(one.values[measure])
+        mean = one.mean(measure)
+        text = format_value(mean) + ("" if np.isnan(low) else f" ({format_value(low)} to {format_value(high)})")
+        numbers = {name: number for number, name in enumerate(topic_ids)}
+        values = {numbers[name]: value for name, value in _list_values(one, measure).items() if name in numbers}
+        rows.append(Row(labels.index(one.name), one.name, values, mean, low, high, text))
+    title = f"{measure} of each run: a dot for each narrative, and the mean with its 95 % interval"
+    return render_picture(rows, title, [MOST_VALUE * n / (TICKS - 1) for n in range(TICKS)])
+
+
+def _draw_shared(views: Sequence[RunView], topic_ids: Sequence[str]) -> Html:
+    first, *others = views
+    numbers = {name: number for number, name in enumerate(topic_ids)}
+    rows = []
+    for place, other in enumerate(others, 1):
+        counts = {numbers[name]: float(count) for name, count in count_shared(first, other).items()}
+        if counts:
+            mean = sum(counts.values()) / len(counts)
+            rows.append(Row(place, other.label, counts, mean, np.nan, np.nan, f"{mean:.1f} on average"))
+    title = (
+        f"Documents that a run shares with {first.label} among the first {FIRST_DOCUMENTS}: a dot for each narrative"
+    )
+    return render_picture(rows, title, list(range(0, FIRST_DOCUMENTS + 1, 2))) if rows else Html("")
