@@ -62,7 +62,10 @@ def diagnose(
         typer.Option("--measure", "-m", help="A measure of rankings, such as nDCG@10, for the worth by --qrels."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Draw the losses in this picture: .svg or .png.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write each nugget or document with its loss to this file.")] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write each nugget or document with its loss to this file, as JSON."),
+    ] = None,
 ) -> None:
     """Find the stage at which a run lost each relevant document or nugget, and what each loss costs.
 

@@ -52,6 +52,9 @@ def run(
     if config is None and preset is None and not set:
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
     limits = [f"model.budget.{limit}" for limit in budget or ()]
+    settings = read_config(config, set, preset)
+    if limits and settings.model is None:
+        raise UserError(f"--budget: found no model in {config or '--set'}, expected one under the key model")
     settings = read_config(config, [*(set or ()), *limits], preset)
 
     from keystone.runs.cli.outputs import check_run_outputs

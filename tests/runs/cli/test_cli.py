@@ -221,7 +221,9 @@ def test_structures_are_built_ahead_also_for_an_index_that_is_there(tmp_path: Pa
     arguments = ("index", corpus, "--out", out, "--no-dense", "--quiet")
     assert keystone(*arguments).returncode == 0
     assert not (out / "structures.sqlite").exists()
-    assert keystone(*arguments, "--structures", "sections, discourse").stdout.endswith("already indexed\n")
+    assert keystone(*arguments, "--structures", "sections, discourse").stdout.endswith(
+        "already indexed, structures: sections, discourse\n"
+    )
     with sqlite3.connect(out / "structures.sqlite") as file:
         assert file.execute("SELECT count(*) FROM by_text").fetchone() == (2 * DISTINCT_TEXTS,)
 
