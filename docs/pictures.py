@@ -7,16 +7,17 @@ a PNG of few colours in `docs/pictures/`.
 import io
 import sys
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import orjson
 from PIL import Image
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
+from keystone.runs.config.read import read_config
+from keystone.runs.demo.main import MODEL_RUN, TOLD_TOPIC_ID
+from keystone.runs.trec.topics import read_topics
 from tests.support.browser import open_address, open_browser, open_page
 from tests.support.servers.keystone_server import keystone_server
 
@@ -33,7 +34,7 @@ def draw(demo: Path, out: Path) -> list[Path]:
     with open_browser() as browser:
         return [
             _take(browser, out / "report.png", lambda: open_page(browser, (demo / "report.html").resolve())),
-            _take(browser, out / "page.png", lambda: _ask(browser, (demo / "index").resolve())),
+            _take(browser, out / "page.png", lambda: _ask(browser, demo.resolve())),
         ]
 
 
@@ -49,22 +50,28 @@ def shrink(picture: bytes) -> bytes:
 
 
 def _take(browser: Chrome, path: Path, show: Callable[[], None]) -> Path:
-    """Show a page, and keep what the window shows."""
+    """Show a page, and keep what the window shows, without scroll bars."""
     show()
+    browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
     path.write_bytes(shrink(browser.get_screenshot_as_png()))
     return path
 
 
-def _ask(browser: Chrome, index: Path) -> None:
-    """Ask the first narrative of the demo, wait for the whole answer, and open its first citation."""
-    narratives = files("keystone.runs.demo").joinpath("narratives.jsonl").read_bytes().splitlines()
-    with TemporaryDirectory() as folder, keystone_server(index, Path(folder)) as served:
+def _ask(browser: Chrome, demo: Path) -> None:
+    """Ask a narrative of the demo, answered from recorded replies, and open the first citation of the answer."""
+    config = demo / "runs" / MODEL_RUN / "config.yaml"
+    narrative = next(topic for topic in read_topics(read_config(config).topics) if topic.id == TOLD_TOPIC_ID)
+    with (
+        TemporaryDirectory() as folder,
+        keystone_server(demo / "index", Path(folder), "--config", str(config)) as served,
+    ):
         open_address(browser, f"{served.url}/")
-        browser.find_element(By.ID, "narrative").send_keys(orjson.loads(narratives[0])["narrative"])
+        browser.find_element(By.ID, "narrative").send_keys(narrative.narrative)
         browser.find_element(By.ID, "ask").click()
-        WebDriverWait(browser, ANSWER_S).until(lambda _: browser.find_elements(By.CSS_SELECTOR, "#files a"))
+        wait = WebDriverWait(browser, ANSWER_S)
+        wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, "#files a"))
         browser.find_element(By.CSS_SELECTOR, "#sentences a.cite").click()
-        WebDriverWait(browser, ANSWER_S).until(lambda _: browser.find_elements(By.CSS_SELECTOR, "#text mark"))
+        wait.until(lambda _: browser.find_elements(By.CSS_SELECTOR, "#text mark"))
         browser.execute_script("document.querySelector('#answer').scrollIntoView()")
 
 
