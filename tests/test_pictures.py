@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from PIL import Image
 
-from docs.pictures import LIMIT_BYTES, OUT, shrink
+from docs.draw_pictures import LIMIT_BYTES, OUT, shrink
 from tests.support.places import ROOT
 
 

@@ -1,4 +1,4 @@
-"""The pictures of README: `python -m docs.pictures demo-out` draws them anew from a finished demo.
+"""The pictures of README: `python -m docs.draw_pictures demo-out` draws them anew from a finished demo.
 
 They show the report, and an answer in the web page of `keystone serve`, in Debian's Chromium (`make chromium`). Each is
 a PNG of few colours in `docs/pictures/`.
@@ -77,6 +77,6 @@ def _ask(browser: Chrome, demo: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m docs.pictures demo-out")
+        sys.exit("usage: python -m docs.draw_pictures demo-out")
     for drawn in draw(Path(sys.argv[1]), OUT):
         print(f"{drawn}: {drawn.stat().st_size:,} bytes")
