@@ -20,19 +20,7 @@ import typer
 
 from keystone.indexing.builds.interrupts import INTERRUPTED, interrupts_end_the_process
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.commands.ask_commands import ask, search, show
-from keystone.runs.cli.commands.convert_command import convert
-from keystone.runs.cli.commands.evaluate_command import evaluate
-from keystone.runs.cli.commands.file_commands import explain, fuse, trace, validate
-from keystone.runs.cli.commands.index_command import index
-from keystone.runs.cli.commands.judge_command import judge
-from keystone.runs.cli.commands.machine_commands import demo, doctor
-from keystone.runs.cli.commands.nuggets_commands import nuggets
-from keystone.runs.cli.commands.replay_command import replay
-from keystone.runs.cli.commands.report_command import diagnose, plot, report
-from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, run
-from keystone.runs.cli.commands.serve_command import serve
-from keystone.runs.cli.commands.tune_commands import sweep, tune
+from keystone.runs.cli.table import Commands, add_commands
 from keystone.runs.report.say import say
 
 RESUMES = "the same command continues from the finished work"
@@ -55,6 +43,7 @@ LEFT_BY_COMMAND = {
 app = typer.Typer(
     help="TREC-style retrieval and answers: a corpus and narratives become valid, evaluated submissions.\n\n"
     "Start with: keystone demo",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -80,35 +69,7 @@ def options(
     """Options before a command."""
 
 
-for command in (
-    index,
-    search,
-    ask,
-    show,
-    serve,
-    run,
-    answer,
-    record,
-    bundle,
-    reproduce,
-    replay,
-    fuse,
-    convert,
-    validate,
-    evaluate,
-    judge,
-    tune,
-    sweep,
-    explain,
-    diagnose,
-    report,
-    plot,
-    trace,
-    demo,
-    doctor,
-):
-    app.command()(command)
-app.add_typer(nuggets, name="nuggets", no_args_is_help=True)
+add_commands(app)
 
 
 @cache

@@ -22,7 +22,7 @@ def search(
     set: Overrides = None,
     json: Json = False,
 ) -> None:
-    """Search an index by BM25 and embeddings, and print the best documents, each with its closest passage.
+    """Search an index by BM25 and embeddings. Print the best documents with their closest passages.
 
     Example: keystone search index "how bees find flowers"
     """

@@ -47,7 +47,7 @@ def convert(
         bool, typer.Option("--forms", callback=_print_forms, is_eager=True, help="List the forms and exit.")
     ] = False,
 ) -> None:
-    """Convert a file into the form of another tool, and say which values that form cannot hold.
+    """Convert a file into the form of another tool, and list the values that this form cannot hold.
 
     Example: keystone convert requests.jsonl run.trec --to run
     """

@@ -80,7 +80,8 @@ def evaluate(
     ] = False,
     format: Annotated[Form, typer.Option(help="The form of the table. csv has every number.")] = Form.TEXT,
     json: Annotated[
-        Path | None, typer.Option(help="Write means, values of each topic and p-values to this file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write means, values of each topic and p-values to this file, as JSON."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

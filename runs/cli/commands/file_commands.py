@@ -29,7 +29,9 @@ def fuse(
     ] = None,
     norm: Annotated[
         str | None,
-        typer.Option(help="The normalisation of scores, for methods that look at scores.", show_default="min-max"),
+        typer.Option(
+            help="The normalisation of scores: min-max, max, zmuv, ... See docs/fusion.md.", show_default="min-max"
+        ),
     ] = None,
     set: Annotated[list[str] | None, typer.Option(help="A parameter of the method, such as k=60.")] = None,
     depth: Annotated[int, typer.Option(min=1, help="The most documents of each topic.")] = 1000,
@@ -69,7 +71,9 @@ def validate(
     fix: Annotated[Path | None, typer.Option(help="Write the repaired file here and judge it. Takes one FILE.")] = None,
     json: Json = False,
 ) -> None:
-    """Judge submission files of any team by the rules of a track. If one of them is invalid, the exit code is 1.
+    """Check submission files of any team by the rules of a track. With --fix, repair a file.
+
+    If a file is invalid, the exit code is 1.
 
     Example: keystone validate out/my-run --topics topics.jsonl
     """
@@ -114,7 +118,7 @@ def trace(
     file: Annotated[Path, typer.Argument(help="A run directory, or its trace.jsonl.")],
     topic: Annotated[str | None, typer.Argument(help="The topic to print.", show_default="all")] = None,
 ) -> None:
-    """Print the steps of a structure-aware reader: its views, actions and costs, and the reason why it ended.
+    """Print what a structure-aware reader did: its views, actions and costs, and why it ended.
 
     Example: keystone trace out/my-run 12
     """
@@ -130,7 +134,7 @@ def explain(
     document: Annotated[str, typer.Argument(help="The id of a document, not of its segment.")],
     json: Json = False,
 ) -> None:
-    """Print the ranks that gave a document its place, and its place without each query and each engine.
+    """Show why a document has its place, or was cut: its ranks, and its place without each query and engine.
 
     Example: keystone explain out/my-run 12 d42
     """

@@ -186,4 +186,5 @@ def index(
         official, cut = made.segments["official"], made.segments["windows"]
         say(f"{made.folder}: segments: {official:,} official, {plural(cut, 'window')}", err=True)
     number = "documents of a server" if made.documents is None else plural(made.documents, "document")
-    say(f"{made.folder}: {number}{'' if built else ', already indexed'}")
+    structures = f", structures: {', '.join(chosen)}" if chosen else ""
+    say(f"{made.folder}: {number}{'' if built else ', already indexed'}{structures}")

@@ -42,7 +42,7 @@ def judge(
 ) -> None:
     """Judge the first documents of runs by a language model (UMBRELA), and compare with other judgments.
 
-    Example: keystone judge a.trec b.trec --config run.yaml --depth 20 --out judged.qrels --against qrels.txt
+    Example: keystone judge a.trec b.trec --config model.yaml --depth 20 --out judged.qrels --against qrels.txt
     """
     from keystone.generation.grading.judge import JudgeSettings
     from keystone.runs.cli.outputs import check_run_outputs

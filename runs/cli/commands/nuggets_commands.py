@@ -53,7 +53,7 @@ def create(
 ) -> None:
     """Create the nuggets of each topic from its relevant documents, vital or okay, by the model of a run.
 
-    Example: keystone nuggets create run.yaml --qrels qrels.txt --out nuggets.jsonl
+    Example: keystone nuggets create model.yaml --qrels qrels.txt --out nuggets.jsonl
     """
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
@@ -79,7 +79,7 @@ def assign(
 ) -> None:
     """Assign nuggets to answers by a model: support, partial_support or not_support.
 
-    Example: keystone nuggets assign out/my-run --nuggets nuggets.jsonl --config run.yaml --out assigned.jsonl
+    Example: keystone nuggets assign out/my-run --nuggets nuggets.jsonl --config model.yaml --out assigned.jsonl
     """
     from keystone.runs.cli.commands.evaluate_command import read_model_settings
     from keystone.runs.cli.outputs import check_run_outputs
@@ -106,7 +106,7 @@ def support(
 ) -> None:
     """Rate by a model how far each cited passage supports its sentence: full, partial or none.
 
-    Example: keystone nuggets support out/my-run --config run.yaml --out support.jsonl
+    Example: keystone nuggets support out/my-run --config model.yaml --out support.jsonl
     """
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
@@ -126,7 +126,8 @@ def score(
         list[Path], typer.Argument(metavar="FILE...", help="Files of nuggets assign, or of nuggets support.")
     ],
     json: Annotated[
-        Path | None, typer.Option(help="Write means, values of each topic and p-values to this file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write means, values of each topic and p-values to this file, as JSON."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

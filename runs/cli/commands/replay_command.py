@@ -30,7 +30,7 @@ def replay(
         int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")
     ] = 1,
 ) -> None:
-    """Repeat the calls of a log, compare the bytes of the replies, and score the documents that the session found.
+    """Repeat the calls of a log, compare the replies, and score the documents that the session found.
 
     Example: keystone replay calls.jsonl index --qrels qrels.txt --topic 1
     """

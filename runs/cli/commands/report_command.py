@@ -32,7 +32,7 @@ def report(
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     quiet: Quiet = False,
 ) -> None:
-    """Write one HTML file that shows runs in a browser: costs, measures, and each narrative up to its cited answer.
+    """Show runs in one HTML file: costs, measures, and each narrative up to its cited answer.
 
     Example: keystone report out/first out/second --qrels qrels.txt --out report.html
     """
@@ -62,9 +62,12 @@ def diagnose(
         typer.Option("--measure", "-m", help="A measure of rankings, such as nDCG@10, for the worth by --qrels."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Draw the losses in this picture: .svg or .png.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write each nugget or document with its loss to this file.")] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write each nugget or document with its loss to this file, as JSON."),
+    ] = None,
 ) -> None:
-    """Find the stage at which a run lost each relevant document or nugget, and the worth of each loss.
+    """Find the stage at which a run lost each relevant document or nugget, and what each loss costs.
 
     Example: keystone diagnose out/my-run --nuggets nuggets.jsonl --out losses.svg
     """
@@ -139,7 +142,7 @@ def plot(
     cost: Annotated[Cost | None, typer.Option(help="Draw the first measure against this cost of the model.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw the measures of runs with 95 % intervals, the differences of topics, and recall against depth.
+    """Draw measures with 95 % intervals, differences of topics, and recall against depth.
 
     Example: keystone plot out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt --out runs.svg
 

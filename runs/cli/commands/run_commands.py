@@ -20,7 +20,7 @@ def run(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A preset with defaults for the file: keystone, or a run of the paper. See docs/keystone.md.",
+            help="A preset, whose values the file overrides: keystone, listwise, ... See docs/keystone.md.",
             autocompletion=complete_preset,
         ),
     ] = None,
@@ -41,7 +41,7 @@ def run(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Make a run, or finish an interrupted one: queries, rankings, grades, answers, submission files.
+    """Make or finish a run: queries, rankings, grades, answers, files to submit. --budget limits its cost.
 
     If the command writes requests that wait for replies (model.backend: batch), the exit code is 3.
 
@@ -52,6 +52,9 @@ def run(
     if config is None and preset is None and not set:
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
     limits = [f"model.budget.{limit}" for limit in budget or ()]
+    settings = read_config(config, set, preset)
+    if limits and settings.model is None:
+        raise UserError(f"--budget: found no model in {config or '--set'}, expected one under the key model")
     settings = read_config(config, [*(set or ()), *limits], preset)
 
     from keystone.runs.cli.outputs import check_run_outputs
@@ -108,7 +111,7 @@ def answer(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Answer narratives as they arrive. Write one line of the track's answer file for each topic, in any order.
+    """Answer narratives as they arrive: one line of the track's answer file for each, in any order.
 
     If the command is interrupted, the same command continues and skips topics that the file already answers.
 
@@ -130,7 +133,7 @@ def record(
     replies: Annotated[Path, typer.Argument(help="The stored replies of a run, such as out/replies.sqlite.")],
     out: Annotated[Path, typer.Option(help="The JSONL file to write.")],
 ) -> None:
-    """Write the stored replies of a model to a file. With this file, a run can be repeated without the model.
+    """Write a model's replies to a file, from which the run can be repeated without the model.
 
     Example: keystone record out/replies.sqlite --out replies.jsonl
     """
@@ -149,7 +152,7 @@ def bundle(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Write a run into one file, from which `keystone reproduce` makes it again without corpus, model and network.
+    """Pack a run into one file, from which `reproduce` makes it again without corpus, model or network.
 
     The file holds the configuration, the rankings, the model's replies, and the documents that the run read.
 
@@ -186,7 +189,9 @@ def reproduce(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Make a run again from its bundle, and compare each artifact. If one of them differs, the exit code is 1.
+    """Make a run again from its bundle, and compare each file.
+
+    If a file differs, the exit code is 1.
 
     Example: keystone reproduce my-run.bundle.zip
     """

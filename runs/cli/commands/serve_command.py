@@ -31,7 +31,7 @@ def serve(
     ] = False,
     threads: Threads = CORES,
 ) -> None:
-    """Serve an index to programs, agents and people, until SIGTERM or an interrupt.
+    """Serve an index to programs (REST), agents (MCP) and people (a web page), until an interrupt.
 
     Its REST interface is that of Pyserini's servers; see docs/serving.md.
 

@@ -40,7 +40,9 @@ def tune(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Find settings by cross-validation over judged topics. Unless others are better, the run's own are recommended.
+    """Choose settings by cross-validation over judged topics.
+
+    Unless others are better, the run's own settings are recommended.
 
     Example: keystone tune run.yaml --qrels qrels.txt --try 'fusion.k_narrative=[10, 60]'
     """
@@ -81,7 +83,9 @@ def sweep(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Make a whole run for each combination of settings, and print measures and costs. Shared stages are made once.
+    """Make a whole run for each combination of settings, and compare measures and costs.
+
+    Stages that several runs share are made once.
 
     The runs are in OUT/RUN_ID.sweep. Unless other settings are better by cross-validation, the run's own are
     recommended.

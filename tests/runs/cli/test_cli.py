@@ -77,6 +77,12 @@ def test_doctor_finds_all_requirements_of_a_run() -> None:
             ["run", "run.yaml", "--set", "topics=qrels.txt"], 1, "qrels.txt:1: not a topic: expected", id="not topics"
         ),
         pytest.param(["run", "run.yaml", "--set", "out=corpus.jsonl"], 1, "cannot be written", id="out is a file"),
+        pytest.param(
+            ["run", "run.yaml", "--budget", "tokens=5"],
+            1,
+            "error: --budget: found no model in run.yaml, expected one under the key model",
+            id="a budget without a model",
+        ),
         pytest.param(["run"], 1, "found no YAML file, no --preset and no --set", id="no configuration and no settings"),
         pytest.param(
             ["run", "--set", "run_id=r", "--set", "topics=topics.jsonl"],
@@ -223,7 +229,9 @@ def test_structures_are_built_ahead_also_for_an_index_that_is_there(tmp_path: Pa
     arguments = ("index", corpus, "--out", out, "--no-dense", "--quiet")
     assert keystone(*arguments).returncode == 0
     assert not (out / "structures.sqlite").exists()
-    assert keystone(*arguments, "--structures", "sections, discourse").stdout.endswith("already indexed\n")
+    assert keystone(*arguments, "--structures", "sections, discourse").stdout.endswith(
+        "already indexed, structures: sections, discourse\n"
+    )
     with sqlite3.connect(out / "structures.sqlite") as file:
         assert file.execute("SELECT count(*) FROM by_text").fetchone() == (2 * DISTINCT_TEXTS,)
 
