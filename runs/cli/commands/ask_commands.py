@@ -63,20 +63,39 @@ def ask(
 
     Example: keystone ask index "How do bees find flowers?"
     """
+    import sys
+
+    from rich.console import Console
+
+    from keystone.generation.rules.doubt import DOUBT, is_doubtful
     from keystone.retrieval.backends import open_store
     from keystone.retrieval.types import Topic
     from keystone.runs.pipeline.answering.bulk import DEFAULT_RUN_ID, make_config
     from keystone.runs.python import steps
+    from keystone.runs.report.asked import list_quotes, print_answer, print_doubt
     from keystone.runs.report.passages import Result, format_json, format_result, number_citations
 
     _check_text("QUESTION", question)
     settings = make_config(config, [f"run_id={DEFAULT_RUN_ID}", *(set or [])], preset, Path("-"), folder)
     index = steps.open_index(folder)
     (answer,) = steps.answer(index, [Topic(TOPIC_ID, question)], settings)
-    sentences, passages = number_citations(answer, open_store(index))
+    store = open_store(index)
+    sentences, passages = number_citations(answer, store)
     result = Result("ask", str(folder), question, passages, sentences, answer.fallbacks)
-    for line in [format_json(result)] if json else format_result(result):
-        say(line)
+    texts = [sentence.text for sentence in sentences]
+    by_rules = settings.answer.method == "rules" and index.embedding is not None
+    doubtful = by_rules and is_doubtful(question, texts, index.embedding)
+    if sentences and sys.stdout.isatty() and not json:
+        console = Console(highlight=False)
+        if doubtful:
+            print_doubt(console, result)
+        else:
+            print_answer(console, result, list_quotes(answer, result, store))
+    else:
+        for line in [format_json(result)] if json else format_result(result):
+            say(line)
+        if doubtful:
+            say(DOUBT, err=True)
     for fallback in answer.fallbacks:
         say(f"{fallback.step}: {fallback.reason}", err=True)
     if not sentences:

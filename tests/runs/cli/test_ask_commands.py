@@ -1,5 +1,7 @@
 """The commands `search`, `ask` and `show`: they agree with the Python API and `keystone answer`, as text and JSON."""
 
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import orjson
 import pytest
 
 import keystone
+from keystone.generation.rules.doubt import DOUBT
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands.ask_commands import ask, search, show
@@ -72,6 +75,44 @@ def test_ask_answers_as_the_command_answer_does(
     assert f"{found['sentences'][0]['text']} [1]" in " ".join(shown.split())
     for number, passage in enumerate(found["passages"], 1):
         assert f"\n\n[{number}] {passage['title']} ({passage['id']})\n" in shown
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_ask_on_a_terminal_prints_prose_and_the_sentences_of_its_sources(
+    index: Index, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, colour: bool
+) -> None:
+    ask(index.folder, QUESTION, json=True)
+    found = read_json(capsys)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if not colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    ask(index.folder, QUESTION)
+    shown = capsys.readouterr().out
+    assert ("\x1b[36m" in shown) == colour
+    lines = re.sub(r"\x1b\[[\d;]*m", "", shown).splitlines()
+    assert max(map(len, lines)) <= 50
+    plain = " ".join(" ".join(lines).split())
+    first, passage = found["sentences"][0], found["passages"][0]
+    assert plain.startswith(f"{first['text']} [1]")
+    assert f"Sources [1] {passage['title']} {passage['id']} {first['text']}" in plain
+    ask(index.folder, QUESTION, json=True)
+    assert read_json(capsys) == found
+
+
+def test_ask_says_that_no_sentence_seems_to_answer(
+    index: Index, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = "What is the capital of France?"
+    ask(index.folder, question)
+    assert capsys.readouterr().err == f"{DOUBT}\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    ask(index.folder, question)
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert re.sub(r"\x1b\[[\d;]*m", "", shown.out).startswith(f"{DOUBT}\n\nThe closest documents\n  -  ")
 
 
 def test_ask_takes_a_preset_and_a_model(index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

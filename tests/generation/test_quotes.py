@@ -1,0 +1,48 @@
+"""The sentence of a cited passage that supports a sentence of an answer."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keystone.generation.rules.quotes import find_quote
+from keystone.indexing.corpora.segments import cut_segments
+from keystone.indexing.types import Document, Segment, Span
+
+TEXT = "Bees find flowers by scent. A colony has one queen. It lives for years. Volcanoes throw ash."
+
+
+@pytest.mark.parametrize(
+    ("sentence", "quote"),
+    [
+        pytest.param("Bees find flowers by scent.", "Bees find flowers by scent.", id="the sentence itself"),
+        pytest.param("The scent of flowers leads bees.", "Bees find flowers by scent.", id="other words"),
+        pytest.param(
+            "A queen of a colony lives for years.", "A colony has one queen. It lives for years.", id="two in a row"
+        ),
+        pytest.param("Volcanoes", "Volcanoes throw ash.", id="one word"),
+        pytest.param("Tax law", None, id="nothing in common"),
+        pytest.param("", None, id="no words"),
+    ],
+)
+def test_the_quote_has_the_words_of_the_sentence(sentence: str, quote: str | None) -> None:
+    document = cut_segments(Document("d", TEXT))
+    span = find_quote(sentence, document, document.segments[0].id)
+    assert (span and TEXT[span.start : span.end]) == quote
+
+
+def test_the_quote_lies_in_the_cited_segment() -> None:
+    place = TEXT.index("A colony")
+    segments = (Segment("d#0", Span("d", 0, place)), Segment("d#1", Span("d", place, len(TEXT))))
+    document = Document("d", TEXT, segments=segments)
+    assert find_quote("Bees find flowers by scent.", document, "d#1") is None
+    assert find_quote("A colony has one queen.", document, "d#1") == Span("d", place, place + 23)
+    assert find_quote("A colony has one queen.", document, "d") == Span("d", place, place + 23)
+    assert find_quote("A colony has one queen.", document, "d#2") is None
+
+
+@given(st.text(max_size=200), st.text(max_size=400))
+def test_a_quote_of_any_texts_is_inside_the_document(sentence: str, text: str) -> None:
+    document = cut_segments(Document("d", text))
+    for segment in document.segments:
+        span = find_quote(sentence, document, segment.id)
+        assert span is None or segment.span.start <= span.start < span.end <= segment.span.end
