@@ -5,7 +5,7 @@ import re
 from html import escape
 from typing import Any
 
-_VOID = ("br", "input", "meta")
+_VOID = ("br", "input", "link", "meta")
 """Elements that have no content and no end tag."""
 _OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, overrides of the direction of writing, and lone surrogates."""

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import orjson
+import yaml
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -21,6 +22,7 @@ from keystone.indexing.io.json_values import parse_json
 from keystone.runs.serving.call_log import Call, Reply, log_call
 from keystone.runs.serving.front import Front
 from keystone.runs.serving.rest.calls import Rest, perform
+from keystone.runs.serving.rest.describe import render_paths
 from keystone.runs.serving.rest.parameters import parse_document, parse_first_search, parse_search, parse_search_body
 from keystone.runs.serving.rest.payloads import StoredDocuments
 from keystone.runs.serving.server.json_replies import make_error, send_json
@@ -39,7 +41,11 @@ def open_front(service: Service) -> Front:
     """Open the REST interface of a service."""
     rest = Rest(service, StoredDocuments(service))
     endpoint = _Endpoint(rest)
-    routes = [Route("/openapi.yaml", _show_description)]
+    routes = [
+        Route("/openapi.yaml", _show_description),
+        Route("/openapi.json", _show_description_as_json),
+        Route("/docs", _show_paths),
+    ]
     return Front(routes, partial(perform, rest), direct={"/v1/": endpoint, "/api/v1.0/": endpoint})
 
 
@@ -50,6 +56,15 @@ def _read_description() -> bytes:
 
 async def _show_description(_request: Request) -> Response:
     return Response(_read_description(), media_type="application/yaml")
+
+
+async def _show_description_as_json(_request: Request) -> Response:
+    return Response(orjson.dumps(yaml.safe_load(_read_description())), media_type="application/json")
+
+
+async def _show_paths(_request: Request) -> Response:
+    page, policy = render_paths(yaml.safe_load(_read_description()))
+    return HTMLResponse(page, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})
 
 
 class _Endpoint:
@@ -108,8 +123,9 @@ class _Endpoint:
         service, method = self._rest.service, scope["method"]
         if parts in ([], [""]):
             return _show([service.name]) if method == "GET" else make_error("Method Not Allowed", 405, "detail")
-        if missing := self._known(parts[0], "detail", 404):
-            return missing
+        if parts[0] not in self._names:
+            what = "not available" if parts[1:] == ["settings"] else "not currently supported in prebuilt indexes."
+            return make_error(f"Index {parts[0]} {what}", 404, "detail")
         match method, parts[1:]:
             case "POST", ["search"]:
                 return Call(NAME, "indexes.search", parse_search_body(await _read_json(receive), parts[0]))
@@ -127,11 +143,9 @@ class _Endpoint:
         """Return the name of an index below `/v1/`, where it may stand below `indexes/` as in Pyserini 1."""
         return index if index in self._names else index.removeprefix("indexes/")
 
-    def _known(self, index: str, key: str = "error", status: int = 400) -> Reply | None:
-        """Return None for the name of the index, and the reply to a request for any other."""
-        if index in self._names:
-            return None
-        return make_error(f"Index not available: {index}; this server has {self._rest.service.name}", status, key)
+    def _known(self, index: str) -> Reply | None:
+        """Return None for the name of the index, and the reply to a request for any other, in Pyserini's words."""
+        return None if index in self._names else make_error(f"Unable to open index: {index}", 400)
 
 
 def _list_names(service: Service) -> frozenset[str]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
+from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,9 +25,11 @@ TOKEN_VARIABLES = ("KEYSTONE_API_TOKEN", "PYSERINI_API_TOKEN", "CASTORINI_API_TO
 """The environment variables that may hold the token, the first one first."""
 OTHER_SITES = (b"cross-site", b"same-site")
 """The header `Sec-Fetch-Site` by which a browser tells that another page asks. A call may cost its owner money."""
-OPEN_PATHS = frozenset({"/", "/health", "/openapi.yaml"})
+OPEN_PATHS = frozenset({"/", "/health", "/openapi.yaml", "/openapi.json", "/docs"})
 """The paths that need no token. They hold nothing of the index, and the page asks its reader for the token."""
 RETRY_AFTER_S = 1
+_REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+"""An id of a request that the reply repeats: visible letters of ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +90,19 @@ class GuardedApp:
             await self._app(scope, receive, send)
             return
         begun, status, metrics = time.perf_counter(), 0, self._metrics
+        request_id = _name_request(scope)
+
+        async def identify(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], (b"x-request-id", request_id)]}
+            await send(message)
 
         async def watch(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 limit.reschedule(None)
-            await send(message)
+            await identify(message)
 
         metrics.under_way += 1
         try:
@@ -101,16 +110,18 @@ class GuardedApp:
                 self._check(scope)
                 await self._app(scope, await self._take_body(scope, receive), watch)
         except _Refusal as refusal:
-            await self._refuse(send, refusal, bool(status))
+            await self._refuse(identify, refusal, bool(status))
             status = status or refusal.status
         except TimeoutError:
-            await self._refuse(send, _Refusal(504, f"no answer within {self._guard.reply_s:g} seconds"), bool(status))
+            await self._refuse(
+                identify, _Refusal(504, f"no answer within {self._guard.reply_s:g} seconds"), bool(status)
+            )
             status = status or 504
         except Exception as error:
             error.add_note(f"The request: {scope['method']} {scope['path']!r}")
             if not status:
                 status = 500
-                await self._refuse(send, _Refusal(status, "Internal server error"), False)
+                await self._refuse(identify, _Refusal(status, "Internal server error"), False)
             raise
         finally:
             metrics.under_way -= 1
@@ -174,6 +185,12 @@ class GuardedApp:
         if refusal.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         await send_json(send, make_error(str(refusal), refusal.status), *headers)
+
+
+def _name_request(scope: Scope) -> bytes:
+    """Return the id that a client gave its request, or a new one."""
+    given = dict(scope["headers"]).get(b"x-request-id", b"")
+    return given if _REQUEST_ID.fullmatch(given) else uuid4().hex.encode()
 
 
 def _has_token(headers: Mapping[bytes, bytes], token: str) -> bool:

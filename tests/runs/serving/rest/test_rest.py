@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+import yaml
 
 import keystone
 from keystone.indexing.index import Index
@@ -159,14 +160,20 @@ def test_the_state_of_an_index_of_pyserini_1(app: Any, index: Index) -> None:
         pytest.param("/v1/index/search?query=a&method=magic", 400, "bm25, dense, hybrid, decomposed", id="method"),
         pytest.param("/v1/index/search?query=%FF", 400, "percent-encoded UTF-8", id="no UTF-8"),
         pytest.param("/v1/index/search?query=a&parse=false&max_doc_length=3", 400, "requires parse=true", id="raw cut"),
-        pytest.param("/v1/other/search?query=a", 400, "Index not available: other", id="another index"),
+        pytest.param("/v1/other/search?query=a", 400, "Unable to open index: other", id="another index"),
         pytest.param("/v1/index/doc/none", 404, "Document not found: none", id="no document"),
         pytest.param("/v1/index/doc/bees%23x", 404, "Document not found: bees#x", id="no segment as a document"),
         pytest.param("/v1/index/doc/none%23w0_0", 404, "Document not found: none#w0_0", id="a segment of no document"),
-        pytest.param("/v1/indexes/other/doc/bees", 400, "Index not available: other", id="another index below indexes"),
-        pytest.param("/v1/mall0/index/doc/bees", 400, "Index not available: mall0/index", id="half a name of a folder"),
+        pytest.param(
+            "/v1/indexes/other/doc/bees", 400, "Unable to open index: other", id="another index below indexes"
+        ),
+        pytest.param(
+            "/v1/mall0/index/doc/bees", 400, "Unable to open index: mall0/index", id="half a name of a folder"
+        ),
         pytest.param("/api/v1.0/indexes/index/search", 400, "Parameter 'query' is required", id="no query, first"),
-        pytest.param("/api/v1.0/indexes/other/search?query=a", 400, "Index not available: other", id="no index, first"),
+        pytest.param(
+            "/api/v1.0/indexes/other/search?query=a", 400, "Unable to open index: other", id="no index, first"
+        ),
         pytest.param("/api/v1.0/indexes/index", 404, "Expected route", id="no route, first"),
         pytest.param("/api%2Fv1.0/indexes/index/search?query=a", 404, "Expected route", id="an encoded slash, first"),
         pytest.param("/api/v2/indexes/index/search?query=a", 404, "Not Found", id="another version"),
@@ -200,6 +207,40 @@ def test_errors_of_pyserini_1(app: Any, body: Any, status: int) -> None:
     found = ask(app, "/v1/indexes/index/search", "POST", body)
     assert (found.status, list(found.json)) == (status, ["detail"])
     assert ask(app, "/v1/indexes/other/search", "POST", body).status == 404
+
+
+@pytest.mark.parametrize(
+    ("target", "method", "words"),
+    [
+        ("/v1/indexes/other/search", "POST", "Index other not currently supported in prebuilt indexes."),
+        ("/v1/indexes/other/documents/bees", "GET", "Index other not currently supported in prebuilt indexes."),
+        ("/v1/indexes/other/settings", "GET", "Index other not available"),
+    ],
+)
+def test_another_index_has_the_error_of_pyserini_1(app: Any, target: str, method: str, words: str) -> None:
+    found = ask(app, target, method, {"query": "a"} if method == "POST" else None)
+    assert (found.status, found.json) == (404, {"detail": words})
+
+
+def test_another_index_has_the_error_of_pyserini_2(app: Any) -> None:
+    wanted = {"error": "Unable to open index: a/other"}
+    for path in ("search?query=a", "doc/bees"):
+        found = ask(app, f"/v1/a/other/{path}")
+        assert (found.status, found.json) == (400, wanted)
+
+
+def test_the_description_is_there_as_json_and_for_people(app: Any) -> None:
+    described = ask(app, "/openapi.json")
+    assert described.json == yaml.safe_load(ask(app, "/openapi.yaml").body)
+    page = ask(app, "/docs")
+    text = page.body.decode()
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    for path in described.json["paths"]:
+        assert f"GET /v1{path}<" in text
+    assert "<td>hits</td><td>integer, minimum 1, maximum 10000, default 10</td>" in text
+    assert "<td>query</td><td>string, required</td>" in text
+    assert "http:" not in text
+    assert "https:" not in text
 
 
 def test_other_methods_of_http_are_refused(app: Any) -> None:

@@ -133,3 +133,16 @@ def test_metrics_count_each_request_by_front_and_status() -> None:
     assert 'keystone_request_seconds_count{front="mcp"} 1' in lines
     assert 'keystone_request_seconds_bucket{front="rest",le="+Inf"} 2' in lines
     assert "keystone_requests_under_way 0" in lines
+
+
+@pytest.mark.parametrize("given", ["a", "3f2a-b.c:9", "~" * 128])
+def test_a_reply_repeats_the_id_of_its_request(given: str) -> None:
+    for guard in (LOCAL, REMOTE):  # answered, and refused
+        assert ask(guard, x_request_id=given).headers["x-request-id"] == given
+
+
+@pytest.mark.parametrize("given", ["", "a b", "a\tb", "~" * 129])
+def test_a_reply_without_a_usable_id_of_its_request_has_a_new_one(given: str) -> None:
+    found = [ask(LOCAL, x_request_id=given).headers["x-request-id"] for _ in range(2)]
+    assert found[0] != found[1]
+    assert all(len(one) == 32 for one in found)
