@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 from keystone.generation.queries.compose import make_narrative_query
-from keystone.generation.types import Answer
+from keystone.generation.rules.doubt import is_doubtful
+from keystone.generation.rules.quotes import find_quote
+from keystone.generation.types import Answer, Sentence
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import NotFound, UserError
 from keystone.indexing.index import Index, open_index
-from keystone.indexing.types import Document, Store, document_id
+from keystone.indexing.types import Document, Span, Store, document_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Bm25, Query, Topic
 from keystone.runs.config.run_config import RunConfig
@@ -52,6 +54,11 @@ class Service:
     def name(self) -> str:
         """The name of the index in requests: that of its folder."""
         return self.index.folder.resolve().name
+
+    @property
+    def answers(self) -> bool:
+        """Whether the service answers narratives: the index has embeddings, and the configuration asks for answers."""
+        return None not in (self.index.embedding, self.config.track, self.config.answer.method)
 
 
 class Hit(NamedTuple):
@@ -122,6 +129,19 @@ async def fetch_document(service: Service, doc_id: str) -> Document:
     return found
 
 
+async def find_quotes(service: Service, sentence: Sentence) -> list[tuple[Span, str] | None]:
+    """Find for each citation of a sentence the stretch of its document that supports it best, with its text.
+
+    None stands for a citation that shares no word with the sentence.
+    """
+    documents = await fetch_documents(service, [one.id for one in await find_titles(service, sentence.citations)])
+    spans = [find_quote(sentence.text, *cited) for cited in zip(documents, sentence.citations, strict=True)]
+    return [
+        (span, document.text[span.start : span.end]) if span else None
+        for document, span in zip(documents, spans, strict=True)
+    ]
+
+
 async def fetch_segment(service: Service, segment_id: str) -> Passage:
     """Read a segment with the title of its document. `NotFound` if the index lacks it."""
     for doc_id in dict.fromkeys((document_id(segment_id), segment_id)):  # a document can be a segment itself
@@ -161,6 +181,14 @@ async def answer(service: Service, narrative: str, watch: Watch | None = None) -
         loop.call_soon_threadsafe(watch, step, value)
 
     return await service.engine.run(service.engine.answer(Topic(TOPIC_ID, narrative), relay if watch else None))
+
+
+async def doubt(service: Service, narrative: str, found: Answer) -> bool:
+    """Tell whether no sentence of an answer by rules seems to answer its narrative."""
+    embedding = service.index.embedding
+    if embedding is None or service.config.answer.method != "rules":
+        return False
+    return await asyncio.to_thread(is_doubtful, narrative, [one.text for one in found.sentences], embedding)
 
 
 def check_text(name: str, text: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from sse_starlette import ServerSentEvent
 
+from keystone.generation.rules.doubt import DOUBT
 from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.retrieval.ties import decrease_strictly
@@ -18,8 +19,8 @@ from keystone.runs.pipeline.ranking.rank import Hits
 from keystone.runs.serving.call_log import Call, Reply, log_call
 from keystone.runs.serving.server.json_replies import make_error
 from keystone.runs.serving.server.leaving import start
-from keystone.runs.serving.service import TOPIC_ID, Service, Titled, answer, find_titles
-from keystone.runs.serving.web.steps import DESCRIPTIONS, list_shown_ids
+from keystone.runs.serving.service import TOPIC_ID, Service, Titled, answer, doubt, find_quotes, find_titles
+from keystone.runs.serving.web.steps import DESCRIPTIONS, add_quotes, list_shown_ids
 from keystone.runs.tracks.answer_files import cite_by_track_ids, make_answer_record
 from keystone.runs.tracks.rules import set_topic_limits
 from keystone.runs.trec.render import render_rows
@@ -57,14 +58,21 @@ async def stream_events(service: Service, call: Call) -> AsyncIterator[ServerSen
                     continue
                 if missing := [name for name in list_shown_ids(step, value) if name not in titles]:
                     titles.update(zip(missing, await find_titles(service, missing), strict=True))
-                yield _make_event(step, seconds, DESCRIPTIONS[step](value, titles))
+                told = DESCRIPTIONS[step](value, titles)
+                if step == "sentence":
+                    add_quotes(told, await find_quotes(service, value))
+                yield _make_event(step, seconds, told)
             found = await work
         except UserError as error:
             log_call(service.log, call, make_error(str(error), 400))
             yield _make_event("error", time.monotonic() - began, {"message": str(error)})
             return
         log_call(service.log, call, make_reply(service, narrative, found))
-        done = {"files": make_files(service, narrative, found, run), "fallbacks": [asdict(f) for f in found.fallbacks]}
+        done = {
+            "files": make_files(service, narrative, found, run),
+            "fallbacks": [asdict(f) for f in found.fallbacks],
+            "doubt": DOUBT if await doubt(service, narrative, found) else None,
+        }
         yield _make_event("done", time.monotonic() - began, done)
 
 

@@ -1,6 +1,7 @@
 """The front of the web page: the page, the answers that it shows, and the documents that answers cite."""
 
-from functools import partial
+import asyncio
+from functools import cache, partial
 
 import orjson
 from sse_starlette import EventSourceResponse
@@ -17,6 +18,7 @@ from keystone.runs.serving.server.leaving import run_until_left
 from keystone.runs.serving.server.listen import STOP_S
 from keystone.runs.serving.service import Service, answer, check_text, fetch_document
 from keystone.runs.serving.web.answers import make_reply, stream_events
+from keystone.runs.serving.web.facts import describe_index
 from keystone.runs.serving.web.page import show_page
 
 NAME = "web"
@@ -48,10 +50,18 @@ def open_front(service: Service) -> Front:
     async def show(_request: Request) -> Response:
         return show_page(service.config.model is not None)
 
+    describe = cache(partial(describe_index, service))
+
+    async def show_index(_request: Request) -> Response:
+        try:
+            return _send_json(Reply(orjson.dumps(await asyncio.to_thread(describe))))
+        except UserError as error:  # of the server that holds the documents
+            return _send_json(make_error(str(error), 400))
+
     async def show_document(request: Request) -> Response:
         return await reply(request, Call(NAME, "document", {"id": request.query_params.get("id", "")}))
 
-    routes = [Route("/", show), Route("/page/document", show_document)]
+    routes = [Route("/", show), Route("/page/index", show_index), Route("/page/document", show_document)]
     return Front(routes, partial(perform, service), direct={"/v1/answers": request_response(answer_narrative)})
 
 

@@ -12,10 +12,10 @@ REPORT = "keystone.runs.report.html"
 ABOUT = {
     True: "Keystone makes queries from a narrative, ranks documents, and lets a language model write a cited answer.",
     False: "Keystone makes queries from a narrative, and ranks documents. This server asks no language model: rules "
-    "choose sentences from the documents, and nothing is graded. The rules choose sentences even if no document fits.",
+    "choose sentences from the documents, and nothing is graded.",
 }
 """The page's words about its answers, with a language model and without one."""
-SCRIPTS = ("events.js", "documents.js", "answer.js", "page.js")
+SCRIPTS = ("events.js", "documents.js", "answer.js", "start.js", "page.js")
 
 
 @cache

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from keystone.generation.types import Sentence
+from keystone.indexing.types import Span
 from keystone.retrieval.types import Query
 from keystone.runs.pipeline.grading.grade_files import Judgment
 from keystone.runs.pipeline.ranking.rank import Hits
@@ -48,6 +49,12 @@ def describe_sentence(sentence: Sentence, titles: Titles) -> dict[str, Any]:
         {"id": cited, "document": titles[cited].id, "title": titles[cited].title} for cited in sentence.citations
     ]
     return {"text": sentence.text, "citations": citations}
+
+
+def add_quotes(described: dict[str, Any], quotes: Sequence[tuple[Span, str] | None]) -> None:
+    """Add to each citation of a described sentence the stretch of its document that supports the sentence, or null."""
+    for citation, quote in zip(described["citations"], quotes, strict=True):
+        citation["quote"] = quote and {"start": quote[0].start, "end": quote[0].end, "text": quote[1]}
 
 
 def list_shown_ids(step: str, value: Any) -> list[str]:

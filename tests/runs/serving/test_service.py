@@ -94,7 +94,10 @@ def test_a_document_that_is_a_segment_is_fetched_and_cited_by_its_id(tmp_path: P
     with open_service(make_config(None, [], None, Path("-"), index.folder), NO_LOG) as service:
         asyncio.run(work())
     assert [event.event for event in events] == ["queries", "rankings", "chosen", "sentence", "done"]
-    assert orjson.loads(events[3].data)["citations"] == [{"id": name, "document": name, "title": "Bees"}]
+    quote = {"start": 0, "end": len(text), "text": text}
+    assert orjson.loads(events[3].data)["citations"] == [
+        {"id": name, "document": name, "title": "Bees", "quote": quote}
+    ]
 
 
 def test_a_cancelled_search_leaves_the_others_of_its_batch(index: Index) -> None:

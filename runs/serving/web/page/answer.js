@@ -1,6 +1,10 @@
-/** The number of each cited id, the entry of each cited document in the list, and documents that were fetched, by id. */
+/**
+ * The number of each cited id, the list of quotes of each cited document, the quotes that are listed, and documents that
+ * were fetched, by id.
+ */
 const cited = new Map();
 const entries = new Map();
+const quoted = new Set();
 const fetched = new Map();
 /** The link that opened the document, and the citation that it shows. */
 let opener = null;
@@ -11,10 +15,24 @@ const STAY = "\u2060";
 const CONTENTS = ["the ranking", "the answer", "the narrative"];
 
 /** Cuts a text at places that count characters as Python does, not UTF-16 units as JavaScript does. */
-function cutText(text, start, end) {
+function cutText(text, ...places) {
   const letters = [...text];
-  return [letters.slice(0, start), letters.slice(start, end), letters.slice(end)].map((part) => clean(part.join("")));
+  return [...places, letters.length].map((end, n) => clean(letters.slice(n ? places[n - 1] : 0, end).join("")));
 }
+
+/** Makes the text of a document, with the cited passage shaded, and in it the quote marked; without a quote, all of it. */
+function makeText({ text, segments }, { id, quote }) {
+  const segment = segments.find((one) => one.id === id);
+  if (!segment && !quote) return [clean(text)];
+  const { start, end } = segment ?? quote;
+  const [from, to] = quote ? [quote.start, quote.end] : [start, end];
+  const [before, lead, marked, rest, after] = cutText(text, start, from, to, end);
+  return [before, make("span", { class: "passage" }, lead, make("mark", {}, marked), rest), after];
+}
+
+/** Makes a link to a document on the web, which opens beside this page; nothing for another address. */
+const makeAddress = (url) =>
+  /^https?:\/\//.test(url) ? [" ", make("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Open the original")] : [];
 
 async function fetchDocument(id) {
   if (!fetched.has(id)) fetched.set(id, await (await send(`page/document?id=${encodeURIComponent(id)}`)).json());
@@ -28,7 +46,7 @@ function moveOpener(link) {
   opener?.setAttribute("aria-current", true);
 }
 
-/** Shows a document beside the answer, with the cited segment marked, and moves the keyboard there. */
+/** Shows a document in place of the sources, with the cited sentence marked, and moves the keyboard there. */
 async function showDocument(citation, link) {
   closeDocument();
   moveOpener(link);
@@ -37,6 +55,7 @@ async function showDocument(citation, link) {
   byId("document-title").replaceChildren(isolate(citation.title || citation.document));
   byId("document-id").replaceChildren(isolate(citation.id));
   byId("text").textContent = "Loading …";
+  byId("document-key").hidden = !citation.quote;
   pane.hidden = false;
   link.closest(".sentence")?.classList.add("active");
   const [document, problem] = await fetchDocument(citation.document).then((found) => [found, null], (error) => [null, error]);
@@ -44,9 +63,8 @@ async function showDocument(citation, link) {
   if (problem) {
     byId("text").textContent = `The document could not be read: ${clean(problem.message)}`;
   } else {
-    const segment = document.segments.find((one) => one.id === citation.id);
-    const [before, marked, after] = segment ? cutText(document.text, segment.start, segment.end) : [clean(document.text), "", ""];
-    byId("text").replaceChildren(make("div", { dir: "auto" }, before, ...(marked ? [make("mark", {}, marked)] : []), after));
+    byId("document-id").append(...makeAddress(document.url));
+    byId("text").replaceChildren(make("div", { dir: "auto" }, ...makeText(document, citation)));
   }
   for (const one of [pane, opener]) one.scrollIntoView({ block: "nearest" });
   const mark = byId("text").querySelector("mark");
@@ -77,23 +95,24 @@ function makeNumber(citation) {
   return makeLink(show, { class: "cite", "aria-label": told, title }, `${STAY}${number}`);
 }
 
-/** Adds a citation to the list below the answer: an entry for each document, with the numbers of its segments. */
+/** Adds a citation to the sources: an entry for each document, with the number and the text of each quote. */
 function listCitation(citation) {
   if (!entries.has(citation.document)) {
     const name = makeLink((link) => showDocument(citation, link), { class: "name" }, isolate(citation.title || citation.document));
-    entries.set(citation.document, make("li", {}, name));
-    byId("cited").append(entries.get(citation.document));
-    byId("cited-head").hidden = false;
+    entries.set(citation.document, make("ul", {}));
+    byId("cited").append(make("li", {}, name, entries.get(citation.document)));
+    byId("sources").hidden = false;
   }
-  entries.get(citation.document).append(makeNumber(citation));
+  const quote = citation.quote ? [make("q", { dir: "auto" }, clean(citation.quote.text.replace(/\s+/g, " ")))] : [];
+  entries.get(citation.document).append(make("li", {}, makeNumber(citation), ...quote));
 }
 
-/** Makes the link of a citation in the answer. The first citation of an id adds it to the list below the answer. */
+/** Makes the link of a citation in the answer. The first citation of an id, or of a quote, adds it to the sources. */
 function makeCitation(citation) {
-  if (!cited.has(citation.id)) {
-    cited.set(citation.id, cited.size + 1);
-    listCitation(citation);
-  }
+  if (!cited.has(citation.id)) cited.set(citation.id, cited.size + 1);
+  const key = JSON.stringify([citation.id, citation.quote?.start]);
+  if (!quoted.has(key)) listCitation(citation);
+  quoted.add(key);
   return makeNumber(citation);
 }
 
@@ -115,9 +134,9 @@ function offerFiles(files) {
 function clearAnswer() {
   closeDocument();
   showTip(null);
-  cited.clear();
-  entries.clear();
+  byId("sentences").classList.remove("doubtful");
+  for (const known of [cited, entries, quoted]) known.clear();
   for (const link of byId("files").children) URL.revokeObjectURL(link.href);
   for (const id of ["sentences", "cited", "files"]) byId(id).replaceChildren();
-  for (const id of ["files", "remarks", "cited-head"]) byId(id).hidden = true;
+  for (const id of ["files", "remarks", "sources", "unsure"]) byId(id).hidden = true;
 }

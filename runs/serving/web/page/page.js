@@ -102,11 +102,14 @@ const ACTS = {
     steps.spoken = seconds;
     addSentence(sentence);
   },
-  done({ seconds, files, fallbacks }) {
+  done({ seconds, files, fallbacks, doubt }) {
     const sentences = byId("sentences").children.length;
     if (!sentences) byId("empty").textContent = "No answer was found.";
     endStep("answer", sentences, steps.spoken || seconds);
     offerFiles(files);
+    byId("unsure").textContent = doubt ? `${doubt} These are the closest ones:` : "";
+    byId("unsure").hidden = !doubt;
+    byId("sentences").classList.toggle("doubtful", Boolean(doubt));
     byId("remarks").querySelector("ul").replaceChildren(...fallbacks.map(({ step, reason }) => make("li", {}, `${step}: `, isolate(reason))));
     byId("remarks").hidden = !fallbacks.length;
     steps.current = "";
@@ -155,6 +158,8 @@ async function ask() {
     return;
   }
   running = new AbortController();
+  byId("start").open = false;
+  remember(byId("narrative").value);
   clearPage();
   showRunning(true);
   beginStep("queries");
@@ -165,6 +170,7 @@ async function ask() {
       body: JSON.stringify({ narrative: byId("narrative").value }),
       signal: running.signal,
     });
+    if (!facts.name) showFacts(); // the token is right now
     await readEvents(reply, (name, value) => ACTS[name]?.(value));
     if (steps.current) throw new Error("The server ended the reply before the answer was whole.");
   } catch (error) {
@@ -189,3 +195,5 @@ byId("narrative").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("form").requestSubmit();
 });
 byId("stop").addEventListener("click", () => running?.abort());
+byId("token").addEventListener("change", () => facts.name || showFacts());
+showFacts();
