@@ -83,8 +83,8 @@ def ask(
     sentences, passages = number_citations(answer, store)
     result = Result("ask", str(folder), question, passages, sentences, answer.fallbacks)
     texts = [sentence.text for sentence in sentences]
-    by_rules = settings.answer.method == "rules" and index.embedding is not None
-    doubtful = by_rules and is_doubtful(question, texts, index.embedding)
+    model = index.embedding if settings.answer.method == "rules" else None
+    doubtful = model is not None and is_doubtful(question, texts, model)
     if sentences and sys.stdout.isatty() and not json:
         console = Console(highlight=False)
         if doubtful:
