@@ -10,6 +10,7 @@ import orjson
 
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
+from keystone.indexing.io.json_values import check_nesting, check_nesting_from
 
 MOST_OPENINGS = 1_000
 """How many brackets in a reply's prose may begin no JSON before the reply is refused."""
@@ -105,8 +106,8 @@ def strip_thought(text: str) -> str:
 
 def _find_first_value(text: str) -> Any:
     for whole in (text, *_FENCED.findall(text)):
-        with suppress(ValueError, RecursionError):
-            return _DECODER.decode(whole.lstrip("\ufeff"))
+        with suppress(ValueError):
+            return _decode(whole.lstrip("\ufeff"))
     for value in find_values(text):
         return value
     raise Unusable("it holds no JSON")
@@ -120,11 +121,12 @@ def find_values(text: str) -> Iterator[Any]:
     """
     at = tries = read = 0
     while opening := _OPENING.search(text, at):
-        start = opening.start()
+        seen = start = opening.start()
         try:
+            seen = check_nesting_from(text, start)
             value, at = _DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError) as error:
-            tries, read = tries + 1, read + getattr(error, "pos", len(text)) - start
+        except ValueError as error:
+            tries, read = tries + 1, read + max(getattr(error, "pos", len(text)), seen) - start
             if text[start] == "{" or tries > MOST_OPENINGS or read > MOST_PASSES * len(text):
                 raise Unusable("its JSON is broken, repeats a key or is nested too deeply") from None
             at = start + 1
@@ -135,7 +137,12 @@ def find_values(text: str) -> Iterator[Any]:
 def _is_json(text: str) -> bool:
     """Whether a text as a whole is JSON."""
     try:
-        _DECODER.decode(text)
-    except (ValueError, RecursionError):
+        _decode(text)
+    except ValueError:
         return False
     return True
+
+
+def _decode(text: str) -> Any:
+    check_nesting(text)
+    return _DECODER.decode(text)

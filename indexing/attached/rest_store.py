@@ -22,6 +22,7 @@ from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
+from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.store import from_record, rows_of, to_record
 from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Progress, Segment, Span, Store, is_id
 
@@ -217,8 +218,8 @@ def document_of_payload(payload: Any, name: str, where: str) -> Document:
 def _object(payload: Any) -> dict[str, Any] | None:
     """Return a payload that is an object, or the object of its JSON; None for any other payload."""
     if isinstance(payload, str) and payload.lstrip().startswith("{"):
-        with suppress(orjson.JSONDecodeError):
-            payload = orjson.loads(payload)
+        with suppress(ValueError):
+            payload = parse_json(payload)
     return payload if isinstance(payload, dict) else None
 
 

@@ -12,8 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import orjson
-
 from keystone.indexing.corpora import ir_datasets, jsonl, pyserini, tables, text, trec, wikitext
 from keystone.indexing.corpora.folders import (
     find_unfollowed_links,
@@ -25,6 +23,7 @@ from keystone.indexing.corpora.folders import (
 )
 from keystone.indexing.corpora.locate import locate_segments
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import hash_file, read_byte_lines
 from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
 
@@ -160,8 +159,8 @@ def _recognise_format(file: Path) -> str | None:
         if position == 0 and wikitext.heading_of(line.decode("utf-8", "replace"))[0] == 1:
             return "wikitext"
         try:
-            record = orjson.loads(line) if line.startswith(b"{") else None
-        except orjson.JSONDecodeError:
+            record = parse_json(line) if line.startswith(b"{") else None
+        except ValueError:
             continue
         if isinstance(record, dict) and not record.keys().isdisjoint(jsonl.ID_KEYS):
             return "segments" if "segment" in record else "jsonl"

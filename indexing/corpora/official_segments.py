@@ -7,12 +7,11 @@ dictionary of ids, and no scan is needed.
 from collections.abc import Sequence
 from pathlib import Path
 
-import orjson
-
 from keystone.indexing.corpora import pyserini
 from keystone.indexing.corpora.jsonl import make_segment_record
 from keystone.indexing.corpora.locate import SegmentRecord
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.lucene.java import JAVA_LOCK
 from keystone.indexing.lucene.read import IdTerms, StoredTexts
 from keystone.indexing.lucene.write import open_reader
@@ -55,8 +54,8 @@ class OfficialSegments:
 
 def _parse_record(raw: str | None, where: str) -> dict[str, object]:
     try:
-        record = orjson.loads(raw or "")
-    except orjson.JSONDecodeError:
+        record = parse_json(raw or "")
+    except ValueError:
         record = None
     if not isinstance(record, dict):
         raise BadRecord(f"{where}: expected a JSON object with start_char and end_char, found none", "no JSON object")

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from keystone.indexing.corpora.jsonl import make_document
 from keystone.indexing.errors import BadRecord, MissingPackage, Report, UserError, stop
+from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.types import Document
 
 PREFIX = "pyserini:"
@@ -66,8 +65,8 @@ def parse_stored_document(raw: str, name: str, where: str) -> Document:
     `BadRecord` if the JSON is no object, or holds no text.
     """
     try:
-        record = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        record = parse_json(raw)
+    except ValueError:
         return Document(name, raw, place=where)
     if not isinstance(record, dict):
         raise BadRecord(f"{where}: expected a JSON object, found {type(record).__name__}", "wrong type")

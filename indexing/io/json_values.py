@@ -1,6 +1,7 @@
 """Values of JSON: parsed from the text of another program, and digested for a key."""
 
 import hashlib
+import re
 from typing import Any
 
 import orjson
@@ -9,18 +10,47 @@ MOST_LEVELS = 254
 """Levels of lists and objects within each other. The JSON library reads more levels than it writes."""
 
 
+_BRACKETS = r'[-+.,:\s\dEaeflnrstu]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?[-+.,:\s\dEaeflnrstu]*+)*+([\[{]*+)([\]}]*+)'
+"""Values and strings up to the next brackets, then those that open, then those that close."""
+_IN_TEXT = re.compile(_BRACKETS, re.DOTALL)
+_IN_BYTES = re.compile(_BRACKETS.encode(), re.DOTALL)
+
+
 def parse_json(text: bytes | str) -> Any:
     """The value of a foreign JSON text, which `orjson.dumps` can write again.
 
     `ValueError` if the text is not JSON, or if it has more levels than `MOST_LEVELS`.
     """
-    value = orjson.loads(text)
-    if len(text) > 2 * MOST_LEVELS:
-        try:
-            orjson.dumps(value)
-        except orjson.JSONEncodeError:
-            raise ValueError(f"JSON that is nested more than {MOST_LEVELS} deep") from None
-    return value
+    check_nesting(text)
+    return orjson.loads(text)
+
+
+def check_nesting(text: bytes | str) -> None:
+    """`ValueError` if a JSON text has more levels than `MOST_LEVELS`.
+
+    A parser that calls itself at each level can end the process, so the check comes first.
+    """
+    openings = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if openings > MOST_LEVELS:
+        check_nesting_from(text, 0)
+
+
+def check_nesting_from(text: bytes | str, start: int) -> int:
+    """`ValueError` if the JSON value that begins at `start` has more levels than `MOST_LEVELS`.
+
+    Returns the place up to which the check has read: the end of the value, or something that no JSON holds.
+    """
+    match: Any = _IN_TEXT.match if isinstance(text, str) else _IN_BYTES.match
+    levels, end = 0, start
+    while True:
+        piece = match(text, end)
+        opened, closed, end = piece.start(1), piece.start(2), piece.end()
+        levels += closed - opened
+        if levels > MOST_LEVELS:
+            raise ValueError(f"JSON that is nested more than {MOST_LEVELS} deep")
+        levels -= end - closed
+        if levels <= 0 or end == opened:
+            return int(end)
 
 
 def digest(value: Any) -> str:

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from threading import Condition, Event
 from typing import Any, TypeVar
 
-import orjson
-
 from keystone.indexing.errors import Refused, UserError, WrongReply, printable
 from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.http import HttpRequest, Sender
+from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.limit import Limit
 from keystone.indexing.io.retry import choose_pause, is_last, is_retryable, read_asked_pause, tells_overload
@@ -61,7 +60,7 @@ class Asker:
         body = remove_key(reply.body, self._key) if self._key else reply.body
         if reply.status == 200:
             try:
-                return read(orjson.loads(body))
+                return read(parse_json(body))
             except ValueError as error:
                 raise WrongReply(f"a wrong reply: {printable(str(error))}") from error
         retryable = is_retryable(reply.status)

@@ -120,6 +120,8 @@ def _start_virtual_machine() -> Any:
     jnius_config.add_options("--enable-native-access=ALL-UNNAMED")  # Lucene 10 calls the system: no warning
     if (_read_release(home) or 0) >= 23:
         jnius_config.add_options("--sun-misc-unsafe-memory-access=allow")  # Lucene 9 still uses it: no warning
+    # Java would forbid all but 1 MB of the main thread's stack; Python counts on 8 MB, and a deep recursion ended it
+    jnius_config.add_options("-XX:+UnlockExperimentalVMOptions", "-XX:+DisablePrimordialThreadGuardPages")
     import jnius
 
     jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import orjson
 from yarl import URL
 
 from keystone.indexing.errors import Unreached, Untrusted, UserError, printable
 from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.http import JSON_TYPE, REPLY_LIMIT_BYTES, HttpRequest, Sender
+from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.keys import admit, read_key, remove_key
 
 EXAMPLE = "http://localhost:9200/name"
@@ -172,8 +172,8 @@ class Node:
             body = remove_key(body, self._key)
         value: Any = None
         try:
-            value = orjson.loads(body) if body else None
-        except orjson.JSONDecodeError as error:
+            value = parse_json(body) if body else None
+        except ValueError as error:
             value = body.decode(errors="replace")
             if 200 <= status < 300:
                 raise Unreached(f"an answer that is not whole JSON: {error}: {printable(value, 60)!r}") from None

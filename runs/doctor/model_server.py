@@ -184,7 +184,7 @@ async def _probe_schema(backend: Endpoints) -> Finding:
     if any("schema" in note for note in backend.notes):
         return Finding("note", "JSON schema", "not taken; replies are asked for without, and repaired")
     try:
-        value = orjson.loads(outcome.text)
+        value = parse_json(outcome.text)
         read_grades(outcome, ["grade"])
     except (ValueError, Unusable) as error:
         return Finding("note", "JSON schema", f"a reply does not keep to it: {error}")

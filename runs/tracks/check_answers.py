@@ -4,8 +4,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
+from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.types import is_id
 from keystone.runs.tracks.answer_files import get_metadata, is_integer, map_citations
 from keystone.runs.tracks.check_run import check_ids
@@ -33,8 +32,8 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
             yield make_warning(number, "blank line", "blank line")
             continue
         try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError as problem:
+            record = parse_json(line)
+        except ValueError as problem:
             yield make_error(number, "not JSON", f"not JSON: {problem}; expected one object on each line")
             continue
         if not isinstance(record, dict):

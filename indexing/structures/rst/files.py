@@ -8,6 +8,7 @@ from typing import NamedTuple
 import orjson
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import check_nesting
 from keystone.indexing.io.reading import read_bytes
 from keystone.indexing.io.writing import write_whole
 from keystone.indexing.structures.rst.dis import format_dis, parse_dis
@@ -55,6 +56,7 @@ def write_tree(path: Path, tree: Tree, text: str) -> None:
 def parse_json(content: bytes, doc_id: str) -> TreeText:
     """A tree as JSON: an object with `doc_id`, `text` and `nodes`, which have the fields of `Node`."""
     try:
+        check_nesting(content)
         record = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         raise ValueError(f"line {error.lineno}: not JSON: {error.msg}") from None

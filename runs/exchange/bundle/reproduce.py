@@ -8,9 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import orjson
-
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.store import from_record
 from keystone.indexing.types import Document
@@ -67,7 +66,7 @@ def reproduce(bundle: Path, out: Path | None, effort: Effort) -> Reproduction:
         try:
             stored = find_searching_stages(read_config(folder / RUN / CONFIG)) | facts["stored"]
             remade = _remake_all(folder, {**facts, "stored": stored}, scratch, out or scratch, effort)
-            versions = _compare_versions(orjson.loads((folder / RUN / MANIFEST).read_bytes())["versions"])
+            versions = _compare_versions(parse_json((folder / RUN / MANIFEST).read_bytes())["versions"])
         except (LookupError, AttributeError, TypeError, ValueError, FileNotFoundError) as error:
             raise UserError(f"{bundle}: its files contradict each other: {error!r}") from error
     if not remade:
@@ -85,9 +84,9 @@ def _make_folder(out: Path) -> None:
 def _read_facts(bundle: Path, folder: Path) -> dict[str, Any]:
     """Read the facts about a bundle. `UserError` for one of another format."""
     try:
-        facts: dict[str, Any] = orjson.loads((folder / FACTS).read_bytes())
+        facts: dict[str, Any] = parse_json((folder / FACTS).read_bytes())
         found = facts["format"]
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{bundle}: {FACTS}: not the facts about a bundle: {error}") from error
     if found != FORMAT:
         raise UserError(f"{bundle}: {FACTS}: found format {found}, expected {FORMAT}: bundle the run again")

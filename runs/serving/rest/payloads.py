@@ -8,6 +8,7 @@ from typing import Any, Literal
 import orjson
 
 from keystone.indexing.attached.lucene_index import PrebuiltStore
+from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.types import Document, Store
 from keystone.retrieval.backends import open_store
 from keystone.runs.serving.batches import Batches
@@ -117,8 +118,8 @@ def parse_object(raw: str) -> dict[str, Any]:
 
 def _parse(raw: str) -> Any:
     try:
-        record = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        record = parse_json(raw)
+    except ValueError:
         return raw
     if not isinstance(record, dict):
         return record
@@ -144,8 +145,8 @@ def cut_payload(payload: Any, most: int) -> Any:
 def find_text(raw: str) -> str:
     """Find the text of a stored document, as Pyserini 1 shows it beside a hit."""
     try:
-        record = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        record = parse_json(raw)
+    except ValueError:
         return raw
     found = record if isinstance(record, dict) else {}
     return str(found.get("contents") or found.get("text") or found.get("segment") or "")
