@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,8 @@ from keystone.indexing.types import Document, Progress, Store, silent
 
 BACKEND = "pyserini"
 ROWS = "rows"
+KEPT_READERS = 8
+"""The Lucene indexes whose texts stay open."""
 BATCH_DOCUMENTS = 2**10
 """The number of documents that an iteration fetches at once."""
 
@@ -166,11 +168,11 @@ def _java() -> Iterator[None]:
             detach_thread()
 
 
-@cache
+@lru_cache(KEPT_READERS)
 def _texts(folder: Path, _state: str) -> StoredTexts:
     return StoredTexts(open_reader(folder))
 
 
-@cache
+@lru_cache(KEPT_READERS)
 def _official(name: str) -> OfficialSegments:
     return OfficialSegments(Path(f"{pyserini.PREFIX}{name}"), lambda _error: None)

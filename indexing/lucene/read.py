@@ -34,6 +34,7 @@ class IdTerms:
     """The ids in an index's dictionary, in ascending order, each with its document's number."""
 
     def __init__(self, reader: Any) -> None:
+        self._reader = reader  # kept open
         terms = java_class("org.apache.lucene.index.MultiTerms").getTerms(reader, ID_FIELD)
         self.indexed = terms is not None
         """Whether the index has a dictionary of ids."""
@@ -87,6 +88,7 @@ class StoredTexts:
     """The texts that the documents of an index store in one field."""
 
     def __init__(self, reader: Any, field: str = RAW_FIELD) -> None:
+        self._reader = reader  # kept open
         self._out = java_class(_OUT)()
         self._loop = _make_text_loop(reader, field, self._out)
 

@@ -5,6 +5,8 @@ document is its row in the document store. A search returns rows, and Lucene's o
 """
 
 import re
+import weakref
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -96,13 +98,24 @@ def make_analyzer() -> Any:
     return java_class("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
 
 
+_DISCARDED: deque[Any] = deque()
+"""Readers that nobody uses any more. Garbage is collected at any moment, so the next opening closes them."""
+
+
 def open_reader(folder: Path) -> Any:
-    """A Lucene reader of an index. `UserError` if the folder holds no whole index, or a newer Lucene's."""
+    """A Lucene reader of an index; without a user, it is closed. `UserError` for no whole index, or a newer Lucene's.
+
+    A user keeps the object itself: Java does not know it. Lucene 10 maps the files of each reader until it is closed.
+    """
+    while _DISCARDED:
+        _DISCARDED.popleft().close()
     try:
-        reader = java_class("org.apache.lucene.index.DirectoryReader").open(_open_directory(folder))
+        opened = java_class("org.apache.lucene.index.DirectoryReader").open(_open_directory(folder))
     except java_error() as error:
         raise (_newer_error(folder) if _is_too_new(error) else damaged_error(folder)) from error
-    return java_instance("org.apache.lucene.index.IndexReader", reader)
+    reader = java_instance("org.apache.lucene.index.IndexReader", opened)
+    weakref.finalize(reader, _DISCARDED.append, opened).atexit = False
+    return reader
 
 
 def _is_too_new(error: Exception) -> bool:

@@ -1,7 +1,6 @@
 """BM25 over a Lucene index that Pyserini or Anserini built, whose document numbers are not rows."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from keystone.indexing.lucene.java import JAVA_LOCK
 from keystone.indexing.lucene.rows import LuceneRows
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
-from keystone.retrieval.lucene.search import LuceneSearcher
+from keystone.retrieval.lucene.search import open_searcher
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
 from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, ranked
 
@@ -22,20 +21,18 @@ def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
 
     `UserError` if that index is gone or has changed since the folder was made.
     """
-    return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), index.at["state"], bm25)
+    return PrebuiltSearcher(lucene_folder(index), LuceneRows(index.folder / ROWS), bm25)
 
 
 class PrebuiltSearcher:
     """BM25 with Anserini's English analyzer over a Lucene index that Keystone did not build.
 
-    `rows` translates Lucene's document numbers. `state` is the digest of the index's files: searchers of one folder
-    and state share one Lucene searcher if their settings are equal.
+    `rows` translates Lucene's document numbers.
     """
 
-    def __init__(self, folder: Path, rows: LuceneRows, state: str = "", bm25: Bm25 = BM25) -> None:
+    def __init__(self, folder: Path, rows: LuceneRows, bm25: Bm25 = BM25) -> None:
         self._rows = rows
-        with JAVA_LOCK:
-            self._searcher = _searcher(folder, state, bm25)
+        self._searcher = open_searcher(folder, bm25)
 
     def search(
         self,
@@ -75,8 +72,3 @@ class PrebuiltSearcher:
         """Count the documents that hold the stem of each word; 0 for a stop word."""
         with JAVA_LOCK:
             return self._searcher.document_frequencies(words)
-
-
-@cache
-def _searcher(folder: Path, _state: str, bm25: Bm25) -> LuceneSearcher:
-    return LuceneSearcher(folder, bm25)

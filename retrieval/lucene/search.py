@@ -1,6 +1,8 @@
 """BM25 over a Lucene index that Keystone built, by Lucene's own `IndexSearcher`."""
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
 
 CHUNK_QUERIES = 64
 """The number of queries that a thread answers between two signs of progress."""
+KEPT_SEARCHERS = 8
+"""The searchers, one for each index and each k1 and b, that stay open."""
 KEPT_SEARCHES = 16
 """The handles of batches, one for each depth, that a searcher keeps."""
 MOST_WORDS = 65_536
@@ -27,8 +31,7 @@ MOST_WORDS = 65_536
 
 def open_sparse(index: Index, _store: Store, bm25: Bm25) -> Sparse:
     """Open the BM25 search of an index folder that holds its own Lucene index. `UserError` if it is damaged."""
-    with JAVA_LOCK:
-        return LuceneSearcher(index.lucene, bm25)
+    return open_searcher(index.lucene, bm25)
 
 
 class LuceneSearcher:
@@ -117,3 +120,25 @@ class LuceneSearcher:
 
     def _term(self, stem: str) -> Any:
         return java_class("org.apache.lucene.index.Term")(CONTENTS_FIELD, stem)
+
+
+def open_searcher(folder: Path, bm25: Bm25) -> LuceneSearcher:
+    """Open the search of a Lucene index, or take the one that is open: for equal settings, unless a file has changed.
+
+    `UserError` if Lucene cannot read the index.
+    """
+    with JAVA_LOCK:
+        return _open_searcher(folder.absolute(), _describe_files(folder), bm25)
+
+
+@lru_cache(KEPT_SEARCHERS)
+def _open_searcher(folder: Path, _files: tuple[tuple[str | int, ...], ...], bm25: Bm25) -> LuceneSearcher:
+    return LuceneSearcher(folder, bm25)
+
+
+def _describe_files(folder: Path) -> tuple[tuple[str | int, ...], ...]:
+    """Describe each file of an index: another index in the same place, or a damaged file, has another description."""
+    with suppress(OSError), os.scandir(folder) as files:
+        found = [(file.name, file.stat()) for file in files]
+        return tuple(sorted((name, own.st_ino, own.st_size, own.st_mtime_ns) for name, own in found))
+    return ()
