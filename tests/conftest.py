@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.index import Index
 from tests.support.indexes.small_corpus import write_corpus, write_topics
+from tests.support.scheduling import FileScheduling
 from tests.support.servers.opensearch import OLDER_VERSION, Cluster, start_cluster
 from tests.support.servers.vllm import CHAT_OPTIONS, EMBEDDING_OPTIONS, TINY_MODEL, Server, started
 
@@ -48,16 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
-class SharedNodesScheduling(LoadFileScheduling):  # type: ignore[misc]
-    """A process gets a whole file, or all files that share nodes of OpenSearch."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return "opensearch" if file in SHARED_NODES else file
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharedNodesScheduling:
-    return SharedNodesScheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduling:
+    return FileScheduling(config, log, SHARED_NODES)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,48 @@
+"""A test that ends its process: it alone fails, every other test runs, and the run of all tests ends."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import programs
+from tests.support.places import ROOT
+
+pytestmark = pytest.mark.slow
+
+CONFTEST = """
+from tests.support.scheduling import FileScheduling
+
+def pytest_xdist_make_scheduler(config, log):
+    return FileScheduling(config, log)
+"""
+KILLS = """
+import os
+
+def test_{name}():
+    os._exit(1)
+"""
+PASSES = """
+def test_{name}():
+    pass
+"""
+
+
+@pytest.mark.parametrize("files", [["k"], ["pk", "kp"], ["pp", "pp", "pkp"], ["pkkp", "ppp", "k"], ["pkpkp", "pkpkp"]])
+def test_a_test_that_ends_its_process_fails_alone(tmp_path: Path, files: list[str]) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    for number, kinds in enumerate(files):
+        tests = [(KILLS if kind == "k" else PASSES).format(name=f"{kind}{i}") for i, kind in enumerate(kinds)]
+        (tmp_path / f"test_{number}.py").write_text("".join(tests))
+    options = ["-q", "-n2", "--no-loadscope-reorder", "--max-worker-restart=9", "-c", "/dev/null"]
+    done = programs.run(
+        [sys.executable, "-m", "pytest", *options, f"--rootdir={tmp_path}", tmp_path],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        seconds=120,
+    )
+    killed, passed = (sum(kinds.count(kind) for kinds in files) for kind in "kp")
+    counts = f"{killed} failed, {passed} passed" if passed else f"{killed} failed"
+    assert done.returncode == 1
+    assert f"{counts} in " in done.stdout
