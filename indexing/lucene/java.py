@@ -101,8 +101,24 @@ def find_anserini_jar() -> Path:
     return jars[0] if jars else find_published(ANSERINI) / name
 
 
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=JAVA_LOCK.acquire, after_in_parent=JAVA_LOCK.release, after_in_child=JAVA_LOCK.release)
+
+
+def _virtual_machine() -> Any:
+    """The bridge to Java. `UserError` in a fork of the process that started Java: its threads are missing there."""
+    machine, process = _start_virtual_machine()
+    if process != os.getpid():
+        raise UserError(
+            "found a process that was forked after Java had started, which Java does not survive: start processes by "
+            'spawn, as multiprocessing.get_context("spawn") does'
+        )
+    return machine
+
+
 @cache
-def _start_virtual_machine() -> Any:
+def _start_virtual_machine() -> tuple[Any, int]:
+    """Start Java; returns the bridge to it, and the process that has started it."""
     home = find_java_home()
     os.environ["JAVA_HOME"] = str(home)
     try:
@@ -120,7 +136,7 @@ def _start_virtual_machine() -> Any:
     jnius_config.add_options("--enable-native-access=ALL-UNNAMED")  # Lucene 10 calls the system: no warning
     if (_read_release(home) or 0) >= 23:
         jnius_config.add_options("--sun-misc-unsafe-memory-access=allow")  # Lucene 9 still uses it: no warning
-    # Java would forbid all but 1 MB of the main thread's stack; Python counts on 8 MB, and a deep recursion ended it
+    # Java would forbid all but 1 MB of the main thread's stack. Python counts on 8 MB: nested text ended the process.
     jnius_config.add_options("-XX:+UnlockExperimentalVMOptions", "-XX:+DisablePrimordialThreadGuardPages")
     import jnius
 
@@ -128,26 +144,26 @@ def _start_virtual_machine() -> Any:
     nowhere = jnius.autoclass("java.io.OutputStream").nullOutputStream()
     silence = jnius.autoclass("java.io.PrintStream")(jnius.cast("java.io.OutputStream", nowhere))
     jnius.autoclass("java.lang.System").setErr(silence)  # Python raises errors; Lucene's threads would print them, too
-    return jnius
+    return jnius, os.getpid()
 
 
 def java_class(name: str) -> Any:
     """A Java class by its full name. The first call of the process starts the virtual machine.
 
-    `UserError` if there is no Java runtime, or if another package has started one in this process. `MissingPackage` if
-    pyjnius is not installed.
+    `UserError` if there is no Java runtime, if another package has started one in this process, or if the process was
+    forked after Java had started. `MissingPackage` if pyjnius is not installed.
     """
-    return _start_virtual_machine().autoclass(name)
+    return _virtual_machine().autoclass(name)
 
 
 def java_instance(name: str, value: Any) -> Any:
     """A Java object cast to the class or interface of this name, for methods that take that type."""
-    return _start_virtual_machine().cast(name, value)
+    return _virtual_machine().cast(name, value)
 
 
 def java_error() -> type[Exception]:
     """The exception that a failing call of Java raises."""
-    raised: type[Exception] = _start_virtual_machine().JavaException
+    raised: type[Exception] = _start_virtual_machine()[0].JavaException
     return raised
 
 
@@ -160,7 +176,9 @@ def java_reason(error: Exception) -> str:
 def detach_thread() -> None:
     """Release what the virtual machine holds for the calling thread. A thread calls this at the end of its work."""
     if _start_virtual_machine.cache_info().currsize:
-        _start_virtual_machine().detach()
+        machine, process = _start_virtual_machine()
+        if process == os.getpid():
+            machine.detach()
 
 
 if __name__ == "__main__":

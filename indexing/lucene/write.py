@@ -107,10 +107,11 @@ def open_reader(folder: Path) -> Any:
 
     A user keeps the object itself: Java does not know it. Lucene 10 maps the files of each reader until it is closed.
     """
+    readers = java_class("org.apache.lucene.index.DirectoryReader")
     while _DISCARDED:
         _DISCARDED.popleft().close()
     try:
-        opened = java_class("org.apache.lucene.index.DirectoryReader").open(_open_directory(folder))
+        opened = readers.open(_open_directory(folder))
     except java_error() as error:
         raise (_newer_error(folder) if _is_too_new(error) else damaged_error(folder)) from error
     reader = java_instance("org.apache.lucene.index.IndexReader", opened)

@@ -40,6 +40,10 @@ class FileScheduling(LoadFileScheduling):  # type: ignore[misc]
             self._reschedule(other)
         return str(running)
 
+    def _reschedule(self, node: Any) -> None:
+        if node in self.registered_collections:  # one that has not read the tests gets its work when it has
+            super()._reschedule(node)
+
     def _assign_work_unit(self, node: Any) -> None:
         with suppress(OSError):  # the process has just ended, and `remove_node` will give its tests to others
             super()._assign_work_unit(node)
