@@ -20,23 +20,17 @@ import pytest
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.io.published import Published, find_published
+from keystone.indexing.io.published import find_published
 from keystone.indexing.lucene.java import LEAST_RELEASE, find_anserini_jar, find_java_home
 from keystone.indexing.lucene.write import open_reader
 from tests.support import programs
+from tests.support.indexes.lucene_indexes import OLDER_ANSERINI
 from tests.support.indexes.lucene_worker import DEPTHS, QUERIES, RECORDS
 from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.slow
 
-OLDER_ANSERINI = Published(
-    "pyserini",
-    "pyserini-1.6.0.tar.gz",
-    "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4",
-    ("pyserini-1.6.0/pyserini/resources/jars/anserini-1.7.1-fatjar.jar",),
-)
-"""The last jar with Lucene 9."""
 KINDS = ("own", "attached")
 
 Reports = dict[int, dict[str, Any]]

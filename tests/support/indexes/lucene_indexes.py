@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keystone.indexing.io.published import Published
 from keystone.indexing.lucene.java import find_anserini_jar, find_java_home
 from tests.support import programs
 
 Records = Sequence[dict[str, Any]]
+
+OLDER_ANSERINI = Published(
+    "pyserini",
+    "pyserini-1.6.0.tar.gz",
+    "e34761d700b33613c26bc61113effc6d65598dee6ada28a33214f79350f833f4",
+    ("pyserini-1.6.0/pyserini/resources/jars/anserini-1.7.1-fatjar.jar",),
+)
+"""The last jar with Lucene 9."""
 
 
 def build_anserini_index(

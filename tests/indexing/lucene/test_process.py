@@ -1,0 +1,63 @@
+"""Java in this process: a fork of it is one error, and a reader that nobody uses is closed."""
+
+import gc
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+import keystone
+from keystone.indexing.index import Index
+from keystone.indexing.lucene import write
+from keystone.indexing.lucene.write import open_reader
+from keystone.retrieval.backends import open_sparse, open_store
+from keystone.retrieval.types import Bm25
+from tests.support.waiting import LIMIT_S
+
+pytestmark = pytest.mark.slow
+
+
+def count_hits(folder: Path, methods: tuple[str, ...] = ("search", "answer")) -> list[str]:
+    """What each method says in this process: the number of its results, or its error."""
+    index, config = keystone.open_index(folder), keystone.configure(retrieval={"systems": ["bm25"]})
+    topics = [keystone.Topic("1", "Who makes honey?")]
+    found = []
+    for method in methods:
+        try:
+            if method == "search":
+                found.append(str(len(keystone.search(index, keystone.decompose(index, topics, config), config))))
+            else:
+                found.append(str(len(keystone.answer(index, topics, config))))
+        except keystone.UserError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Python 3.12 and newer, which hears of Java's threads
+def test_a_search_after_a_fork_is_one_error_that_says_spawn(index: Index) -> None:
+    here = count_hits(index.folder)
+    assert here == ["1", "1"]
+    for method in ("spawn", "fork"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            there = pool.apply_async(count_hits, [index.folder]).get(LIMIT_S)
+        if method == "spawn":
+            assert there == here
+        else:
+            assert all("forked after Java had started" in error and "spawn" in error for error in there)
+            assert not any("\n" in error for error in there)
+
+
+def test_equal_searches_share_a_reader(index: Index) -> None:
+    searchers = [open_sparse(index, open_store(index), Bm25(b=b)) for b in (0.4, 0.4, 0.5)]
+    assert searchers[0] is searchers[1]
+    assert searchers[0] is not searchers[2]
+
+
+def test_a_reader_without_a_user_is_closed_by_the_next_opening(index: Index) -> None:
+    kept, dropped = open_reader(index.lucene), open_reader(index.lucene)
+    java = write.java_instance("org.apache.lucene.index.IndexReader", dropped)
+    del dropped
+    gc.collect()
+    assert java.getRefCount() == 1
+    open_reader(index.lucene)
+    assert (java.getRefCount(), kept.getRefCount()) == (0, 1)
