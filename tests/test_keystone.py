@@ -3,14 +3,18 @@
 import json
 import re
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ir_measures
 import numpy as np
 import pytest
 
 import keystone
 from keystone.indexing.index import Index
+from keystone.retrieval.types import Query
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.file_names import ANSWERS, NARRATIVE
 from keystone.runs.pipeline.stages import run
@@ -128,7 +132,7 @@ def test_a_document_that_the_index_lacks_is_named(index: Index, topics: Path) ->
     foreign = {"other": make_run("other", {queries[0].id: [("nowhere", 1.0)]})}
     config = keystone.configure("keystone", model={"name": "m", "urls": ["http://localhost:9/v1"]})
     with pytest.raises(keystone.UserError, match="other: found document 'nowhere'"):
-        keystone.grade(index, [], queries, foreign, config)
+        keystone.grade(index, keystone.read_topics(topics), queries, foreign, config)
 
 
 @pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
@@ -165,3 +169,62 @@ def test_the_cells_of_the_notebook_run_in_their_order(
     assert names["table"].index.tolist() == ["fused", "baseline"]
     assert names["table"]["R@20"].tolist() == [1, 1]
     assert (names["directory"] / "manifest.json").exists()
+
+
+HONEY = [keystone.Topic("1", "Who makes honey?")]
+QUERY = Query("1", "1", "honey", "honey", "honey")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda api, index: api.decompose(index, []), "topics: found none"),
+        (lambda api, index: api.answer(index, {}), "topics: holds no topic"),
+        (lambda api, index: api.answer(index, HONEY, {"track": "rag25"}), "config: found dict"),
+        (lambda api, index: api.search(index, [QUERY], {}), "config: found dict"),
+        (lambda api, index: api.search(str(index.folder), [QUERY]), "index: found str"),
+        (lambda api, index: api.search(index, "honey"), "queries: found str"),
+        (lambda api, index: api.search(index, ["honey"]), "queries: found str"),
+        (lambda api, index: api.search(index, HONEY), "queries: found Topic"),
+        (lambda api, index: api.search(index, None), "queries: found NoneType"),
+        (lambda api, index: api.search(index, []), "queries: found none"),
+        (lambda api, index: api.search(index, [QUERY, QUERY]), "queries: found the id '1' twice"),
+        (lambda api, index: api.search(index, [replace(QUERY, id="a b")]), "queries: found the id 'a b'"),
+        (lambda api, index: api.search(index, [replace(QUERY, id=1)]), "queries: found the id 1"),  # type: ignore[arg-type]
+        (lambda api, _: api.fuse({}, [QUERY]), "runs: found none"),
+        (lambda api, _: api.fuse(["run"], [QUERY]), "runs: found list"),
+        (lambda api, _: api.evaluate({"1": {"a": 1.0}}, {"1": {"a": 1}}, None), "measure 'None': unknown"),
+    ],
+)
+def test_a_wrong_value_is_one_error(index: Index, call: Callable[[Any, Any], object], message: str) -> None:
+    with pytest.raises(keystone.UserError, match=f"^{message}"):
+        call(keystone, index)
+
+
+def test_one_measure_of_ir_measures_is_a_measure() -> None:
+    run, qrels = {"1": {"a": 1.0}}, {"1": {"a": 1}}
+    one = keystone.evaluate(run, qrels, ir_measures.nDCG @ 10)
+    assert repr(one) == repr(keystone.evaluate(run, qrels, "nDCG@10"))
+
+
+def test_an_index_opened_by_a_relative_path_stays_open_in_another_directory(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(index.folder.parent)
+    opened = keystone.open_index(index.folder.name)
+    monkeypatch.chdir(tmp_path)
+    assert keystone.search(opened, [QUERY], keystone.configure(retrieval={"systems": ["bm25"]}))
+
+
+def test_a_step_that_fails_leaves_no_event_loop_open(index: Index) -> None:
+    code = f"""
+import keystone
+index = keystone.open_index({str(index.folder)!r})
+try:
+    keystone.answer(index, {{"1": "honey"}}, ranking={{"1": {{"nowhere": 1.0}}}})
+except keystone.UserError:
+    print("failed")
+"""
+    done = programs.run([sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True)
+    assert done.stdout == "failed\n"
+    assert "event loop" not in done.stderr

@@ -108,7 +108,7 @@ print(len(readers), "readers")
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_nested_text_is_an_error_or_a_value(text: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text(text)
-    command = [sys.executable, "-c", READERS, tmp_path / "text", tmp_path]
+    command: list[programs.Argument] = [sys.executable, "-c", READERS, tmp_path / "text", tmp_path]
     done = programs.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith(" readers\n")

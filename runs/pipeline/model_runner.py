@@ -118,6 +118,10 @@ def open_event_loop() -> Iterator[RunCoroutine]:
     thread = ThreadPoolExecutor(1, "asking")
     try:
         yield run
+    except BaseException:
+        thread.submit(runner.close)  # nobody waits for it
+        raise
+    else:
         thread.submit(runner.close).result()
     finally:
         thread.shutdown(wait=False)

@@ -1,7 +1,7 @@
 """Files for Python: topics, runs and judgments read and written, runs measured, submissions validated."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,15 @@ def write_qrels(path: AnyPath, qrels: Any) -> None:
     run_files.write_qrels(Path(path), to_qrels(qrels))
 
 
-def evaluate(run: Any, qrels: Any, measures: str | Iterable[Any] = ()) -> Evaluation:
+def evaluate(run: Any, qrels: Any, measures: Any = ()) -> Evaluation:
     """Measure a run by names such as `nDCG@10`, or by one name; without names, by those of `keystone evaluate`.
 
     `run` and `qrels` are anything that `to_run` and `to_qrels` take, and `measures` may be ir_measures' own. If no
     topic has a relevant document, a measure that needs one is NaN, and a warning says so. `UserError` for an unknown
     measure.
     """
-    measures = [measures] if isinstance(measures, str) else measures
+    if not isinstance(measures, list | tuple | set | frozenset | Iterator):
+        measures = [measures]  # ir_measures' own look as if they could be iterated over
     run, wanted = to_run(run), [parse_measure(str(name)) for name in measures] or DEFAULT_MEASURES
     return evaluation.evaluate(run.tag, run, to_qrels(qrels), wanted)
 

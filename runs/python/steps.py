@@ -5,7 +5,7 @@ exports them.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from keystone.generation.types import Answer, Fallback, Understanding
 from keystone.indexing import index as indexes
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.types import is_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.read import read_config
@@ -63,7 +64,7 @@ def configure(preset: str | None = None, **settings: Any) -> RunConfig:
 
 def open_index(folder: AnyPath) -> Index:
     """Open an index that `keystone index` made. `UserError` if the folder holds none."""
-    return indexes.open_index(Path(folder))
+    return indexes.open_index(Path(folder).absolute())  # a notebook may change its directory
 
 
 def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> list[Query]:
@@ -78,6 +79,7 @@ def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> lis
 
 def search(index: Index, queries: Sequence[Query], config: RunConfig | None = None) -> dict[str, Run]:
     """Search all queries by each system, in one batch; returns a run of queries for each system, by its name."""
+    queries = _check_queries(queries)
     with _open(index, list_topics(queries), config) as (job, ask):
         found = search_systems(job, queries, stage_work.choose_texts(job, ask))
         return {system: convert_to_run(job.store, rankings, system) for system, rankings in found.items()}
@@ -94,14 +96,17 @@ def fuse(runs: Mapping[str, Any], queries: Sequence[Query], config: RunConfig | 
 
 def fuse_systems(runs: Mapping[str, Any], queries: Sequence[Query], config: RunConfig | None = None) -> Run:
     """Fuse the systems' runs of each query: the first stage of `fuse`. Returns a run of queries."""
-    config = config or configure()
+    config, queries = _choose_config(config), _check_queries(queries)
+    if not isinstance(runs, Mapping) or not runs:
+        found = type(runs).__name__ if runs else "none"
+        raise UserError(f"runs: found {found}, expected the run of each system, such as search returns")
     docs, systems = number_documents([to_run(run) for run in runs.values()], queries)
     return _convert_to_run(config, docs, fuse_each_query(config, dict(zip(runs, systems, strict=True))))
 
 
 def fuse_queries(run: Run, queries: Sequence[Query], config: RunConfig | None = None) -> Run:
     """Fuse the queries of each topic: the second stage of `fuse`. Returns a run of topics."""
-    config = config or configure()
+    config = _choose_config(config)
     docs, (hybrid,) = number_documents([run], queries)
     return _convert_to_run(config, docs, fuse_each_narrative(config, list_topics(queries), queries, hybrid))
 
@@ -147,7 +152,7 @@ def answer(index: Index, topics: Any, config: RunConfig | None = None, ranking: 
     reranked then, and only further rounds of grading search. The answers cite segments. `UserError` if the
     configuration asks for no answers.
     """
-    config = config or configure()
+    config = _choose_config(config)
     if config.answer.method is None:
         raise UserError("answer.method: found none, expected rules, retrieval, answers or claims")
     with _open(index, topics, config) as (job, ask):
@@ -174,10 +179,38 @@ def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = Non
     return stages.run(config, THREADS)
 
 
+def _choose_config(config: Any) -> RunConfig:
+    """Return the configuration, or the default for None. `UserError` for anything else."""
+    if not isinstance(config, RunConfig | None):
+        raise UserError(f"config: found {type(config).__name__}, expected what configure returns")
+    return config or configure()
+
+
+def _check_queries(queries: Any) -> list[Query]:
+    """Return the queries as a list. `UserError` unless each has an id of its own that TREC files can hold."""
+    values = list(queries) if isinstance(queries, Iterable) and not isinstance(queries, str | Mapping) else [queries]
+    if other := [one for one in values if not isinstance(one, Query)]:
+        raise UserError(f"queries: found {type(other[0]).__name__}, expected a list of Query, as decompose makes it")
+    if not values:
+        raise UserError("queries: found none, expected at least one")
+    seen: set[str] = set()
+    for query in values:
+        if not isinstance(query.id, str) or not is_id(query.id):
+            raise UserError(f"queries: found the id {query.id!r}, expected a text without space")
+        if query.id in seen:
+            raise UserError(f"queries: found the id {query.id!r} twice, expected an id of its own for each query")
+        seen.add(query.id)
+    return values
+
+
 @contextmanager
 def _open(index: Index, topics: Any, config: RunConfig | None) -> Iterator[tuple[Job, RunWithModel]]:
     """Open a job over an index and topics, and the means to ask its model."""
-    config, topics = config or configure(), to_topics(topics)
+    if not isinstance(index, Index):
+        raise UserError(f"index: found {type(index).__name__}, expected what open_index returns")
+    config, topics = _choose_config(config), to_topics(topics)
+    if not topics:
+        raise UserError("topics: found none, expected at least one")
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     store = open_store(index)
     given = read_given_runs(config, store, topics)

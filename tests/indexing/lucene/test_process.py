@@ -8,7 +8,7 @@ import pytest
 
 import keystone
 from keystone.indexing.index import Index
-from keystone.indexing.lucene import write
+from keystone.indexing.lucene.java import java_instance
 from keystone.indexing.lucene.write import open_reader
 from keystone.retrieval.backends import open_sparse, open_store
 from keystone.retrieval.types import Bm25
@@ -55,7 +55,7 @@ def test_equal_searches_share_a_reader(index: Index) -> None:
 
 def test_a_reader_without_a_user_is_closed_by_the_next_opening(index: Index) -> None:
     kept, dropped = open_reader(index.lucene), open_reader(index.lucene)
-    java = write.java_instance("org.apache.lucene.index.IndexReader", dropped)
+    java = java_instance("org.apache.lucene.index.IndexReader", dropped)
     del dropped
     gc.collect()
     assert java.getRefCount() == 1

@@ -91,7 +91,7 @@ def lucene(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("lucene")
 def test_python_calls_leave_nothing_behind(index: Index) -> None:
-    command = [sys.executable, "-c", BY_PYTHON, index.folder]
+    command: list[programs.Argument] = [sys.executable, "-c", BY_PYTHON, index.folder]
     with programs.started(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
 
         def work(searches: int, _answers: int) -> None:
