@@ -18,12 +18,11 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.index import Index
 from keystone.indexing.io.published import find_published
 from keystone.indexing.lucene.java import find_anserini_jar
 from tests.support import programs
 from tests.support.indexes.lucene_indexes import OLDER_ANSERINI
-from tests.support.indexes.small_corpus import NARRATIVES
+from tests.support.indexes.small_corpus import NARRATIVES, write_corpus
 from tests.support.places import ROOT
 from tests.support.servers.keystone_server import keystone_server
 
@@ -77,21 +76,32 @@ def check(process: int, work: Callable[[int, int], None]) -> None:
 
 
 @pytest.fixture(params=["installed", "older"])
-def lucene(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each version of Lucene in turn, for the processes that a test starts."""
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index of each version of Lucene, which is that of the processes that a test starts."""
     try:
         older = find_published(OLDER_ANSERINI)
     except UserError as error:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(str(error))
-    folder = older if request.param == "older" else find_anserini_jar().parent
-    monkeypatch.setenv("ANSERINI_CLASSPATH", str(folder))
+    jars = older if request.param == "older" else find_anserini_jar().parent
+    monkeypatch.setenv("ANSERINI_CLASSPATH", str(jars))
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    command: list[programs.Argument] = [
+        sys.executable,
+        "-m",
+        "keystone.runs.cli.main",
+        "index",
+        corpus,
+        "--out",
+        tmp_path / "index",
+    ]
+    programs.run(command, cwd=ROOT, check=True, capture_output=True)
+    return tmp_path / "index"
 
 
-@pytest.mark.usefixtures("lucene")
-def test_python_calls_leave_nothing_behind(index: Index) -> None:
-    command: list[programs.Argument] = [sys.executable, "-c", BY_PYTHON, index.folder]
+def test_python_calls_leave_nothing_behind(folder: Path) -> None:
+    command: list[programs.Argument] = [sys.executable, "-c", BY_PYTHON, folder]
     with programs.started(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
 
         def work(searches: int, _answers: int) -> None:
@@ -102,9 +112,8 @@ def test_python_calls_leave_nothing_behind(index: Index) -> None:
         check(process.pid, work)
 
 
-@pytest.mark.usefixtures("lucene")
-def test_requests_to_rest_leave_nothing_behind(index: Index, tmp_path: Path) -> None:
-    with keystone_server(index.folder, tmp_path) as served:
+def test_requests_to_rest_leave_nothing_behind(folder: Path, tmp_path: Path) -> None:
+    with keystone_server(folder, tmp_path) as served:
         connection = HTTPConnection("127.0.0.1", served.port, timeout=60)
 
         def ask(method: str, target: str, body: bytes | None = None) -> Any:
@@ -116,7 +125,7 @@ def test_requests_to_rest_leave_nothing_behind(index: Index, tmp_path: Path) -> 
 
         def work(searches: int, answers: int) -> None:
             for number in range(searches):
-                assert ask("GET", f"/v1/{index.folder.name}/search?query=honey+{number}&hits=3")["candidates"]
+                assert ask("GET", f"/v1/{folder.name}/search?query=honey+{number}&hits=3")["candidates"]
             for number in range(answers):
                 narrative = orjson.dumps({"narrative": f"{NARRATIVES['1']} Part {number}."})
                 assert ask("POST", "/v1/answers", narrative)
@@ -124,9 +133,8 @@ def test_requests_to_rest_leave_nothing_behind(index: Index, tmp_path: Path) -> 
         check(served.process.pid, work)
 
 
-@pytest.mark.usefixtures("lucene")
-def test_agents_over_mcp_leave_nothing_behind(index: Index, tmp_path: Path) -> None:
-    with keystone_server(index.folder, tmp_path) as served:
+def test_agents_over_mcp_leave_nothing_behind(folder: Path, tmp_path: Path) -> None:
+    with keystone_server(folder, tmp_path) as served:
 
         async def call(searches: int, answers: int) -> None:
             async with Client(streamable_http_client(f"{served.url}/mcp")) as client:
