@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from keystone.indexing.corpora.furniture import find_main_part, leads_elsewhere
 from keystone.indexing.corpora.tags import CDATA, CDATA_END, find_tags
 
 BLOCK_ELEMENTS = frozenset(
@@ -37,11 +38,15 @@ _LONG_REFERENCE = re.compile(r"&#[0-9]{20,};?")
 
 
 class Page(NamedTuple):
-    """What a page of HTML shows. One blank line separates the blocks of its text."""
+    """What a page of HTML shows. One blank line separates the blocks of its text.
+
+    `is_stub` says whether the page only leads to another one.
+    """
 
     title: str
     headings: list[str]
     text: str
+    is_stub: bool = False
 
 
 def split_markup(text: str, sgml: bool = True) -> Iterator[tuple[str, str]]:
@@ -75,24 +80,31 @@ def tidy_lines(text: str) -> str:
     return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
 
 
-def read_html(page: str) -> Page:
-    """Title, headings and visible text of a page. A page that nests too deep for the parser is read tag by tag."""
+def read_html(page: str, main: bool = False) -> Page:
+    """Title, headings and visible text of a page; if `main`, those of its main part.
+
+    A page that nests too deep for the parser is read tag by tag, and always whole.
+    """
     if CDATA in page:
         page = _escape_cdata(page)
     if _is_too_deep(page):
         return _read_tags(page)
     tree = LexborHTMLParser(page)
-    title = tree.css_first("head title") or tree.css_first("title")
-    title_text = title.text() if title else ""
-    return Page(" ".join(title_text.split()), *read_tree(tree.root))
-
-
-def read_tree(root: LexborNode | None) -> tuple[list[str], str]:
-    """The headings and the visible text of a tree or a part of one. The tree is changed."""
-    if root is None:
-        return [], ""
-    for node in root.css(_HIDDEN):
+    node = tree.css_first("head title") or tree.css_first("title")
+    title = " ".join(node.text().split()) if node else ""
+    if tree.root is None:
+        return Page(title, [], "")
+    for node in reversed(tree.root.css(_HIDDEN)):  # from the innermost on: their contents go with them
         node.decompose()
+    if not main:
+        return Page(title, *_read_tree(tree.root))
+    is_stub = leads_elsewhere(tree)
+    part = find_main_part(tree)
+    return Page(title, *_read_tree(part), is_stub) if part else read_html(page)._replace(is_stub=is_stub)
+
+
+def _read_tree(root: LexborNode) -> tuple[list[str], str]:
+    """The headings and the text of a tree or a part of one. The tree is changed."""
     for node in root.css("noframes"):
         node.replace_with("\n\n" + read_html(node.text()).text + "\n\n")
     headings = [" ".join(heading.text().split()) for heading in root.css(_HEADING)]

@@ -1,7 +1,9 @@
 """Corpus formats beyond JSONL and folders of text: TREC SGML, WikiText, data sets of ir_datasets, compression."""
 
+import bz2
 import gzip
 import json
+import lzma
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,6 +102,8 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".GZ": lambda raw: gzip.compress(raw[:9]) + gzip.compress(raw[9:]),
     ".zst": several_frames,
+    ".bz2": lambda raw: bz2.compress(raw[:9]) + bz2.compress(raw[9:]),
+    ".xz": lambda raw: lzma.compress(raw[:9]) + lzma.compress(raw[9:]),
 }
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from keystone.indexing.corpora import markup
-from keystone.indexing.corpora.markup import read_html, split_markup
+from keystone.indexing.corpora.markup import Page, read_html, split_markup
 from keystone.indexing.structures.markup.html import read_html as read_blocks
 
 KEPT = "The river rose by two metres."
@@ -90,7 +90,8 @@ def test_a_page_that_nests_deep_is_read_whole_and_quickly(tag: str) -> None:
     "page", ["<h1>A <i>b</i></h1><p>c<script>no</script><title>T</title><template>no</template>d<h2>E<h3>F</h3>g"]
 )
 def test_a_page_that_nests_deep_has_the_same_title_and_headings(page: str) -> None:
-    assert markup._read_tags(page) == read_html(page) == ("T", ["A b", "E", "F"], "A b\n\ncd\n\nE\n\nF\n\ng")
+    expected = Page("T", ["A b", "E", "F"], "A b\n\ncd\n\nE\n\nF\n\ng")
+    assert markup._read_tags(page) == read_html(page) == read_html(page, main=True) == expected
 
 
 def test_sgml_keeps_cdata_and_brackets_that_open_no_tag() -> None:
