@@ -1,5 +1,6 @@
 """Archives: the files in a tar or zip file, one after the other, each in a temporary file as long as it is read."""
 
+import struct
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -20,7 +21,16 @@ LONGEST_MEMBER_BYTES = 2**32
 """The largest file of an archive that is read. It lies in a temporary file, so a small archive cannot fill the disk."""
 
 _COMPRESSED = {".tgz": ".gz", ".tbz": ".bz2", ".tbz2": ".bz2", ".txz": ".xz", ".tzst": ".zst"}
-_DAMAGE = (*DAMAGE, tarfile.TarError, zipfile.BadZipFile, RuntimeError, ValueError, KeyError, OverflowError)
+_DAMAGE = (
+    *DAMAGE,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    OverflowError,
+    struct.error,
+)
 """The errors of archives that are damaged, encrypted or compressed in a way that Python does not know."""
 _PIECE_BYTES = 2**20
 
@@ -102,7 +112,7 @@ class _Watched:
 def _open_zip(archive: Path) -> _Opened:
     with open_binary(archive) as source, zipfile.ZipFile(source) as packed:
         for member in packed.infolist():
-            if member.is_dir():
+            if member.filename.endswith("/"):
                 continue
             try:
                 with packed.open(member) as content:

@@ -150,7 +150,7 @@ def test_a_bad_record_ends_a_strict_build_and_a_missing_file_ends_any_build(corp
     with pytest.raises(BadRecord, match=r"part-0.jsonl.gz:2: not JSON"):
         build_index(corpus, tmp_path / "index", BuildSettings(engine="ray"))
     with pytest.raises(UserError, match=r"none.jsonl: cannot be read"):
-        list(ray_engine.read_files([(tmp_path / "none.jsonl", "")], "jsonl"))
+        list(ray_engine.read_files([CorpusFile(tmp_path / "none.jsonl", "", "jsonl")], "main"))
     assert not list(tmp_path.iterdir())
 
 

@@ -207,3 +207,8 @@ def test_a_page_that_only_leads_elsewhere_is_counted(tmp_path: Path) -> None:
     stub = b'<meta http-equiv="Refresh" content="0; url=new.html"><p>Redirecting...'
     assert read(tmp_path / "c", {"a.html": stub, "b.html": b"<p>text"}) == (["b.html"], ["redirect"])
     assert [document.id for document in read_corpus(tmp_path / "c", extract="all")] == ["a.html", "b.html"]
+
+
+def test_a_file_without_a_name_in_an_archive_is_read(tmp_path: Path) -> None:
+    raw = pack_zip({"QQQQ": line("a"), "b.jsonl": line("b")}).replace(b"QQQQ", b"\0QQQ")
+    assert read(tmp_path / "c", {"a.zip": raw}) == (["a", "b"], [])

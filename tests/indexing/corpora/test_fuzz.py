@@ -29,12 +29,12 @@ from keystone.indexing.structures.sections import FORMATS, section_tree
 CASES = int(os.environ.get("KEYSTONE_FUZZ", "400"))
 
 HTML = b"""<!DOCTYPE html><html><head><title>T &amp; U</title><script>a('<!--');</script><style>p {}</style></head>
-<body><nav><ul><li>Home<li>Up</ul></nav><main><h1>One <i>x</i></h1><p title="a > b">Text &lt; caf\xc3\xa9 &#8212;<br>more
+<body><nav><ul><li>Home<li>Up</ul></nav><main><h1>One <i>x</i></h1><p title="a > b">Text &lt; caf\xc3\xa9 &#8212;<br>m
 <table><tr><td>1<td>2</table><!-- no --><select><option>a<option>b</select><textarea><b></textarea><svg><path/></svg>
 <![CDATA[ data ]]><h2>Two</h2><pre>code</pre></main><footer>end</footer></body></html>"""
 MARKDOWN = b"# Title\n\nText *x*.\n\n- a\n  - b\n\n```\n# code\n```\n\n## Two\n\n<!-- c -->\n> q \xe2\x80\x94\n"
 XML = b"".join(
-    b'<DOC id="i%d">\n<DOCNO> T%d </DOCNO>\n<HEADLINE>H</HEADLINE>\n<TEXT><P>a &amp; b</P><![CDATA[c]]></TEXT>\n</DOC>\n'
+    b'<DOC id="i%d">\n<DOCNO> T%d </DOCNO>\n<HEAD>H</HEAD>\n<TEXT><P>a &amp; b</P><![CDATA[c]]></TEXT>\n</DOC>\n'
     % (n, n)
     for n in range(5)
 )
@@ -137,7 +137,7 @@ def test_a_damaged_file_gives_documents_and_reports(tmp_path: Path, part: int) -
             assert str(error) == f"{file}: holds no document", case  # noqa: PT017
             documents = []
         assert len(documents) + len(errors) >= (count(raw) if count else bool(raw)), (case, name)
-        if not count and not errors and whole != raw:
+        if raw and not count and not errors and whole != raw:
             expected = sum(1 for _ in read_corpus(write(tmp_path / f"whole-{name}", whole), report=errors.append))
             assert len(documents) >= expected or name.endswith((".jsonl", ".tar")), (case, name)
         for document in documents:
