@@ -9,19 +9,16 @@ import re
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 MOST_OF_PAGE = 0.5
-"""The share of a page's words that a part with the name of furniture may hold at most, and the main part at least."""
+"""The share of a page's text that a part with the name of furniture may hold at most, and the main part at least."""
 
-FEWEST_WORDS = 0.2
-"""The share of a page's words that must be left; otherwise the whole page counts."""
+LEAST_OF_PAGE = 0.2
+"""The share of a page's text that must be left; otherwise the whole page counts."""
 
 STUB_WORDS = 30
 """The most words of a page that only leads to another one."""
 
-_LANDMARKS = (
-    "nav, [role=navigation], [role=search], [role=menu], [role=menubar], [role=dialog], [role=alertdialog], "
-    "[role=contentinfo], body > footer, body > header, body > [role=banner], [hidden], "
-    "a.headerlink, a.permalink, a.anchor-link"
-)
+_LANDMARKS = "nav, [role], [hidden], body > footer, body > header, a.headerlink, a.permalink, a.anchor-link"
+_ROLES = frozenset("navigation search menu menubar dialog alertdialog contentinfo banner".split())
 _NAMED = ", ".join(f"{tag}[class], {tag}[id]" for tag in "div section aside ul ol header footer table p a form".split())
 _NAMES = frozenset(
     "breadcrumb breadcrumbs consent cookie cookies footer gdpr menu nav navbar navfooter navheader navigation pager "
@@ -36,30 +33,32 @@ def find_main_part(tree: LexborHTMLParser) -> LexborNode | None:
     body = tree.body
     if body is None:
         return None
-    whole = _count_words(body)
+    whole = _measure(body)
     for node in reversed(body.css(_LANDMARKS)):
-        if node.tag not in ("body", "main") and not node.css_first("h1, main"):
+        role = node.attributes.get("role")
+        is_furniture = role in _ROLES or (role is None and node.tag not in ("body", "main"))
+        if is_furniture and not node.css_first("h1, main"):
             node.decompose()
-    rest = _count_words(body)
+    rest = _measure(body)
     mains = body.css("main, [role=main]")
-    if len(mains) == 1 and _count_words(mains[0]) >= max(1, MOST_OF_PAGE * rest):
+    if len(mains) == 1 and _measure(mains[0]) >= max(1, MOST_OF_PAGE * rest):
         return mains[0]
     large = set[int]()
     for node in reversed(body.css(_NAMED)):
         if node.mem_id in large or not _is_named_furniture(node):
             continue
-        if _count_words(node) <= MOST_OF_PAGE * rest:
+        if _measure(node) <= MOST_OF_PAGE * rest:
             node.decompose()
         else:
             _add_with_ancestors(node, large)
-    return body if _count_words(body) >= FEWEST_WORDS * whole else None
+    return body if _measure(body) >= LEAST_OF_PAGE * whole else None
 
 
 def leads_elsewhere(tree: LexborHTMLParser) -> bool:
     """Whether a page only leads to another one: it refreshes to an address, and has little text."""
     metas = (node.attributes for node in tree.css("meta[http-equiv=refresh i]"))
     leads = any("url" in (found.get("content") or "").lower() for found in metas)
-    return leads and tree.body is not None and _count_words(tree.body) <= STUB_WORDS
+    return leads and tree.body is not None and len(tree.body.text().split()) <= STUB_WORDS
 
 
 def _is_named_furniture(node: LexborNode) -> bool:
@@ -77,5 +76,5 @@ def _add_with_ancestors(node: LexborNode | None, found: set[int]) -> None:
         node = node.parent
 
 
-def _count_words(node: LexborNode) -> int:
-    return len(node.text().split())
+def _measure(node: LexborNode) -> int:
+    return len(node.text())

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystone.indexing.corpora import trec
-from keystone.indexing.corpora.corpus import FORMATS, read_corpus
+from keystone.indexing.corpora.corpus import read_corpus
+from keystone.indexing.corpora.forms import FORMATS
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.io import reading
