@@ -9,10 +9,10 @@ import re
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 MOST_OF_PAGE = 0.5
-"""The share of a page's text that a part with the name of furniture may hold at most, and the main part at least."""
+"""The share of a page's text that a part with the name of furniture may hold at most."""
 
 LEAST_OF_PAGE = 0.2
-"""The share of a page's text that must be left; otherwise the whole page counts."""
+"""The share of a page's text that a main part must hold; otherwise the whole page counts."""
 
 STUB_WORDS = 30
 """The most words of a page that only leads to another one."""
@@ -41,7 +41,7 @@ def find_main_part(tree: LexborHTMLParser) -> LexborNode | None:
             node.decompose()
     rest = _measure(body)
     mains = body.css("main, [role=main]")
-    if len(mains) == 1 and _measure(mains[0]) >= max(1, MOST_OF_PAGE * rest):
+    if len(mains) == 1 and _measure(mains[0]) >= max(1, LEAST_OF_PAGE * rest):
         return mains[0]
     large = set[int]()
     for node in reversed(body.css(_NAMED)):
