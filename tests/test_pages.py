@@ -12,7 +12,7 @@ import yaml
 from typer.main import get_command
 
 from benchmarks.__main__ import BENCHMARKS
-from keystone.indexing.corpora.corpus import FORMATS
+from keystone.indexing.corpora.forms import FORMATS
 from keystone.runs.cli.main import app
 from keystone.runs.config.read import PRESETS
 from keystone.runs.evaluation.answers.families import FAMILIES as ANSWER_FAMILIES

@@ -17,7 +17,7 @@ import orjson
 
 from keystone.indexing.builds.engines import open_engine
 from keystone.indexing.builds.settings import DEFAULTS, BuildSettings
-from keystone.indexing.corpora.corpus import guess_format, make_corpus_key, read_corpus
+from keystone.indexing.corpora.corpus import ALL, MAIN, guess_format, make_corpus_key, read_corpus
 from keystone.indexing.corpora.segments import cut_segments, is_window, refuse_windows
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.index import FORMAT, Index, open_index
@@ -52,9 +52,14 @@ def build_index(
     segments nor `settings.windows`.
     """
     format = settings.format or guess_format(corpus)
+    if settings.extract not in (MAIN, ALL):
+        raise UserError(f"extract: found {settings.extract!r}, expected {MAIN} or {ALL}")
     segments, embedding, faiss, opensearch = settings.segments, settings.embedding, settings.faiss, settings.opensearch
     with progress("Reading files", None):
-        inputs = [make_corpus_key(corpus, format), *([make_corpus_key(segments, "segments")] if segments else [])]
+        inputs = [
+            make_corpus_key(corpus, settings.format, settings.extract),
+            *([make_corpus_key(segments, "segments")] if segments else []),
+        ]
     model = asdict(embedding) if embedding else None
     made_by = embedding.made_by if embedding else None
     made_of = [FORMAT, format, made_by, [faiss, settings.faiss_shard] if embedding else None, inputs]
@@ -76,7 +81,9 @@ def build_index(
     parts = PARTS[-1:] if at else PARTS
     with partial_folder(out, parts_key, parts) as folder, open_engine(settings.engine, settings.threads) as engine:
         if not (folder / "index.json").exists():
-            documents = partial(read_corpus, corpus, format, segments, read=engine.read)
+            documents = partial(
+                read_corpus, corpus, settings.format, segments, read=engine.read, extract=settings.extract
+            )
             read = stage(folder, "store", lambda path: _build_store(documents, settings, path, progress, report))
             store, shards, faiss_files = DocumentStore(folder / "store"), None, 0
             passages, offsets = settings.passages, None

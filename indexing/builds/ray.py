@@ -19,8 +19,8 @@ import numpy as np
 
 from keystone.indexing.builds.engines import Engine
 from keystone.indexing.builds.ray_cluster import cluster, import_ray
-from keystone.indexing.corpora.corpus import Files
 from keystone.indexing.corpora.corpus import read_files as read_here
+from keystone.indexing.corpora.forms import CorpusFile
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.store import from_record, to_record
@@ -49,17 +49,17 @@ def open_ray(threads: int) -> Iterator[Engine]:
         yield Engine(read_files, embed_shards)
 
 
-def read_files(files: Files, format: str, report: Report = stop) -> Iterator[Document]:
+def read_files(files: Sequence[CorpusFile], extract: str, report: Report = stop) -> Iterator[Document]:
     """Read and segment files as `keystone.indexing.corpora.corpus.read_files` does, in the same order, by Ray's
     workers.
 
     `report` receives bad records. `UserError` if a file cannot be read or Ray fails.
     """
-    if format in LOCAL_FORMATS:
-        yield from read_here(files, format, report)
+    if any(file.form in LOCAL_FORMATS for file in files):
+        yield from read_here(files, extract, report)
         return
-    groups = _dataset([[(str(file), name) for file, name in group] for group in _groups(files)], in_order=True)
-    with closing(_values(groups.map_batches(partial(_read, format), batch_size=1))) as pieces:
+    groups = _dataset([[(str(path), *rest) for path, *rest in group] for group in _groups(files)], in_order=True)
+    with closing(_values(groups.map_batches(partial(_read, extract), batch_size=1))) as pieces:
         for piece, _ in pieces:
             for found in piece:
                 if "text" in found:
@@ -119,7 +119,7 @@ def _texts(store: Texts, batch: Batch) -> Batch:
     return _batch((between, read_contents(store, range(*between))))
 
 
-def _read(format: str, batch: Batch) -> Iterator[Batch]:
+def _read(extract: str, batch: Batch) -> Iterator[Batch]:
     """Read a group of files piece by piece: documents, bad records by their fields, and a final error."""
     found: list[dict[str, Any]] = []
 
@@ -128,7 +128,7 @@ def _read(format: str, batch: Batch) -> Iterator[Batch]:
 
     size = 0
     try:
-        for document in read_here([(Path(file), name) for file, name in _of(batch)], format, note):
+        for document in read_here([CorpusFile(Path(path), *rest) for path, *rest in _of(batch)], extract, note):
             found.append(to_record(cut_segments(document)) | {"place": document.place})
             size += len(document.text)
             if size > PIECE_CHARACTERS or len(found) > PIECE_RECORDS:
@@ -139,21 +139,21 @@ def _read(format: str, batch: Batch) -> Iterator[Batch]:
     yield _batch(found)
 
 
-def _groups(files: Files) -> list[Files]:
+def _groups(files: Sequence[CorpusFile]) -> list[list[CorpusFile]]:
     """Group the files in order; small neighbours share a group."""
-    groups: list[list[tuple[Path, str]]] = []
+    groups: list[list[CorpusFile]] = []
     size = GROUP_BYTES
-    for file, name in files:
+    for file in files:
         try:
-            own = file.stat().st_size
+            own = file.path.stat().st_size
         except OSError:
             own = 0  # the reader reports the error
         size += own
         if size >= GROUP_BYTES or not groups:
             groups.append([])
             size = own
-        groups[-1].append((file, name))
-    return list(groups)
+        groups[-1].append(file)
+    return groups
 
 
 def _cpus() -> int:

@@ -16,6 +16,8 @@ class BuildSettings:
 
     format: str | None = None
     """The format of the corpus; None guesses it from the files."""
+    extract: str = "main"
+    """How much of a page of HTML is read: its `main` part, or `all` that it shows."""
     segments: Path | None = None
     """The official segments of MS MARCO V2.1 that cut the documents: a file, or `pyserini:NAME`."""
     windows: bool = False

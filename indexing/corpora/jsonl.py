@@ -8,11 +8,12 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from keystone.indexing.corpora.locate import SegmentRecord
-from keystone.indexing.errors import BadRecord, Report, stop
-from keystone.indexing.io.reading import read_json_lines
+from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines, read_text, read_text_lines
 from keystone.indexing.types import Document, Segment, Span, document_id, is_id
 
-ID_KEYS = ("docid", "_id", "id", "doc_id")
+ID_KEYS = ("docid", "_id", "id", "doc_id", "docno")
 TEXT_KEYS = ("text", "contents", "body", "segment")
 LEAST_OVERLAP_CHARACTERS = 10
 MOST_OVERLAP_TRIES = 100
@@ -20,15 +21,49 @@ MOST_OVERLAP_TRIES = 100
 
 
 def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """The documents of a file, one a line.
+    """The documents of a file: one a line, or the objects of an array, or one object over several lines.
 
-    The id is under `docid`, `_id`, `id` or `doc_id`, the text under `text`, `contents`, `body` or `segment`.
+    The id is under one of `ID_KEYS`, the text under one of `TEXT_KEYS`.
     """
-    for number, record in read_json_lines(file, report):
+    whole = _read_whole(file)
+    for where, record in _read_array(whole, file, report) if whole is not None else _read_lines(file, report):
         try:
-            yield make_document(record, f"{file}:{number}")
+            yield make_document(record, where)
         except BadRecord as error:
             report(error)
+
+
+def _read_lines(file: Path, report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
+    return ((f"{file}:{number}", record) for number, record in read_json_lines(file, report))
+
+
+def _read_array(values: list[Any], file: Path, report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, value in enumerate(values, 1):
+        where = f"{file}: element {number}"
+        if isinstance(value, dict):
+            yield where, value
+        else:
+            report(BadRecord(f"{where}: expected a JSON object, found {type(value).__name__}", "no JSON object"))
+
+
+def _read_whole(file: Path) -> list[Any] | None:
+    """The values of a file that is one JSON array, or one object that ends beyond its first line; None for JSONL."""
+    first = next((line.strip() for _, line in read_text_lines(file, lambda _error: None) if line.strip()), "")
+    if not first.startswith(("[", "{")) or (first.startswith("{") and _parse(first) is not None):
+        return None
+    try:
+        found = _parse(read_text(file, LONGEST_LINE_BYTES).removeprefix("\ufeff"))
+    except UserError:
+        return None
+    return found if isinstance(found, list) else [found] if isinstance(found, dict) else None
+
+
+def _parse(text: str) -> Any:
+    """The value of a JSON text; None if it is not JSON."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None
 
 
 def make_document(record: dict[str, Any], where: str) -> Document:

@@ -1,42 +1,72 @@
-"""The text of HTML and SGML. Any text can be read, also malformed markup, in time linear in its length."""
+"""The text of HTML, by the parser of a browser, and of SGML. Any text can be read, also malformed markup.
+
+The parser is lexbor (https://lexbor.com), which follows the HTML standard to the letter.
+"""
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from keystone.indexing.corpora.furniture import find_main_part, leads_elsewhere
+from keystone.indexing.corpora.tags import CDATA, CDATA_END, find_tags
 
 BLOCK_ELEMENTS = frozenset(
-    "address article aside blockquote br dd div dl dt figure footer form h1 h2 h3 h4 h5 h6 header "
-    "hr li main nav ol p pre section table td th tr ul".split()
+    "address article aside blockquote body br button caption center dd details dialog dir div dl dt fieldset "
+    "figcaption figure footer form h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li listing main menu nav ol "
+    "optgroup option p plaintext pre search section select summary table tbody td textarea tfoot th thead tr ul video "
+    "xmp".split()
 )
 """Elements that begin on a line of their own."""
 
-HIDDEN_ELEMENTS = frozenset("script style template noscript svg".split())
+HIDDEN_ELEMENTS = frozenset("script style template noscript svg iframe noembed".split())
 HEADING_ELEMENTS = frozenset("h1 h2 h3 h4 h5 h6".split())
 
-_UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<[!?][^<>]*+>", re.DOTALL)
-_TAG = re.compile(
-    r"""<(/?[a-z][^\s<>/]*+)           # no scan goes beyond the next "<": many unclosed tags stay linear
-        (?: (?:[^<>"']++ | "[^"<]*+" | '[^'<]*+')*+ >   # attributes, quoted ones with ">" too
-          | [^<>]*+ > )                                 # attributes with a stray quote""",
-    re.IGNORECASE | re.VERBOSE,
-)
+MOST_WORK = 2 * 10**7
+"""The most tags of a page times the depth to which they nest. The parser's time and memory grow with this product."""
+
+_EMPTY_ELEMENTS = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+_ENDED_ELEMENTS = frozenset("colgroup dd dt li optgroup option p rp rt tbody td tfoot th thead tr".split())
+"""Elements whose end tag may be missing."""
+
+_WIDE_SPACE = re.compile(r"[ \t\r\f\v]{2,}|[\t\r\f\v]")
+_BLANK_LINES = re.compile(r"\n{3,}")
 _LONG_REFERENCE = re.compile(r"&#[0-9]{20,};?")
 
 
-def split_markup(text: str) -> Iterator[tuple[str, str]]:
+class Page(NamedTuple):
+    """What a page of HTML shows. One blank line separates the blocks of its text.
+
+    `is_stub` says whether the page only leads to another one.
+    """
+
+    title: str
+    headings: list[str]
+    text: str
+    is_stub: bool = False
+
+
+def split_markup(text: str, sgml: bool = True) -> Iterator[tuple[str, str]]:
     """Pairs of a tag and the text before it. The tag is `name`, `/name`, or empty at the end of the text.
 
-    Names are in lower case. Entities are replaced; comments and declarations are dropped. `<name/>` gives both tags.
+    Names are in lower case. Entities are replaced; comments and declarations are dropped, and the text of a CDATA
+    section is kept. `<name/>` gives both tags.
     """
-    text = _UNSEEN.sub("", text)
-    at = 0
-    for tag in _TAG.finditer(text):
-        name = tag[1].lower()
-        yield _unescape(text[at : tag.start()]), name
-        if text[tag.end() - 2] == "/":
-            yield "", f"/{name}"
-        at = tag.end()
-    yield _unescape(text[at:]), ""
+    at, before = 0, ""
+    for tag in find_tags(text, sgml):
+        before += _unescape(text[at : tag.start])
+        at = tag.end
+        if tag.name == "CDATA":
+            before += text[tag.start + len(CDATA) : at].removesuffix(CDATA_END)
+        elif tag.name:
+            yield before, f"/{tag.name}" if tag.closes else tag.name
+            before = ""
+            if text[at - 2] == "/" and not tag.closes:
+                yield "", f"/{tag.name}"
+    yield before + _unescape(text[at:]), ""
 
 
 def _unescape(text: str) -> str:
@@ -46,30 +76,97 @@ def _unescape(text: str) -> str:
 
 def tidy_lines(text: str) -> str:
     """Remove needless space within lines, and leave at most one blank line between two lines."""
-    lines = [re.sub(r"[ \t\r\f\v]+", " ", line).strip() for line in text.split("\n")]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    lines = map(str.strip, _WIDE_SPACE.sub(" ", text).split("\n"))
+    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
 
 
-def read_html(page: str) -> tuple[str, list[str], str]:
-    """Title, headings and visible text of a page; one blank line separates blocks."""
+def read_html(page: str, main: bool = False) -> Page:
+    """Title, headings and visible text of a page; if `main`, those of its main part.
+
+    A page that nests too deep for the parser is read tag by tag, and always whole.
+    """
+    if CDATA in page:
+        page = _escape_cdata(page)
+    if _is_too_deep(page):
+        return _read_tags(page)
+    tree = LexborHTMLParser(page)
+    node = tree.css_first("head title") or tree.css_first("title")
+    title = " ".join(node.text().split()) if node else ""
+    if tree.root is None:
+        return Page(title, [], "")
+    for node in reversed(tree.root.css(_HIDDEN)):  # from the innermost on: their contents go with them
+        node.decompose()
+    if not main:
+        return Page(title, *_read_tree(tree.root))
+    is_stub = leads_elsewhere(tree)
+    part = find_main_part(tree)
+    return Page(title, *_read_tree(part), is_stub) if part else read_html(page)._replace(is_stub=is_stub)
+
+
+def _read_tree(root: LexborNode) -> tuple[list[str], str]:
+    """The headings and the text of a tree or a part of one. The tree is changed."""
+    for node in root.css("noframes"):
+        node.replace_with("\n\n" + read_html(node.text()).text + "\n\n")
+    headings = [" ".join(heading.text().split()) for heading in root.css(_HEADING)]
+    for node in root.css(_BLOCK):
+        node.insert_before("\n\n")
+        node.insert_after("\n\n")
+    return [heading for heading in headings if heading], tidy_lines(root.text())
+
+
+_HIDDEN = ",".join(sorted({*HIDDEN_ELEMENTS, "title"}))
+_HEADING = ",".join(sorted(HEADING_ELEMENTS))
+_BLOCK = ",".join(sorted(BLOCK_ELEMENTS - {"html"}))
+
+
+def _escape_cdata(page: str) -> str:
+    """The page with the text of its CDATA sections in place of them."""
+    parts, at = [], 0
+    for tag in find_tags(page):
+        if tag.name == "CDATA":
+            inside = page[tag.start + len(CDATA) : tag.end].removesuffix(CDATA_END)
+            parts += [page[at : tag.start], html.escape(inside, quote=False)]
+            at = tag.end
+    return "".join([*parts, page[at:]])
+
+
+def _is_too_deep(page: str) -> bool:
+    """Whether the parser would take too long, or too much memory, by its tags and the depth of those left open."""
+    tags = page.count("<")
+    if tags * tags <= MOST_WORK:
+        return False
+    left_open = Counter[str]()
+    depth = deepest = 0
+    for tag in find_tags(page):
+        if not tag.name or tag.name in _EMPTY_ELEMENTS or tag.name in _ENDED_ELEMENTS:
+            continue
+        step = 1 if not tag.closes else -1 if left_open[tag.name] else 0
+        left_open[tag.name] += step
+        depth += step
+        deepest = max(deepest, depth)
+    return deepest * tags > MOST_WORK
+
+
+def _read_tags(page: str) -> Page:
+    """Title, headings and visible text of a page by its tags alone, without regard to how its elements nest."""
     title: list[str] = []
     headings: list[list[str]] = []
     parts: list[str] = []
-    inside: list[str] = []
-    for text, tag in split_markup(page):
-        if HIDDEN_ELEMENTS.isdisjoint(inside):
-            (title if inside[-1:] == ["title"] else parts).append(text)
-            if inside and inside[-1] in HEADING_ELEMENTS:
+    unseen = heading = ""
+    for text, tag in split_markup(page, sgml=False):
+        if not unseen:
+            parts.append(text)
+            if heading:
                 headings[-1].append(text)
+        elif unseen == "title":
+            title.append(text)
         name = tag.removeprefix("/")
         if name in BLOCK_ELEMENTS:
             parts.append("\n\n")
-        if tag != name:
-            if name in inside:
-                del inside[len(inside) - 1 - inside[::-1].index(name) :]
-        elif name not in inside and (name in HIDDEN_ELEMENTS or name in HEADING_ELEMENTS or name == "title"):
-            inside.append(name)
-            if name in HEADING_ELEMENTS:
-                headings.append([])
+        if name in HEADING_ELEMENTS and not unseen:
+            heading = name if tag == name else ""
+            headings += [[]] if heading else []
+        elif name in HIDDEN_ELEMENTS or name == "title":
+            unseen = unseen or name if tag == name else "" if name == unseen else unseen
     found = [" ".join("".join(heading).split()) for heading in headings]
-    return " ".join("".join(title).split()), [heading for heading in found if heading], tidy_lines("".join(parts))
+    return Page(" ".join("".join(title).split()), [heading for heading in found if heading], tidy_lines("".join(parts)))

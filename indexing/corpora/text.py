@@ -10,32 +10,37 @@ from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from keystone.indexing.types import Document
 
-SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm")
+SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
 
 _MARKDOWN_HEADING = re.compile(r"^#{1,6} +(\S.*)$", re.MULTILINE)
 _CLOSING_HASHES = re.compile(r"\s#+\s*$")
 
 
-def read(file: Path, name: str, report: Report = stop) -> Iterator[Document]:
+def read(file: Path, name: str, report: Report = stop, main: bool = True) -> Iterator[Document]:
     """The document of a UTF-8 file. Its id is `name`; title and headings come from the Markdown or HTML.
 
-    The function reports a file that is not UTF-8, cannot be read, or is longer than `LONGEST_LINE_BYTES`.
+    If `main`, the text of HTML is that of its main part, and a page that only leads to another one is reported. The
+    function also reports a file that is not UTF-8, cannot be read, or is longer than `LONGEST_LINE_BYTES`.
     """
     try:
-        yield _make_document(b"".join(line for _, line in read_byte_lines(file, limit=LONGEST_LINE_BYTES)), file, name)
+        raw = b"".join(line for _, line in read_byte_lines(file, limit=LONGEST_LINE_BYTES))
+        yield _make_document(raw, file, name, main)
     except BadRecord as error:
         report(error)
 
 
-def _make_document(raw: bytes, file: Path, name: str) -> Document:
+def _make_document(raw: bytes, file: Path, name: str, main: bool) -> Document:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadRecord(f"{file}: not UTF-8: {error.reason} at byte {error.start}", "not UTF-8") from error
     bare = PurePosixPath(unquote(name))
     match bare.suffix.lower():
-        case ".html" | ".htm":
-            title, headings, text = read_html(text)
+        case ".html" | ".htm" | ".xhtml":
+            page = read_html(text, main)
+            if page.is_stub:
+                raise BadRecord(f"{file}: a page that only leads to another one", "redirect")
+            title, headings, text = page.title, page.headings, page.text
         case ".md" | ".markdown":
             headings = [_CLOSING_HASHES.sub("", found).strip() for found in _MARKDOWN_HEADING.findall(text)]
             title = headings[0] if headings else ""

@@ -1,17 +1,18 @@
 """TREC SGML: files of `<DOC>` records, the form of TREC's newswire and web collections.
 
 A record has its id in `<DOCNO>` or as `<DOC id="...">`. It has its title in `<HEADLINE>`, `<TITLE>`, `<HEAD>`, `<HL>`,
-`<TTL>` or `<TI>`, and its text in `<TEXT>`, `<LP>` or `<LEADPARA>`. Each element can repeat. If a record has none of
-the elements for text, its text is all but headers and scripts. Tags may be in upper or lower case; they are removed,
-and entities are replaced. A record is read as UTF-8; if it is not UTF-8, it is read as Latin-1, as most of these
-collections are.
+`<TTL>` or `<TI>`, and its text in `<TEXT>`, `<LP>` or `<LEADPARA>`. Each element can repeat, or be empty. If a record
+has none of the elements for text, its text is all but headers and scripts. Tags may be in upper or lower case; they are
+removed, and entities are replaced. If a record is a page of the web, which follows `<DOCHDR>` or begins with `<html>`,
+it is read as HTML. A record is read as UTF-8; if it is not UTF-8, it is read as Latin-1, as most of these collections
+are.
 """
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, split_markup, tidy_lines
+from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, read_html, split_markup, tidy_lines
 from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from keystone.indexing.types import Document
@@ -25,6 +26,8 @@ ELEMENT_ROLES = {
 """The use of the text within an element; the innermost of these elements decides."""
 
 _DOC = re.compile(rb"<(/?)doc(\s[^<>]*+)?>", re.IGNORECASE)
+_BEGINNING = re.compile(r"<(text|lp|leadpara)[\s>]|(<html[\s>]|<!doctype\s+html)|</dochdr\s*>", re.IGNORECASE)
+"""Where a record shows whether it is a page: at an element for text, at the beginning of HTML, or after its header."""
 _ID = re.compile(r"""\sid\s*=\s*["']?([^\s"'>]+)""", re.IGNORECASE)
 
 
@@ -73,6 +76,20 @@ def _make_document(raw: bytes, where: str) -> Document:
     except UnicodeDecodeError:
         record = raw.decode("latin-1")
     opening, _, record = record.partition(">")
+    beginning = _BEGINNING.search(record)
+    is_page = beginning is not None and not beginning[1]
+    found = _read_elements(record[: beginning.end()] if beginning and is_page else record)
+    attribute = _ID.search(opening)
+    name = " ".join("".join(found["id"]).split()) or (attribute[1] if attribute else "")
+    if beginning and is_page:
+        page = read_html(record[beginning.start() :] if beginning[2] else record[beginning.end() :])
+        return Document(name, page.text, page.title, headings="\n".join(page.headings), place=where)
+    text = tidy_lines("".join(found["text"] or found["rest"]))
+    return Document(name, text, " ".join("".join(found["title"]).split()), place=where)
+
+
+def _read_elements(record: str) -> dict[str, list[str]]:
+    """The pieces of text of each role."""
     found: dict[str, list[str]] = {role: [] for role in ("id", "title", "text", "hidden", "rest")}
     inside: list[str] = []
     for text, tag in split_markup(record):
@@ -85,7 +102,4 @@ def _make_document(raw: bytes, where: str) -> Document:
             del inside[inside.index(name) :]
         if tag == name:
             inside.append(name)
-    attribute = _ID.search(opening)
-    name = " ".join("".join(found["id"]).split()) or (attribute[1] if attribute else "")
-    text = tidy_lines("".join(found["text"])) or tidy_lines("".join(found["rest"]))
-    return Document(name, text, " ".join("".join(found["title"]).split()), place=where)
+    return found

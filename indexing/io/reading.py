@@ -1,8 +1,10 @@
-"""Reading files: plain, gzip or Zstandard, whole or line by line, within limits of size; and the hash of a file."""
+"""Reading files: plain or compressed, whole or line by line, within limits of size; and the hash of a file."""
 
+import bz2
 import gzip
 import hashlib
 import io
+import lzma
 import math
 import shutil
 import stat
@@ -23,8 +25,11 @@ from keystone.indexing.io.json_values import parse_json
 STDIN = Path("/dev/stdin")
 """The path that stands for standard input. It can be read once."""
 
-COMPRESSIONS = (".gz", ".zst")
+COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 """Endings of the names of compressed files, in lower or upper case."""
+
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+"""The errors of a compressed file that is damaged or cut off."""
 
 LONGEST_LINE_BYTES = 2**28
 """The longest line that is read. The JSON of a document of 10 MB has at most a quarter of these bytes."""
@@ -73,19 +78,23 @@ def _copy_pipe(path: Path) -> Any:
     return copy
 
 
-def open_binary(path: Path) -> IO[bytes]:
-    """Open a plain, gzip or Zstandard file for reading; a compressed file may have several members or frames.
+def open_binary(path: Path, ending: str | None = None) -> IO[bytes]:
+    """Open a plain or compressed file for reading; a compressed file may have several members or frames.
 
-    `UserError` if it cannot be opened. Where the content is damaged, the reader raises `OSError`, `EOFError` or
-    `zlib.error`; it never ends there without an error.
+    `ending` is the ending that tells the compression, if it is not that of the name. `UserError` if the file cannot be
+    opened. Where the content is damaged, the reader raises one of `DAMAGE`; it never ends there without an error.
     """
     if path == STDIN:
         return open(0, "rb", closefd=False)  # by number, since standard input can be a socket, which has no name
     source = resolve_source(path)
     try:
-        match path.suffix.lower():
+        match ending or path.suffix.lower():
             case ".gz":
                 return gzip.open(source, "rb")  # type: ignore[return-value]
+            case ".bz2":
+                return bz2.open(source, "rb")
+            case ".xz":
+                return lzma.open(source, "rb")
             case ".zst":
                 return io.BufferedReader(_Zstandard(source.open("rb")), 2**17)
             case _:
@@ -163,7 +172,7 @@ def read_byte_lines(
                 while line and not line.endswith(b"\n"):
                     line = file.readline(longest)
                 report(BadRecord(f"{path}:{number}: expected a line of at most {longest} bytes", "line too long"))
-    except (OSError, EOFError, zlib.error) as error:
+    except DAMAGE as error:
         report(BadRecord(f"{path}: cannot be read beyond line {number}: {error}", "unreadable file"))
 
 
@@ -181,7 +190,7 @@ def read_bytes(path: Path, limit: int = HELD_LIMIT_BYTES) -> NDArray[np.uint8]:
                     raise UserError(f"{path}: expected a file of at most {limit} bytes, found more")
                 if size == len(content):
                     content = np.concatenate([content, np.empty_like(content)])
-    except (OSError, EOFError, zlib.error) as error:
+    except DAMAGE as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     content.flags.writeable = False
     return content[:size]

@@ -4,24 +4,17 @@ import re
 from dataclasses import dataclass, field
 from html import unescape
 
+from keystone.indexing.corpora.markup import BLOCK_ELEMENTS, HIDDEN_ELEMENTS
+from keystone.indexing.corpora.tags import CDATA, CDATA_END, RAW_ELEMENTS, find_tags
 from keystone.indexing.structures.blocks import Block, content_blocks
 
 LONGEST_HEADING = 300
 """Characters of source; a longer heading was never closed and is content."""
 
-_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)[^<>]*>|<!--|<[!?][^<>]*>")
 _SPACE = re.compile(r"(?:\s|&nbsp;)*")
-_UNSEEN = {
-    name: re.compile(rf"</{name}(?=[\s/>])[^<>]*>", re.IGNORECASE)
-    for name in ("script", "style", "template", "noscript", "svg", "title")
-}
+_UNSEEN = HIDDEN_ELEMENTS | {"title"}
 _LISTS = frozenset(("ul", "ol", "dl"))
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-_BLOCKS = frozenset(
-    "address article aside blockquote body br button caption center dd details dialog div dt fieldset figcaption "
-    "figure footer form head header hr html iframe legend li main nav option p pre section select summary table tbody "
-    "td textarea tfoot th thead tr video".split()
-)
 _ENDS_HEADING = frozenset(("p", "li", "table", "section", "article", "pre", "blockquote")) | _LISTS
 
 
@@ -57,20 +50,24 @@ class _Reading:
 def read_html(source: str) -> list[Block]:
     """The headings and the visible content of an HTML source; a broken source is read as far as its tags go."""
     reading = _Reading(source)
-    at = 0
-    while tag := _TAG.search(source, at):
-        reading.see(at, tag.start())
-        at = tag.end()
-        name = (tag[2] or "").lower()
-        if tag[0] == "<!--":
-            found = source.find("-->", at)
-            at = found + 3 if found >= 0 else len(source)
-        elif name in _UNSEEN and not tag[1]:
-            closing = _UNSEEN[name].search(source, at)
-            at = closing.end() if closing else len(source)
-        elif name:
-            _read_tag(reading, name, closes=bool(tag[1]))
-    reading.see(at, len(source))
+    lowered = source.lower()
+    last_ends = {name: lowered.rfind(f"</{name}") for name in _UNSEEN}
+    at, unseen = 0, ""
+    for tag in find_tags(source):
+        if unseen:
+            if tag.name == unseen and tag.closes:
+                at, unseen = tag.end, ""
+            continue
+        reading.see(at, tag.start)
+        at = tag.end
+        if tag.name == "CDATA":
+            reading.see(tag.start + len(CDATA), tag.end - len(CDATA_END))
+        elif tag.name in _UNSEEN and not tag.closes:
+            unseen = tag.name if last_ends[tag.name] >= at or tag.name in RAW_ELEMENTS else ""
+        elif tag.name:
+            _read_tag(reading, tag.name, tag.closes)
+    if not unseen:
+        reading.see(at, len(source))
     reading.close()
     return reading.blocks
 
@@ -82,7 +79,7 @@ def _read_tag(reading: _Reading, name: str, closes: bool) -> None:
     elif name in _LISTS:
         reading.close()
         reading.depth = max(0, reading.depth - 1) if closes else reading.depth + 1
-    elif name in _BLOCKS and (not reading.heading or (name in _ENDS_HEADING and not closes)):
+    elif name in BLOCK_ELEMENTS and (not reading.heading or (name in _ENDS_HEADING and not closes)):
         reading.close()
 
 

@@ -25,6 +25,13 @@ class Engine(StrEnum):
     ray = "ray"
 
 
+class Extract(StrEnum):
+    """The part of a page of HTML to index."""
+
+    main = "main"
+    all = "all"
+
+
 class Dense(StrEnum):
     """The texts to embed."""
 
@@ -40,12 +47,16 @@ def index(
     corpus: Annotated[
         str,
         typer.Argument(
-            help="A file or folder (also .gz, .zst), ir_datasets:ID or pyserini:NAME. Or an index searched in place: "
+            help="A file, folder or archive (also .gz, .zst, .bz2, .xz), ir_datasets:ID or pyserini:NAME. "
+            "Or an index searched in place: "
             "rest:URL/NAME of a Pyserini server, or opensearch:URL/NAME that another machine loaded."
         ),
     ],
     out: Annotated[Path, typer.Option(help="The index folder to make.")],
     format: Annotated[str | None, typer.Option(help=FORMATS, show_default="guessed")] = None,
+    extract: Annotated[
+        Extract, typer.Option(help="What to index of a page of HTML: main leaves out navigation, menus and notices.")
+    ] = Extract.main,
     in_place: Annotated[
         bool,
         typer.Option(
@@ -155,6 +166,7 @@ def index(
     chooses = dense is Dense.auto and holds_passages and not no_dense
     settings = BuildSettings(
         format=format,
+        extract=extract,
         segments=segments,
         windows=windows,
         embedding=None if no_dense or dense is Dense.none else model,

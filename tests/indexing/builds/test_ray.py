@@ -25,6 +25,7 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.ray_cluster import cluster
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.corpora.corpus import list_corpus_files, read_files
+from keystone.indexing.corpora.forms import CorpusFile
 from keystone.indexing.errors import BadRecord, MissingPackage, UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Embedding
@@ -130,13 +131,13 @@ def test_a_build_on_ray_has_the_bytes_and_the_reports_of_a_local_build(
 def test_documents_come_in_file_order_for_any_distribution_over_readers(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = [(file, "") for file in list_corpus_files(corpus, "jsonl")]
+    files = [CorpusFile(file, "", "jsonl") for file in list_corpus_files(corpus, "jsonl")]
     errors: list[BadRecord] = []
-    expected = [(document, document.place) for document in read_files(files, "jsonl", errors.append)]
+    expected = [(document, document.place) for document in read_files(files, "main", errors.append)]
     for size in (1, 3_000, 2**25):
         monkeypatch.setattr(ray_engine, "GROUP_BYTES", size)
         told: list[BadRecord] = []
-        found = list(ray_engine.read_files(files, "jsonl", told.append))
+        found = list(ray_engine.read_files(files, "main", told.append))
         assert [(document.id, document.text, document.place) for document in found] == [
             (document.id, document.text, place) for document, place in expected
         ]
@@ -149,7 +150,7 @@ def test_a_bad_record_ends_a_strict_build_and_a_missing_file_ends_any_build(corp
     with pytest.raises(BadRecord, match=r"part-0.jsonl.gz:2: not JSON"):
         build_index(corpus, tmp_path / "index", BuildSettings(engine="ray"))
     with pytest.raises(UserError, match=r"none.jsonl: cannot be read"):
-        list(ray_engine.read_files([(tmp_path / "none.jsonl", "")], "jsonl"))
+        list(ray_engine.read_files([CorpusFile(tmp_path / "none.jsonl", "", "jsonl")], "main"))
     assert not list(tmp_path.iterdir())
 
 

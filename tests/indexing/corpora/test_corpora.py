@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.corpora.corpus import guess_format, list_corpus_files, read_corpus
 from keystone.indexing.corpora.segments import cut_segments
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.types import Document, Segment, Span
 from tests.support.places import SHARED
 
@@ -173,7 +173,10 @@ def test_one_document_a_file_of_a_folder(tmp_path: Path, name: str, raw: str, ex
     put(tmp_path / name, raw)
     put(tmp_path / "picture.png", "not a text")
     assert guess_format(tmp_path) == "folder"
-    assert list(read_corpus(tmp_path)) == list(read_corpus(tmp_path, "folder")) == [expected]
+    errors: list[BadRecord] = []
+    for format in (None, "folder"):
+        assert list(read_corpus(tmp_path, format, report=errors.append)) == [expected]
+    assert [error.kind for error in errors] == ["file not read"] * 2
 
 
 @pytest.mark.parametrize(
@@ -193,7 +196,7 @@ def test_headings_of_html_are_one_a_line(tmp_path: Path, html: str, expected: st
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        pytest.param({"text": "x"}, "expected one of the keys docid, _id, id, doc_id, found .'text'.", id="no id"),
+        pytest.param({"text": "x"}, "expected one of the keys docid, .* docno, found .'text'.", id="no id"),
         pytest.param({"id": "a b", "text": "x"}, "id: expected an id without space, found 'a b'", id="id with space"),
         pytest.param({"id": "a\0", "text": "x"}, "id: expected an id .* found 'a.x00'", id="id with NUL"),
         pytest.param({"id": "", "text": "x"}, "id: expected an id without space, found ''", id="empty id"),

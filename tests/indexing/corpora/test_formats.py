@@ -1,7 +1,9 @@
 """Corpus formats beyond JSONL and folders of text: TREC SGML, WikiText, data sets of ir_datasets, compression."""
 
+import bz2
 import gzip
 import json
+import lzma
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,6 +102,8 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".GZ": lambda raw: gzip.compress(raw[:9]) + gzip.compress(raw[9:]),
     ".zst": several_frames,
+    ".bz2": lambda raw: bz2.compress(raw[:9]) + bz2.compress(raw[9:]),
+    ".xz": lambda raw: lzma.compress(raw[:9]) + lzma.compress(raw[9:]),
 }
 
 
@@ -158,6 +162,22 @@ def test_compression_does_not_change_the_documents_or_the_errors(
             b"</head><body>x<script>no</script> y</body></html></DOC>",
             Document("G-1", "x y", "T"),
             id="a web page without <TEXT>",
+        ),
+        pytest.param(
+            b"<DOC><DOCNO>W</DOCNO><DOCHDR>\nhttp://x\n</DOCHDR>\n<html><head><title>T</title><script><!-- old\n"
+            b"</script></head><body><h1>H</h1><a title='<b>'>x</a><svg><text>no</text></svg></body></html></DOC>",
+            Document("W", "H\n\nx", "T", headings="H"),
+            id="a web page with a comment in a script",
+        ),
+        pytest.param(
+            b"<DOC><DOCNO>N</DOCNO><HEADER>wire</HEADER><BODY><HEADLINE>H</HEADLINE><TEXT>\n</TEXT></BODY></DOC>",
+            Document("N", "", "H"),
+            id="an empty <TEXT>",
+        ),
+        pytest.param(
+            b"<DOC><DOCNO>X</DOCNO><TEXT>a <![CDATA[b < <c> &amp;]]> <p t='x > y'>d</p></TEXT></DOC>",
+            Document("X", "a b < <c> &amp;\nd", ""),
+            id="CDATA",
         ),
         pytest.param(b"<DOC><DOCNO>a</DOCNO><TEXT>x <TITLE>y</TEXT></DOC>", Document("a", "x", "y"), id="no end tags"),
         pytest.param(b"<DOC><DOCNO>a</DOCNO><TEXT>\0x</TEXT></DOC>", Document("a", "\0x"), id="NUL"),

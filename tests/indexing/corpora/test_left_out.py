@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystone.indexing.corpora import trec
-from keystone.indexing.corpora.corpus import FORMATS, read_corpus
+from keystone.indexing.corpora.corpus import read_corpus
+from keystone.indexing.corpora.forms import FORMATS
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.io import reading
@@ -100,8 +101,8 @@ def test_an_irregular_record_has_one_result(tmp_path: Path, raw: bytes, kept: st
             build_store(read_corpus(path, "jsonl"), tmp_path / "strict")
 
 
-def test_a_json_array_is_one_report(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps([{"id": "a", "text": "x"}], indent=2))
+def test_a_json_array_that_is_no_json_is_one_report(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([{"id": "a", "text": "x"}], indent=2)[:-1])
     (tmp_path / "b.jsonl").write_bytes(B)
     documents, errors = stored(tmp_path, tmp_path / "store")
     assert [document.id for document in documents] == ["b"]

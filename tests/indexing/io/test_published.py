@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -135,7 +136,7 @@ def test_a_password_of_the_index_is_sent_and_never_shown(
     index: type[Index], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     index.user = "Basic YW5uOnNlY3JldA=="
-    url = published.os.environ["PIP_INDEX_URL"]
+    url = os.environ["PIP_INDEX_URL"]
     monkeypatch.setenv("PIP_INDEX_URL", url.replace("//", "//ann:secret@"))
     find_published(WORDS)
     assert "secret" not in "".join(capsys.readouterr())

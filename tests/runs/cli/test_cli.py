@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.indexing.builds.engines import ENGINES
-from keystone.indexing.corpora import corpus as corpora
+from keystone.indexing.corpora import forms
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands import index_command
@@ -178,7 +178,7 @@ def test_a_wrong_java_home_is_one_error_line_with_advice(tmp_path: Path, home: s
 
 def test_the_help_names_every_corpus_format() -> None:
     *names, last = index_command.FORMATS.rstrip(".").replace(" or ", ", ").split(", ")
-    assert [*names, last] == sorted(corpora.FORMATS)
+    assert [*names, last] == sorted(forms.FORMATS)
 
 
 def test_bad_records_are_left_out_reported_and_counted(tmp_path: Path) -> None:

@@ -1,0 +1,142 @@
+"""Archives: the files in a tar or zip file, one after the other, each in a temporary file as long as it is read."""
+
+import struct
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import IO, NamedTuple
+from urllib.parse import quote
+
+from keystone.indexing.corpora.folders import strip_compression
+from keystone.indexing.errors import BadRecord, Report
+from keystone.indexing.io.reading import DAMAGE, open_binary
+
+TAR_SUFFIXES = (".tar", ".tgz", ".tbz", ".tbz2", ".txz", ".tzst")
+SUFFIXES = (*TAR_SUFFIXES, ".zip")
+"""Endings of the names of archives, in lower case; a tar file may have the ending of a compression behind them."""
+
+LONGEST_MEMBER_BYTES = 2**32
+"""The largest file of an archive that is read. It lies in a temporary file, so a small archive cannot fill the disk."""
+
+_COMPRESSED = {".tgz": ".gz", ".tbz": ".bz2", ".tbz2": ".bz2", ".txz": ".xz", ".tzst": ".zst"}
+_DAMAGE = (
+    *DAMAGE,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    OverflowError,
+    struct.error,
+)
+"""The errors of archives that are damaged, encrypted or compressed in a way that Python does not know."""
+_PIECE_BYTES = 2**20
+
+
+class Member(NamedTuple):
+    """A file of an archive: the temporary file that holds it, its URL-quoted path in the archive, and its name."""
+
+    file: Path
+    name: str
+    shown: str
+
+
+def is_archive(file: Path) -> bool:
+    """Whether a file has the name of an archive."""
+    return strip_compression(file).endswith(TAR_SUFFIXES) or file.name.lower().endswith(".zip")
+
+
+def unpack(archive: Path, report: Report) -> Iterator[Member]:
+    """The files of an archive in its order; hidden files are left out.
+
+    The function reports each link and each file that cannot be unpacked. If the archive is damaged, it reports that,
+    and ends.
+    """
+    count = 0
+    try:
+        opened = _open_zip(archive) if archive.name.lower().endswith(".zip") else _open_tar(archive)
+        with TemporaryDirectory(prefix="keystone-") as folder:
+            for path, source, fault in opened:
+                count += 1
+                bare = PurePosixPath(path)
+                if any(part.startswith((".", "__MACOSX")) and part not in (".", "..") for part in bare.parts):
+                    continue
+                shown = f"{archive}/{path}"
+                if fault or source is None:
+                    report(BadRecord(f"{shown}: {fault}", "link not followed" if "link" in fault else "file not read"))
+                    continue
+                file = Path(folder) / _quote(bare.name or "file")[-100:]
+                if _copy(source, file, shown, report):
+                    yield Member(file, _quote(bare.as_posix().lstrip("/")), shown)
+                file.unlink(missing_ok=True)
+    except _DAMAGE as error:
+        report(BadRecord(f"{archive}: cannot be read beyond file {count}: {error}", "unreadable file"))
+
+
+_Opened = Iterator[tuple[str, IO[bytes] | None, str]]
+"""The path of each file, its content, and why it cannot be read, if so."""
+
+
+def _open_tar(archive: Path) -> _Opened:
+    ending = archive.suffix.lower()
+    with open_binary(archive, _COMPRESSED.get(ending)) as source:
+        watched = _Watched(source)
+        with tarfile.open(fileobj=watched, mode="r|", errorlevel=1) as tar:  # type: ignore[call-overload]
+            for member in tar:
+                if member.isfile():
+                    yield member.name, tar.extractfile(member), ""
+                elif not member.isdir():
+                    linked = member.issym() or member.islnk()
+                    yield member.name, None, "a link is not followed" if linked else "expected a file"
+        while watched.read(_PIECE_BYTES):  # the end shows whether the archive is whole
+            pass
+        if watched.end.strip(b"\0"):
+            raise tarfile.ReadError("it has no end mark")
+
+
+class _Watched:
+    """A tar file that remembers its last bytes: zeros if it is whole, where `tarfile` ends without an error."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self.end = b"?"
+
+    def read(self, size: int) -> bytes:
+        piece = self._source.read(size)
+        self.end = piece[-tarfile.BLOCKSIZE :] or self.end
+        return piece
+
+
+def _open_zip(archive: Path) -> _Opened:
+    with open_binary(archive) as source, zipfile.ZipFile(source) as packed:
+        for member in packed.infolist():
+            if member.filename.endswith("/"):
+                continue
+            try:
+                with packed.open(member) as content:
+                    yield member.filename, content, ""
+            except (RuntimeError, zipfile.BadZipFile) as error:
+                yield member.filename, None, f"cannot be unpacked: {error}"
+
+
+def _quote(name: str) -> str:
+    return quote(name.encode("utf-8", "surrogateescape"))
+
+
+def _copy(source: IO[bytes], file: Path, shown: str, report: Report) -> bool:
+    """Copy a file of an archive; returns whether it is whole. A file that is too long or damaged is reported."""
+    try:
+        with file.open("wb") as out:
+            size = 0
+            while piece := source.read(_PIECE_BYTES):
+                size += len(piece)
+                if size > LONGEST_MEMBER_BYTES:
+                    report(BadRecord(f"{shown}: expected at most {LONGEST_MEMBER_BYTES} bytes, found more", "too long"))
+                    return False
+                out.write(piece)
+    except (zipfile.BadZipFile, *DAMAGE) as error:
+        report(BadRecord(f"{shown}: cannot be read: {error}", "unreadable file"))
+        return False
+    return True

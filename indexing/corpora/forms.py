@@ -1,0 +1,261 @@
+"""The form of each file of a corpus: the table of formats, how a format is guessed, and which files are read.
+
+docs/corpora.md lists the irregularities of a corpus and how Keystone treats each.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from keystone.indexing.corpora import archives, ir_datasets, jsonl, pyserini, tables, text, trec, wikitext
+from keystone.indexing.corpora.folders import (
+    find_unfollowed_links,
+    is_folder,
+    list_files,
+    name_documents,
+    relative_name,
+    strip_compression,
+)
+from keystone.indexing.errors import Report, UserError
+from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
+from keystone.indexing.types import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A corpus format: the reader of one file, and the names of the files that it reads in a folder.
+
+    The names are in lower case and without the ending of a compression.
+    """
+
+    read: Callable[[Path, str, Report], Iterator[Document]]
+    names: re.Pattern[str]
+
+
+_JSONL_NAME = re.compile(r".*\.(jsonl|ndjson|json|jl|jsonlines)")
+_TEXT_NAME = re.compile(rf".*({'|'.join(map(re.escape, text.SUFFIXES))})")
+
+FORMATS = {
+    "arrow": Format(tables.read_arrow, re.compile(r"(?!cache-).*\.arrow")),
+    "folder": Format(text.read, _TEXT_NAME),
+    "ir_datasets": Format(ir_datasets.read, re.compile("")),
+    "jsonl": Format(jsonl.read_documents, _JSONL_NAME),
+    "parquet": Format(tables.read_parquet, re.compile(r".*\.parquet")),
+    "pyserini": Format(pyserini.read, re.compile("")),
+    "segments": Format(jsonl.read_segments, _JSONL_NAME),
+    "trec": Format(trec.read, re.compile(r"(?!read|\.).*(?<!\.dtd)")),
+    "wikitext": Format(wikitext.read, re.compile(r".*\.(tokens|raw|txt)")),
+}
+"""The corpus formats by name. The folders of TREC's disks hold `readme`, `readchg` and DTDs beside the documents.
+The package `datasets` keeps intermediate results in `cache-*.arrow`.
+"""
+
+EXAMINED_FILES = 100
+"""The files of a folder from which its format is guessed."""
+
+EXAMINED_BYTES = 2**12
+"""The bytes of a file that show whether it is text."""
+
+EXAMINED_LINES = 100
+"""The lines of a file from which its format is guessed."""
+
+
+MAIN, ALL = "main", "all"
+"""What is read of a page of HTML: its main part, or all that it shows."""
+
+ARCHIVE = "archive"
+"""The form of an archive, whose files have forms of their own."""
+
+
+class CorpusFile(NamedTuple):
+    """A file of a corpus, the name that its documents get if they have no id of their own, and its form.
+
+    `given` is the format that the user named, if any; the files of an archive have no other.
+    """
+
+    path: Path
+    name: str
+    form: str
+    given: str | None = None
+
+
+def guess_format(path: Path) -> str:
+    """The format of a corpus, by the first lines of its first files; `folder` if they have no other format.
+
+    `UserError` if there is no such file or folder.
+    """
+    if ir_datasets.dataset_id(path) is not None:
+        return "ir_datasets"
+    if pyserini.index_name(path) is not None:
+        return "pyserini"
+    if not is_folder(path):
+        return _recognise_format(path) or ("folder" if _TEXT_NAME.fullmatch(strip_compression(path)) else "jsonl")
+    files = list_files(path, re.compile(r"(?!\.).*"))
+    shards = [file for file in files if _JSONL_NAME.fullmatch(strip_compression(file))]
+    for file in shards[:EXAMINED_FILES]:
+        if (found := _recognise_format(file)) in ("jsonl", "segments"):
+            return found
+    if any(".jsonl" in file.name.lower() for file in shards):
+        return "jsonl"
+    guesses = map(_recognise_format, files[:EXAMINED_FILES])
+    return next((guess for guess in guesses if guess in ("arrow", "parquet", "trec", "wikitext")), "folder")
+
+
+def _recognise_format(file: Path) -> str | None:
+    """The format that the name of a table or the first lines of another file show; None if they show none."""
+    if (table := file.suffix.lower().removeprefix(".")) in ("arrow", "parquet"):
+        return table
+    numbered = read_byte_lines(file, lambda _error: None)
+    filled = (line.removeprefix(b"\xef\xbb\xbf").strip() for _, line in numbered if line.strip())
+    for position, line in enumerate(itertools.islice(filled, EXAMINED_LINES)):
+        if position == 0 and re.match(rb"<doc[\s>]", line, re.IGNORECASE):
+            return "trec"
+        if position == 0 and wikitext.heading_of(line.decode("utf-8", "replace"))[0] == 1:
+            return "wikitext"
+        try:
+            record = parse_json(line) if line.startswith(b"{") else None
+        except ValueError:
+            continue
+        if isinstance(record, dict) and not record.keys().isdisjoint(jsonl.ID_KEYS):
+            return "segments" if "segment" in record else "jsonl"
+    return None
+
+
+def list_corpus_files(path: Path, format: str) -> list[Path]:
+    """The files of a corpus, sorted by path; `path` itself unless it is a folder. The queries of BEIR are left out.
+
+    `UserError` if `format` is unknown, or if the folder holds no file of the format.
+    """
+    _check_format(format)
+    if format in ("ir_datasets", "pyserini") or not is_folder(path):
+        return [path]
+    files = list_files(path, FORMATS[format].names)
+    if format == "jsonl":
+        files = _choose_beir_corpus(path, files) or files
+    if not files:
+        names = ", ".join(text.SUFFIXES) if format == "folder" else format
+        links = f"; links that are not followed: {len(found)}" if (found := list(find_unfollowed_links(path))) else ""
+        raise UserError(f"{path}: holds no {names} file{links}")
+    return files
+
+
+def _check_format(format: str) -> None:
+    if format not in FORMATS:
+        raise UserError(f"corpus format: found {format!r}, expected one of {', '.join(sorted(FORMATS))}")
+
+
+def _choose_beir_corpus(folder: Path, files: list[Path]) -> list[Path]:
+    """`corpus.jsonl` alone, if the folder is a data set of BEIR: it has `queries.jsonl` beside it. Else nothing."""
+    named = {strip_compression(file): file for file in files if file.parent == folder}
+    return [named["corpus.jsonl"]] if {"corpus.jsonl", "queries.jsonl"} <= named.keys() else []
+
+
+def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Path]]:
+    """The files of a corpus with the form of each, and the files that Keystone cannot read; both sorted by path.
+
+    `given` is the form of all files; if it is None, each file has its own. The second list leaves out hidden files, the
+    description of a data set (`README.md`), the queries and judgments of BEIR, and the files beside the data in a data
+    set of `datasets` or on TREC's disks.
+
+    `UserError` if `given` is unknown, or if there is nothing to read.
+    """
+    main = given or guess_format(path)
+    _check_format(main)
+    if main in ("ir_datasets", "pyserini") or not is_folder(path):
+        form = ARCHIVE if main not in ("ir_datasets", "pyserini") and archives.is_archive(path) else main
+        name = "" if form == ARCHIVE else name_documents(path, path)
+        return [CorpusFile(file, name, form, given) for file in list_corpus_files(path, main)], []
+    files = list_files(path, re.compile(".*", re.DOTALL))
+    chosen = _choose_beir_corpus(path, files) if main == "jsonl" else []
+    found, unread = list[CorpusFile](), list[Path]()
+    for file in chosen or files:
+        own = ARCHIVE if archives.is_archive(file) else find_form(file, given, main)
+        if own == "folder" and main != "folder" and _DESCRIPTION.fullmatch(file.name.lower()):
+            continue
+        if own:
+            found.append(CorpusFile(file, name_documents(file, path), own, given))
+        elif not _is_beside(file, path, main):
+            unread.append(file)
+    if not found:
+        list_corpus_files(path, main)  # says what was expected
+    return found, unread
+
+
+def find_form(file: Path, given: str | None, main: str = "folder") -> str | None:
+    """The form of a file; None if Keystone does not read it. `main` is the form of the first files of its folder."""
+    if given:
+        return given if FORMATS[given].names.fullmatch(strip_compression(file)) else None
+    return _own_form(file, main)
+
+
+def _own_form(file: Path, main: str) -> str | None:
+    """The form that the name and the first lines of a file show."""
+    name = strip_compression(file)
+
+    def fits(form: str) -> bool:
+        return bool(FORMATS[form].names.fullmatch(name))
+
+    for table in ("arrow", "parquet"):
+        if name.endswith(f".{table}"):
+            return table if fits(table) else None
+    if fits("jsonl"):
+        beside_arrow = main == "arrow" and name.endswith(".json")
+        return None if beside_arrow else _recognise_format(file) or "jsonl"
+    if main == "trec" and not fits("trec"):
+        return None
+    seen = None if name.endswith(_SURE_SUFFIXES) or _is_binary(file) else _recognise_format(file)
+    if seen == "trec" or (seen == "wikitext" and fits("wikitext")):
+        return seen
+    if fits("folder"):
+        return main if main == "trec" and name.endswith(".txt") else "folder"
+    if name.startswith("."):
+        return None
+    return seen if seen in ("jsonl", "segments") else main if main in ("trec", "wikitext") and fits(main) else None
+
+
+def _is_binary(file: Path) -> bool:
+    """Whether a file begins like a picture or a program, or cannot be read."""
+    try:
+        with open_binary(file) as source:
+            return b"\0" in source.read(EXAMINED_BYTES)
+    except (UserError, *DAMAGE):
+        return True
+
+
+_SURE_SUFFIXES = tuple(ending for ending in text.SUFFIXES if ending != ".txt")
+"""Endings that tell the form of a file by themselves."""
+
+
+_DESCRIPTION = re.compile(r"(readme|licen[cs]e|copying)(\..*)?")
+"""The names of files that describe a data set."""
+
+
+def _is_beside(file: Path, folder: Path, main: str) -> bool:
+    """Whether a file that is not read lies beside the documents of its folder, and is known to hold none."""
+    name = file.name.lower()
+    if _DESCRIPTION.fullmatch(name) or any(part.startswith(".") for part in file.relative_to(folder).parts):
+        return True
+    if main == "trec":
+        return not FORMATS["trec"].names.fullmatch(name)
+    return main == "arrow" and name.endswith((".arrow", ".json"))
+
+
+def make_corpus_key(path: Path, format: str | None, extract: str = ALL) -> list[list[str]]:
+    """Pairs of a name and a value that change if the corpus changes.
+
+    The value is the SHA-256 of a file, of a Lucene index's list of segments, or the version of `ir_datasets`.
+    """
+    main = format or guess_format(path)
+    if main == "ir_datasets":
+        return [[str(path), version("ir_datasets")]]
+    if main == "pyserini" or pyserini.index_name(path) is not None:
+        folder = pyserini.index_folder(path)
+        return [[file.name, hash_file(file)] for file in sorted(folder.glob("segments_*"))]
+    files = list_forms(path, format)[0]
+    pages = [["extract", extract]] if extract != ALL and any(file.form in ("folder", ARCHIVE) for file in files) else []
+    return [*pages, *([relative_name(file.path, path), hash_file(file.path)] for file in files)]
