@@ -1,1 +1,1 @@
-"""The demo: a corpus, narratives, judgments and recorded replies, and the command that compares three runs."""
+"""The demo: a corpus, narratives, judgments and recorded replies, and the command that compares four runs."""

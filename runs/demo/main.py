@@ -1,9 +1,7 @@
-"""The demo: it makes the corpus and its index, then three runs, compares them, and shows them."""
+"""The demo: it makes the corpus and its index, then four runs, compares them, and shows them."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -15,9 +13,11 @@ from keystone.indexing.types import Progress
 from keystone.retrieval.backends import open_store
 from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.demo.corpus import write_corpus
 from keystone.runs.evaluation.evaluate import evaluate
 from keystone.runs.pipeline import stages
 from keystone.runs.pipeline.file_names import find_last_ranking
+from keystone.runs.pipeline.model_runner import read_total_usage
 from keystone.runs.report.html.write import write_report
 from keystone.runs.report.say import say
 from keystone.runs.report.story import format_story, read_story
@@ -31,27 +31,29 @@ from keystone.runs.wording import plural
 TRACK = "rag25"
 MODEL = "reader-1"
 """The name under which the replies in `replies.jsonl.zst` were recorded."""
+PRICES = {"prompt": 0.4, "completion": 1.6}
+"""Prices of a small hosted model, in US dollars for a million tokens: an example for the column of prices."""
 TOLD_TOPIC_ID = "8"
 """The narrative that the demo tells in the terminal."""
 MODEL_RUN = "keystone"
 RUNS_TEXT = """\
 narrative: the whole narrative as one query
 rules:     decomposition by rules, and two-stage fusion
-keystone:  queries, grades, order and answers by a language model, from recorded replies
+listwise:  the first 20 documents of rules, ordered by one call of a language model a narrative
+keystone:  queries, grades, order and answers by a language model
 """
 CAUTION_TEXT = """\
-A model made the judgments of the demo, and a model of the same kind graded
-the documents of keystone. So its row is no evidence of effect: it shows that
-each step works."""
-MISSING_TEXT = """\
-The run keystone is left out: its replies were recorded for the documentation
-of CPython 3.11, and one of the requests here has no reply."""
+The replies are recorded. A model of the same kind made the judgments, so the rows
+of listwise and keystone are no evidence of effect: they show that each step works."""
+MISSING_TEXT = "A run is left out, because one of its requests has no recorded reply:"
+COST_TEXT = "At ${prompt} for a million tokens of prompts and ${completion} of replies, as an example."
 
 
 def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     """Make all files of the demo in `out`, except those that exist already. Returns a function that prints the report.
 
-    If a request has no recorded reply, the demo has no run by the model. `UserError` if `out` cannot be written.
+    If a request has no recorded reply, the demo lacks that run. `UserError` if `out` cannot be written, or if the
+    corpus cannot be fetched.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -59,10 +61,10 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
         raise UserError(f"{out}: cannot be written: {error.strerror}") from error
     corpus = out / "corpus.jsonl"
     if not corpus.exists():
-        with progress("Rendering Python's documentation", None):
-            make_corpus(corpus)
+        with progress("Fetching and cutting the documentation of Django", None):
+            write_corpus(corpus)
     index, _ = build_index(corpus, out / "index", BuildSettings(threads=threads), progress)
-    folders, missing = [], ""
+    folders, missing = [], []
     with ExitStack() as stack:
         topics, qrels_path, replies = (
             stack.enter_context(as_file(files("keystone.runs.demo") / name))
@@ -72,28 +74,32 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
             try:
                 folders.append(stages.run(config, threads, progress))
             except NotRecorded as error:
-                missing = str(error)
+                missing.append(f"{config.run_id}: {error}")
         qrels, narratives = read_qrels(qrels_path), read_topics(topics)
         page = out / "report.html"
         with progress("Writing the report", None):
-            write_report(folders, page, qrels_path, [] if missing else [" ".join(CAUTION_TEXT.split())])
+            write_report(folders, page, qrels_path, [" ".join(CAUTION_TEXT.split())])
     with progress("Measuring", None):
         evaluations = [evaluate(folder.name, read_run(find_last_ranking(folder)), qrels) for folder in folders]
     track = TRACKS[TRACK]
     submissions = [folder / file for folder in folders[1:] for file in (track.retrieval_file, track.answer_file)]
     violations = {path: validate.validate(path, track, narratives) for path in submissions}
-    story = None if missing else read_story(folders[-1], TOLD_TOPIC_ID, open_store(index))
+    told = [folder for folder in folders if folder.name == MODEL_RUN]
+    stories = [read_story(folder, TOLD_TOPIC_ID, open_store(index)) for folder in told]
 
     def report() -> None:
-        say(f"Corpus: {index.documents} pages of Python's documentation; {len(narratives)} narratives.")
+        say(f"Corpus: {index.documents} sections of the documentation of Django 5.2; {len(narratives)} narratives.")
         say(RUNS_TEXT)
         print_evaluations(evaluations)
-        say(f"\n{MISSING_TEXT}\n({missing})" if missing else f"\n{CAUTION_TEXT}")
+        say("\n" + "\n".join(format_costs(folders, len(narratives))))
+        say(f"\n{CAUTION_TEXT}")
+        for reason in missing:
+            say(f"\n{MISSING_TEXT}\n{reason}")
         say(f"\nRuns, queries, evidence and answers: {', '.join(map(str, folders))}")
         for path, found in violations.items():
             errors = sum(violation.severity == "error" for violation in found)
             say(f"{path}: {'INVALID' if errors else 'valid'} for {TRACK}, {plural(len(found) - errors, 'warning')}")
-        if story:
+        for story in stories:
             say(f"\nNarrative {TOLD_TOPIC_ID} in {MODEL_RUN}:\n")
             say("\n".join(format_story(story)))
         say(f"\nOpen in a browser, to see the runs side by side: {page}")
@@ -101,38 +107,37 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     return report
 
 
-def configure_runs(index: Path, topics: Path, replies: Path, out: Path) -> list[RunConfig]:
-    """Configure the runs of the demo: the whole narrative, the default by rules, and `keystone` with recorded replies.
+def format_costs(folders: Sequence[Path], narratives: int) -> Iterator[str]:
+    """Format what each run asked of the model: a row of calls and tokens a narrative, and the price of all."""
+    yield f"{'run':<9}  {'calls a narrative':>17}  {'tokens a narrative':>18}  {'price of all':>12}"
+    for folder in folders:
+        total = read_total_usage(folder)
+        calls = total.get("calls", 0) + total.get("cache_hits", 0)
+        tokens = total.get("prompt_tokens", 0) + total.get("completion_tokens", 0)
+        yield (
+            f"{folder.name:<9}  {calls / narratives:>17,.0f}  {tokens / narratives:>18,.0f}"
+            f"  {total.get('cost', 0):>11,.2f}$"
+        )
+    yield COST_TEXT.format(**PRICES)
 
-    The replies belong to this pool, and to queries without passages.
+
+def configure_runs(index: Path, topics: Path, replies: Path, out: Path) -> list[RunConfig]:
+    """Configure the runs of the demo: the whole narrative, the default by rules, and two with recorded replies.
+
+    The replies belong to these settings.
     """
     places = {"index": str(index), "topics": str(topics), "out": str(out)}
-    model = {"backend": "replay", "name": MODEL, "replies": str(replies)}
-    settings = {**places, "run_id": MODEL_RUN, "team_id": "demo", "track": TRACK, "grading.pool": 8, "model": model}
-    settings["queries.passages"] = "none"
+    submitted = {**places, "team_id": "demo", "track": TRACK}
+    model = {"backend": "replay", "name": MODEL, "replies": str(replies), "prices": PRICES}
+    settings = {**submitted, "run_id": MODEL_RUN, "model": model, "rerank.depth": 20}
+    settings |= {"queries.passages": "none", "grading.pool": 6, "answer.support": "rules"}
     overrides = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()]
+    one_call = {"rerank": {"method": "listwise", "depth": 20}, "answer": {"method": "rules"}, "model": model}
     return [
         RunConfig.model_validate(
             {**places, "run_id": "narrative", "track": "none", "queries": {"method": "narrative"}}
         ),
-        RunConfig.model_validate({**places, "run_id": "rules", "team_id": "demo", "track": TRACK}),
+        RunConfig.model_validate({**submitted, "run_id": "rules"}),
+        RunConfig.model_validate({**submitted, "run_id": "listwise", **one_call}),
         read_config(None, overrides, preset="keystone"),
     ]
-
-
-def make_corpus(path: Path) -> None:
-    """Render the corpus in a process of its own, because rendering imports each module that it describes.
-
-    `UserError` with the last output of the process if it fails.
-    """
-    partial = path.with_name(f".{path.name}.partial")
-    done = subprocess.run(
-        [sys.executable, "-m", "keystone.runs.demo.corpus", str(partial)],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    if done.returncode != 0:
-        raise UserError(f"{path}: the documentation could not be rendered: {done.stderr[-500:]}")
-    partial.replace(path)

@@ -22,7 +22,7 @@ from keystone.runs.evaluation.measures import Measure
 from keystone.runs.evaluation.tune import Setting, Tuning, cross_validate, draw_folds, parse_try
 from keystone.runs.pipeline.directory import Stage, read_entries
 from keystone.runs.pipeline.file_names import find_last_ranking
-from keystone.runs.pipeline.model_runner import USAGE_FILE, open_model_runner
+from keystone.runs.pipeline.model_runner import open_model_runner, read_total_usage
 from keystone.runs.pipeline.stages import run
 
 CONFIGURED = "configured"
@@ -169,11 +169,11 @@ def _read_cost_so_far(directory: Path) -> Cost:
 
 def read_usage_cost(directory: Path) -> Cost:
     """Read the cost of the calls of a run from `usage.json`. A run that asked no model has none."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        total = orjson.loads((directory / USAGE_FILE).read_bytes())["purposes"]["total"]
-        tokens = total["prompt_tokens"] + total["completion_tokens"]
-        return Cost(total["calls"] + total["cache_hits"], tokens, total["seconds"])
-    return Cost()
+    total = read_total_usage(directory)
+    if not total:
+        return Cost()
+    calls, tokens = total["calls"] + total["cache_hits"], total["prompt_tokens"] + total["completion_tokens"]
+    return Cost(int(calls), int(tokens), total["seconds"])
 
 
 def read_cost(directory: Path) -> Cost:

@@ -1,7 +1,7 @@
 """The language model of a run. It is opened at its first use, and closed when the run ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -138,6 +138,14 @@ class ThinkingModel:
     def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
         """See `keystone.generation.llm.model.Model`."""
         return self.model.complete(replace(one, max_tokens=one.max_tokens + self.tokens) for one in requests)
+
+
+def read_total_usage(folder: Path) -> Mapping[str, float]:
+    """Read the row `total` of `usage.json` in a run directory; empty if the run asked no model."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        total: Mapping[str, float] = orjson.loads((folder / USAGE_FILE).read_bytes())["purposes"]["total"]
+        return total
+    return {}
 
 
 def _add_to_usage_file(model: OpenModel | None, folder: Path | None, config: RunConfig) -> None:
