@@ -15,9 +15,7 @@ import orjson
 from keystone.indexing.io.published import Published, find_published
 from keystone.indexing.io.writing import write_whole
 
-ARCHIVE = Published(
-    "django", "django-5.2.8.tar.gz", "23254866a5bb9a2cfa6004e8b809ec6246eba4b58a7589bc2772f1bcc8456c7f"
-)
+ARCHIVE = Published("django", "django-5.2.8.tar.gz", "23254866a5bb9a2cfa6004e8b809ec6246eba4b58a7589bc2772f1bcc8456c7f")
 KEPT_PAGE = re.compile(r"[^/]+/docs/((?:topics|howto|faq|ref)/.+)\.txt")
 SKIPPED_PAGE = re.compile(
     r"topics/(db/examples/.*|external-packages|install)|faq/(contributing|help)"

@@ -63,7 +63,7 @@ def run_demo(out: Path, threads: int, progress: Progress) -> Callable[[], None]:
     if not corpus.exists():
         with progress("Fetching and cutting the documentation of Django", None):
             write_corpus(corpus)
-    index, _ = build_index(corpus, out / "index", BuildSettings(threads=threads), progress)
+    index, _ = build_index(corpus, out / "index", BuildSettings(threads=threads, passages=None), progress)
     folders, missing = [], []
     with ExitStack() as stack:
         topics, qrels_path, replies = (
