@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -27,7 +28,10 @@ async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[O
 
 
 class Replay:
-    """The `Model` of the replies in a JSONL file, in a cache, or in both."""
+    """The `Model` of the replies in a JSONL file, in a cache, or in both.
+
+    Its usage has the tokens that the replies took when they were recorded: a run shows what it would cost.
+    """
 
     def __init__(self, name: str, recorded: Path | None, cache: Cache | None = None) -> None:
         self.name = name
@@ -43,7 +47,8 @@ class Replay:
             found = self._recorded.get(key) or (self._cache and self._cache.get(key))
             if not found:
                 raise NotRecorded(f"{self.name}: no recorded reply to a request of {request.purpose!r}, key {key}")
-            self.usage[request.purpose] = add_usage(self.usage[request.purpose], Usage(cache_hits=1))
+            paid = replace(found.usage, calls=0, retries=0, seconds=0.0, cache_hits=1)
+            self.usage[request.purpose] = add_usage(self.usage[request.purpose], paid)
             yield number, found.outcome
 
 

@@ -1,7 +1,7 @@
-"""The demo's corpus: the documentation that every Python carries, one document a module or language topic.
+"""A corpus of the documentation that every Python carries, one document a module or language topic.
 
-Run as a program (`python -m keystone.runs.demo.corpus OUT.jsonl`), in a process of its own: rendering a page imports
-the module it describes.
+Run it as a program (`python pages.py OUT.jsonl`), in a process of its own: rendering a page imports the module that it
+describes.
 """
 
 import contextlib
