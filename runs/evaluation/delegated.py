@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
-from keystone.runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure
+from keystone.runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure, read_ir_measure
 from keystone.runs.trec.types import Qrels, Run
 
 
@@ -42,7 +42,7 @@ def _fill(
     topics = np.repeat(run.query_ids, lengths).tolist()
     ranked = list(map(ir_measures.ScoredDoc, topics, run.docs.decode_ids(), map(float, places)))
     with redirect_stderr(StringIO()):  # a remark about subtopics, for which Keystone has a caution
-        evaluator = ir_measures.evaluator([ir_measures.parse_measure(str(m)) for m in measures], judgments)
+        evaluator = ir_measures.evaluator([read_ir_measure(str(m)) for m in measures], judgments)
     try:
         for found in evaluator.iter_calc(ranked):
             values[repr(found.measure)][number[found.query_id]] = found.value

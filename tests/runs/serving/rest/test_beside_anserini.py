@@ -84,7 +84,6 @@ def test_replies_are_equal(app: Any, theirs: HTTPConnection, folder: Path, targe
         pytest.param("/v1/bees/search?query=a&hits=x", 400, id="hits no number"),
         pytest.param("/v1/bees/search?query=a&hits=-1", 400, id="hits below 1"),
         pytest.param("/v1/bees/search?query=a&parse=maybe", 400, id="parse no truth"),
-        pytest.param("/v1/none/search?query=a", 400, id="another index"),
         pytest.param("/v1/bees/doc/none", 404, id="no document"),
         pytest.param("/v1/bees", 404, id="no route"),
     ],
