@@ -16,7 +16,7 @@ def demo(
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
-    """Index the documentation of Django, make four runs for 12 narratives, compare their scores and costs, and report them.
+    """Index the documentation of Django, make four runs for 12 narratives, compare scores and costs, and report them.
 
     Example: keystone demo --out demo-out
     """

@@ -54,7 +54,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_recorded_replies_lead_each_reader_to_valid_answers(name: str, index: Path, tmp_path: Path) -> None:
     topics, replies = RECORDED / "pages.narratives.jsonl", tmp_path / "replies.jsonl"
     of_pipeline = [orjson.dumps(row) for _, row in read_json_lines(RECORDED / "pages.pipeline.replies.jsonl.zst")]
-    replies.write_bytes(b"\n".join([*of_pipeline, lzma.decompress((RECORDED / "pages.readers.replies.jsonl.xz").read_bytes())]))
+    of_readers = lzma.decompress((RECORDED / "pages.readers.replies.jsonl.xz").read_bytes())
+    replies.write_bytes(b"\n".join([*of_pipeline, of_readers]))
     settings = {
         "index": str(index),
         "topics": str(topics),
