@@ -6,6 +6,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from keystone.generation.rules.quotes import find_quote
+from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.types import Store, document_id
 from keystone.runs.pipeline.file_names import ANSWERS, GRADES, QUERIES
@@ -13,6 +15,8 @@ from keystone.runs.pipeline.file_names import ANSWERS, GRADES, QUERIES
 WIDTH_COLUMNS = 79
 COVERING_GRADE = 2
 """From this grade of UMBRELA's scale of 0 to 3 on, a document answers a query at least in part."""
+OPENED_SENTENCES = 3
+"""The number of sentences, from the first one on, whose citations are opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +31,15 @@ class ChosenDocument:
 class Story:
     """A narrative with its queries and documents, and the sentences of its answer.
 
-    Each sentence has the numbers of the documents that it cites, from 1.
+    Each sentence has the numbers of the documents that it cites, from 1. `opened` are citations of the first sentences:
+    the number of a document, and what the cited segment says.
     """
 
     narrative: str
     queries: tuple[str, ...]
     documents: tuple[ChosenDocument, ...]
     answer: tuple[tuple[str, tuple[int, ...]], ...]
+    opened: tuple[tuple[int, str], ...] = ()
 
 
 def read_story(folder: Path, topic_id: str, store: Store) -> Story:
@@ -43,18 +49,27 @@ def read_story(folder: Path, topic_id: str, store: Store) -> Story:
     sentences = [(s["text"], list(map(document_id, s["citations"]))) for s in answered["sentences"]]
     ids = list(dict.fromkeys([*graded["selected"], *(cited for _, own in sentences for cited in own)]))
     grades = dict(zip(graded["documents"], zip(*graded["grades"], strict=True), strict=True))
+    chosen = {document.id: document for document in store.get(store.rows(ids))}
     documents = (
         ChosenDocument(
             document.title or document.id,
             tuple(i for i, grade in enumerate(grades.get(document.id, ()), 1) if (grade or 0) >= COVERING_GRADE),
         )
-        for document in store.get(store.rows(ids))
+        for document in chosen.values()
+    )
+    opened = (
+        (ids.index(document_id(cited)) + 1, document.text[quote.start : quote.end])
+        for sentence in answered["sentences"][:OPENED_SENTENCES]
+        for cited in sentence["citations"]
+        if (document := cut_segments(chosen[document_id(cited)]))
+        and (quote := find_quote(sentence["text"], document, cited))
     )
     return Story(
         narrative=questions[topic_id],
         queries=tuple(questions[query_id] for query_id in graded["queries"]),
         documents=tuple(documents),
         answer=tuple((text, tuple(sorted({ids.index(cited) + 1 for cited in own}))) for text, own in sentences),
+        opened=tuple(opened),
     )
 
 
@@ -70,6 +85,10 @@ def format_story(story: Story) -> Iterator[str]:
         yield from fill_lines(f"{document.title}: {covered}", f"{f'[{number}]':>5} ")
     yield from ("", "Answer:")
     yield from fill_lines(" ".join(f"{text}{''.join(f' [{cited}]' for cited in own)}" for text, own in story.answer))
+    if story.opened:
+        yield from ("", "Citations of the first sentences, opened:")
+    for number, quote in story.opened:
+        yield from fill_lines(quote, f"{f'[{number}]':>5} ")
 
 
 def fill_lines(text: str, mark: str = "") -> list[str]:

@@ -43,6 +43,7 @@ def test_the_demo_prints_the_table_of_the_readme_and_one_narrative(
     _, _, story = printed.partition("\nNarrative 8 in keystone:\n")
     assert "\n  [1] How to manage error reporting: Email reports: 6, 7\n" in story
     assert "\nBefore the public sees the site, run `manage.py check --deploy` " in story
+    assert "\n [10] The secret key must be a large random value and it must be kept secret.\n" in story
     assert story.endswith("\nOpen in a browser, to see the runs side by side: demo-out/report.html\n")
     assert "<title>narrative, rules, listwise, keystone – Keystone</title>" in Path("demo-out/report.html").read_text()
 

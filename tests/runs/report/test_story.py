@@ -65,6 +65,11 @@ def test_a_story_has_the_queries_that_each_document_covers_and_numbered_citation
         "",
         "Answer:",
         "Bees live in colonies. [1] So do some wasps. [1] [3] Glaciers move. [4]",
+        "",
+        "Citations of the first sentences, opened:",
+        "  [1] Honey bees live in colonies of many thousand workers.",
+        "  [3] Most wasps live alone.",
+        "  [4] A glacier is a body of ice that moves slowly under its own weight.",
     ]
 
 
