@@ -78,17 +78,19 @@ wheel: $(READY_DEV) ## build the wheel and the source archive into dist/
 setup: $(READY) ## install Keystone and its packages into .venv
 
 # requirements.lock has the versions for each Python and platform. Set-up then fetches Lucene and the embedding model, and
-# compiles the loops of evaluation once. faiss-cpu and faiss-gpu write the same folder, so one is removed before the other.
+# compiles the loops of evaluation once. faiss-cpu and faiss-gpu write the same folder, so one is removed before the other
+# is installed.
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	rm -f .venv/.ready-*
 	$(BIN)/$(PIP) $(UV)
+	$(BIN)/uv pip uninstall --quiet --python $(BIN)/python faiss-gpu
 	$(INSTALL) --requirement requirements.lock
-	$(INSTALL) --no-deps --editable .
 	if test $(FAISS) = gpu; then \
-		$(BIN)/uv pip uninstall --quiet --python $(BIN)/python faiss-cpu faiss-gpu && $(INSTALL) --reinstall --no-deps faiss-gpu; \
+		$(BIN)/uv pip uninstall --quiet --python $(BIN)/python faiss-cpu && $(INSTALL) 'faiss-gpu>=1.15,<2'; \
 	fi
+	$(INSTALL) --no-deps --editable .
 	$(BIN)/python -m keystone.indexing.io.published
 	$(BIN)/python -m keystone.indexing.lucene.java
 	$(BIN)/python -W ignore -m keystone.runs.evaluation.evaluate

@@ -12,6 +12,9 @@ from typing import Literal
 from keystone.indexing.errors import UserError
 from keystone.runs.wording import plural
 
+FAISS = ("faiss-cpu", "faiss-gpu")
+"""The packages of FAISS. Keystone requires the first; the second takes its place."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -43,7 +46,7 @@ def _check_java() -> Finding:
 
 
 def _check_faiss() -> Iterator[Finding]:
-    present = [name for name in ("faiss-cpu", "faiss-gpu") if _find_version(name)]
+    present = [name for name in FAISS if _find_version(name)]
     if len(present) == 2:
         yield Finding(
             "problem",
@@ -114,6 +117,8 @@ def _list_unmet_requirements(root: str) -> list[str]:
             if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
                 continue
             found = _find_version(requirement.name)
+            if not found and requirement.name in FAISS and any(map(_find_version, FAISS)):
+                continue
             if not found:
                 unmet.append(f"{name} needs {requirement.name}: pip install {requirement.name!r}")
             elif not requirement.specifier.contains(found, prereleases=True):

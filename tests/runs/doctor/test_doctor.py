@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from keystone.indexing.opensearch.index import SIMILARITY
+from keystone.runs.doctor import machine
 from keystone.runs.doctor.cluster import (
     check_analyzer,
     check_documents,
@@ -55,6 +56,13 @@ def test_a_missing_requirement_is_a_problem(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.syspath_prepend(tmp_path)
     found = [one.message for one in examine_machine() if one.subject == "packages" and one.state == "problem"]
     assert found == ["orjson needs absent: pip install 'absent'"]
+
+
+def test_faiss_for_gpus_takes_the_place_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"faiss-cpu": None, "faiss-gpu": "1.15.1"}
+    find = machine._find_version
+    monkeypatch.setattr(machine, "_find_version", lambda name: installed.get(name, find(name)))
+    assert not [one for one in examine_machine() if "faiss-cpu" in one.message]
 
 
 def test_a_missing_java_is_a_problem() -> None:
