@@ -51,8 +51,8 @@ def shrink(picture: bytes) -> bytes:
 
 def _take(browser: Chrome, path: Path, show: Callable[[], None]) -> Path:
     """Show a page, and keep what the window shows, without scroll bars."""
-    show()
     browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+    show()
     path.write_bytes(shrink(browser.get_screenshot_as_png()))
     return path
 
