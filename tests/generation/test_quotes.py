@@ -40,6 +40,21 @@ def test_the_quote_lies_in_the_cited_segment() -> None:
     assert find_quote("A colony has one queen.", document, "d#2") is None
 
 
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ("The queen\n\nA colony has one. Ash falls.", "The queen\n\nA colony has one."),
+        ("Ash\n\nThe queen", "The queen"),
+    ],
+    ids=["with the sentence after it", "alone, if there is no sentence"],
+)
+def test_a_heading_is_quoted(text: str, quote: str) -> None:
+    document = Document("d", text)
+    span = find_quote("Who is the queen?", document, "d")
+    assert span
+    assert text[span.start : span.end] == quote
+
+
 @given(st.text(max_size=200), st.text(max_size=400))
 def test_a_quote_of_any_texts_is_inside_the_document(sentence: str, text: str) -> None:
     document = cut_segments(Document("d", text))
