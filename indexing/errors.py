@@ -123,6 +123,10 @@ class Waits(UserError):
     waits = True
 
 
+class OverNested(ValueError):
+    """A JSON text has more levels than Keystone reads."""
+
+
 class Unusable(ValueError):
     """A step cannot read a model's reply; the message says why, so that the model can repair it."""
 

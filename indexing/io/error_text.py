@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from keystone.indexing.errors import printable
-from keystone.indexing.io.json_values import TooDeep, parse_json
+from keystone.indexing.errors import OverNested, printable
+from keystone.indexing.io.json_values import parse_json
 
 MOST_CAUSES = 8
 """The number of causes of an OpenSearch error that the line names."""
@@ -29,7 +29,7 @@ def describe_error(error: Any) -> str:
     if isinstance(error, bytes):
         try:
             error = parse_json(error)
-        except TooDeep as deep:
+        except OverNested as deep:
             error = str(deep)
         except ValueError:
             error = re.sub("<[^>]*>", " ", error[:PAGE_BYTES].decode(errors="replace"))

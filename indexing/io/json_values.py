@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 
+from keystone.indexing.errors import OverNested
+
 MOST_LEVELS = 254
 """Levels of lists and objects within each other. The JSON library reads more levels than it writes."""
 
@@ -16,21 +18,17 @@ _IN_TEXT = re.compile(_BRACKETS, re.DOTALL)
 _IN_BYTES = re.compile(_BRACKETS.encode(), re.DOTALL)
 
 
-class TooDeep(ValueError):
-    """A JSON text has more levels than `MOST_LEVELS`."""
-
-
 def parse_json(text: bytes | str) -> Any:
     """The value of a foreign JSON text, which `orjson.dumps` can write again.
 
-    `ValueError` if the text is not JSON, and its kind `TooDeep` if it has more levels than `MOST_LEVELS`.
+    `ValueError` if the text is not JSON, and its kind `OverNested` if it has more levels than `MOST_LEVELS`.
     """
     check_nesting(text)
     return orjson.loads(text)
 
 
 def check_nesting(text: bytes | str) -> None:
-    """`TooDeep` if a JSON text has more levels than `MOST_LEVELS`.
+    """`OverNested` if a JSON text has more levels than `MOST_LEVELS`.
 
     A parser that calls itself at each level can end the process, so the check comes first.
     """
@@ -40,7 +38,7 @@ def check_nesting(text: bytes | str) -> None:
 
 
 def check_nesting_from(text: bytes | str, start: int) -> int:
-    """`TooDeep` if the JSON value that begins at `start` has more levels than `MOST_LEVELS`.
+    """`OverNested` if the JSON value that begins at `start` has more levels than `MOST_LEVELS`.
 
     Returns the place up to which the check has read: the end of the value, or something that no JSON holds.
     """
@@ -51,7 +49,7 @@ def check_nesting_from(text: bytes | str, start: int) -> int:
         opened, closed, end = piece.start(1), piece.start(2), piece.end()
         levels += closed - opened
         if levels > MOST_LEVELS:
-            raise TooDeep(f"JSON that is nested more than {MOST_LEVELS} deep")
+            raise OverNested(f"JSON that is nested more than {MOST_LEVELS} deep")
         levels -= end - closed
         if levels <= 0 or end == opened:
             return int(end)
