@@ -70,7 +70,7 @@ lock: $(READY) ## after a change in pyproject.toml, choose the versions for ever
 	$(COMPILE) --output-file requirements.lock
 	$(COMPILE) --extra dev --constraint requirements.lock --output-file requirements-dev.lock
 
-wheel: $(READY_DEV) ## build the wheel and the source archive into dist/
+wheel: $(READY) ## build the wheel and the source archive into dist/
 	rm -rf build dist
 	$(BIN)/uv build --quiet --python $(BIN)/python --out-dir dist
 	rm -rf build
