@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import orjson
 
 from keystone.generation.types import Reply
-from keystone.indexing.errors import Unusable
+from keystone.indexing.errors import OverNested, Unusable
 from keystone.indexing.io.json_values import check_nesting, check_nesting_from
 
 MOST_OPENINGS = 1_000
@@ -116,8 +116,8 @@ def _find_first_value(text: str) -> Any:
 def find_values(text: str) -> Iterator[Any]:
     """Find the JSON objects and lists within a text, one after another.
 
-    `Unusable` if an object is broken, repeats a key or is nested too deeply, or if too many lists are broken. The work
-    grows with the length of the text, not with its square.
+    `Unusable` if anything is nested too deeply, if an object is broken or repeats a key, or if too many lists are
+    broken. The work grows with the length of the text, not with its square.
     """
     at = tries = read = 0
     while opening := _OPENING.search(text, at):
@@ -125,10 +125,12 @@ def find_values(text: str) -> Iterator[Any]:
         try:
             seen = check_nesting_from(text, start)
             value, at = _DECODER.raw_decode(text, start)
+        except OverNested:
+            raise Unusable("its JSON is nested too deeply") from None
         except ValueError as error:
             tries, read = tries + 1, read + max(getattr(error, "pos", len(text)), seen) - start
             if text[start] == "{" or tries > MOST_OPENINGS or read > MOST_PASSES * len(text):
-                raise Unusable("its JSON is broken, repeats a key or is nested too deeply") from None
+                raise Unusable("its JSON is broken or repeats a key") from None
             at = start + 1
         else:
             yield value

@@ -20,7 +20,6 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_the_five_lines_for_your_own_corpus_run_as_they_stand(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus.jsonl")
     write_topics(tmp_path / "topics.jsonl")

@@ -176,9 +176,10 @@ def test_any_flood_is_json_that_can_be_written_or_unusable(unit: str) -> None:
             continue
 
 
+@pytest.mark.parametrize(("opening", "closing"), ["[]", ('{"a":', "}")], ids=["lists", "objects"])
 @pytest.mark.parametrize("depth", [1, MOST_LEVELS, MOST_LEVELS + 1, 1_000, 1_100])
-def test_json_is_read_to_the_depth_that_can_be_written(depth: int) -> None:
-    text = '{"a":' * depth + "1" + "}" * depth
+def test_json_is_read_to_the_depth_that_can_be_written(depth: int, opening: str, closing: str) -> None:
+    text = opening * depth + "1" + closing * depth
     if depth <= MOST_LEVELS:
         assert orjson.dumps(parse_json(text)) == text.encode()
         assert read_json(Reply(text)) == json.loads(text)

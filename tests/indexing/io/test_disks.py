@@ -195,6 +195,8 @@ def test_in_a_read_only_folder_a_finished_run_is_kept_and_an_unfinished_run_is_o
             folder.chmod(0o555)
         code, said = command(READ_ONLY, "run", config)
         assert (code, said.count("kept"), said.count("made")) == (0, 1, 0), said
+        stages = "config, queries, search, hybrid, narrative, segments, gather, answer, submission"
+        assert f"small: kept {stages}\n" in said
         assert {path.name: path.read_bytes() for path in (out / "small").iterdir()} == before
         (out / "small").chmod(0o755)
         (out / "small" / "answers.jsonl").unlink()
