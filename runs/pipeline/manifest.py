@@ -56,7 +56,7 @@ def describe_inputs(job: Job) -> dict[str, Any]:
         **({"servers": servers} if (servers := _list_servers(config)) else {}),
         "versions": {
             **{package: version(package) for package in packages},
-            "anserini": find_anserini_jar().name,
+            **({} if "url" in job.index.at else {"anserini": find_anserini_jar().name}),  # a server has its own
             "faiss": import_faiss().__version__,
         },
     }
