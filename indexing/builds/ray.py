@@ -20,15 +20,13 @@ import numpy as np
 from keystone.indexing.builds.engines import Engine
 from keystone.indexing.builds.ray_cluster import cluster, import_ray
 from keystone.indexing.corpora.corpus import read_files as read_here
-from keystone.indexing.corpora.forms import CorpusFile
+from keystone.indexing.corpora.forms import LOCAL_FORMATS, CorpusFile
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.store import from_record, to_record
 from keystone.indexing.types import Document, Embedding, Tick
 from keystone.indexing.vectors.shards import EmbeddedShard, Texts, embed_texts, read_contents, refusal_error
 
-LOCAL_FORMATS = ("ir_datasets", "pyserini")
-"""Formats that the machine of the command reads: their data sets lie in its cache."""
 GROUP_BYTES = 2**25
 """The total size of the small files that one task reads; a larger file is a task of its own."""
 PIECE_CHARACTERS = 2**20

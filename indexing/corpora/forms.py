@@ -55,6 +55,9 @@ FORMATS = {
 The package `datasets` keeps intermediate results in `cache-*.arrow`.
 """
 
+LOCAL_FORMATS = ("ir_datasets", "pyserini")
+"""Formats that no file of the user has: their data sets lie in the cache of the machine."""
+
 EXAMINED_FILES = 100
 """The files of a folder from which its format is guessed."""
 
@@ -132,7 +135,7 @@ def list_corpus_files(path: Path, format: str) -> list[Path]:
     `UserError` if `format` is unknown, or if the folder holds no file of the format.
     """
     _check_format(format)
-    if format in ("ir_datasets", "pyserini") or not is_folder(path):
+    if format in LOCAL_FORMATS or not is_folder(path):
         return [path]
     files = list_files(path, FORMATS[format].names)
     if format == "jsonl":
@@ -166,8 +169,8 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
     """
     main = given or guess_format(path)
     _check_format(main)
-    if main in ("ir_datasets", "pyserini") or not is_folder(path):
-        form = ARCHIVE if main not in ("ir_datasets", "pyserini") and archives.is_archive(path) else main
+    if main in LOCAL_FORMATS or not is_folder(path):
+        form = ARCHIVE if main not in LOCAL_FORMATS and archives.is_archive(path) else main
         name = "" if form == ARCHIVE else name_documents(path, path)
         return [CorpusFile(file, name, form, given) for file in list_corpus_files(path, main)], []
     files = list_files(path, re.compile(".*", re.DOTALL))

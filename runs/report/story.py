@@ -1,6 +1,6 @@
 """One narrative of a graded run, told for a person: its queries, the documents chosen for it, and its cited answer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
@@ -9,7 +9,7 @@ from typing import Any
 from keystone.generation.rules.quotes import find_quote
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.io.reading import read_json_lines
-from keystone.indexing.types import Store, document_id
+from keystone.indexing.types import Document, Store, document_id
 from keystone.runs.pipeline.file_names import ANSWERS, GRADES, QUERIES
 
 WIDTH_COLUMNS = 79
@@ -57,20 +57,24 @@ def read_story(folder: Path, topic_id: str, store: Store) -> Story:
         )
         for document in chosen.values()
     )
-    opened = (
-        (ids.index(document_id(cited)) + 1, document.text[quote.start : quote.end])
-        for sentence in answered["sentences"][:OPENED_SENTENCES]
-        for cited in sentence["citations"]
-        if (document := cut_segments(chosen[document_id(cited)]))
-        and (quote := find_quote(sentence["text"], document, cited))
-    )
     return Story(
         narrative=questions[topic_id],
         queries=tuple(questions[query_id] for query_id in graded["queries"]),
         documents=tuple(documents),
         answer=tuple((text, tuple(sorted({ids.index(cited) + 1 for cited in own}))) for text, own in sentences),
-        opened=tuple(opened),
+        opened=tuple(_open_citations(answered["sentences"][:OPENED_SENTENCES], ids, chosen)),
     )
+
+
+def _open_citations(
+    sentences: Sequence[Mapping[str, Any]], ids: Sequence[str], documents: Mapping[str, Document]
+) -> Iterator[tuple[int, str]]:
+    for sentence in sentences:
+        for cited in sentence["citations"]:
+            doc_id = document_id(cited)
+            document = cut_segments(documents[doc_id])
+            if quote := find_quote(sentence["text"], document, cited):
+                yield ids.index(doc_id) + 1, document.text[quote.start : quote.end]
 
 
 def format_story(story: Story) -> Iterator[str]:
