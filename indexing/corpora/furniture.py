@@ -63,11 +63,10 @@ def leads_elsewhere(tree: LexborHTMLParser) -> bool:
 
 def _is_named_furniture(node: LexborNode) -> bool:
     """Whether the class of a node names furniture, or the id of a node without headings, which may name a section."""
-    found = node.attributes
-    if _NAMES.isdisjoint(_NAME.findall(f"{found.get('class')} {found.get('id')}".lower())):
-        return False
-    by_class = not _NAMES.isdisjoint(_NAME.findall((found.get("class") or "").lower()))
-    return not node.css_first("h1, main" if by_class else _HEADINGS)
+    by_class, by_id = (
+        not _NAMES.isdisjoint(_NAME.findall((node.attributes.get(key) or "").lower())) for key in ("class", "id")
+    )
+    return (by_class or by_id) and not node.css_first("h1, main" if by_class else _HEADINGS)
 
 
 def _add_with_ancestors(node: LexborNode | None, found: set[int]) -> None:

@@ -78,12 +78,12 @@ def _draw_values(
     views: Sequence[RunView], evaluations: Sequence[Evaluation], measure: str, topic_ids: Sequence[str]
 ) -> Html:
     labels = [view.label for view in views]
+    numbers = {name: number for number, name in enumerate(topic_ids)}
     rows = []
     for one in evaluations:
         low, high = find_bootstrap_interval(one.values[measure])
         mean = one.mean(measure)
         text = format_value(mean) + ("" if np.isnan(low) else f" ({format_value(low)} to {format_value(high)})")
-        numbers = {name: number for number, name in enumerate(topic_ids)}
         values = {numbers[name]: value for name, value in _list_values(one, measure).items() if name in numbers}
         rows.append(Row(labels.index(one.name), one.name, values, mean, low, high, text))
     title = f"{measure} of each run: a dot for each narrative, and the mean with its 95 % interval"
