@@ -9,7 +9,6 @@ user's cache: `KEYSTONE_CACHE`, else `XDG_CACHE_HOME/keystone`, else `~/.cache/k
 
 import base64
 import fcntl
-import hashlib
 import os
 import re
 import shutil
@@ -33,6 +32,7 @@ import certifi
 import orjson
 
 from keystone.indexing.errors import NotWritten, UserError, printable
+from keystone.indexing.io.reading import hash_file
 from keystone.indexing.io.writing import reason_of
 
 PUBLIC_INDEX = "https://pypi.org/simple"
@@ -106,7 +106,7 @@ def _lock(path: Path) -> Iterator[None]:
 def _fill(folder: Path, wanted: Published) -> None:
     given = Path(os.environ.get("KEYSTONE_FILES") or os.devnull) / wanted.archive
     archive = given if given.is_file() else _fetch(wanted, folder.with_suffix(".archive"))
-    if (found := _hash(archive)) != wanted.sha256:
+    if (found := hash_file(archive)) != wanted.sha256:
         if archive != given:
             archive.unlink()
         raise UserError(f"{wanted.archive}: found the SHA-256 {found}, expected {wanted.sha256}: fetch it again")
@@ -133,11 +133,6 @@ def _open_member(archive: Path, name: str, member: str) -> Iterator[IO[bytes]]:
             found = tar.extractfile(member)
             assert found is not None, member  # the checksum fixes the archive's members
             yield found
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fetch(wanted: Published, path: Path) -> Path:
