@@ -68,7 +68,7 @@ def test_a_single_line_needs_no_last_one_and_a_step_of_another_thread_is_within_
     with progress_bars(quiet=False) as progress, progress("Outer", None):
         thread = threading.Thread(target=work)
         thread.start()
-        thread.join()
+        thread.join(timeout=60)
         assert capsys.readouterr().err == ""
     assert capsys.readouterr().err == "Outer: 2.0 s\n"
 
