@@ -1,5 +1,6 @@
 """Properties of every measure: it depends on no other measure and on no form of ids, and it ends in a number."""
 
+import ast
 import math
 import random
 from collections.abc import Iterator
@@ -96,6 +97,12 @@ def test_every_name_is_of_measures_or_an_error_of_one_line() -> None:
     assert all(found.startswith("measure ") and "\n" not in found for found in refused.values())
     assert all(read(str(one)) == (one,) for one in EVERY)
     assert not {"ERR", "nDCG(dcg='exp-log2')", "alpha_nDCG(judged_only=True,cutoff=5)", *TREC_EVAL} & refused.keys()
+
+
+def test_names_are_read_without_the_classes_that_python_3_14_no_longer_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for old in ("Num", "Str", "NameConstant"):
+        monkeypatch.delattr(ast, old, raising=False)
+    assert {name: read(name) for name in READ} == READ
 
 
 def test_every_measure_alone_has_the_values_that_it_has_among_all(tmp_path_factory: pytest.TempPathFactory) -> None:
