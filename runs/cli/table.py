@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.ask_commands import ask, search, show
 from keystone.runs.cli.commands.convert_command import convert
 from keystone.runs.cli.commands.evaluate_command import evaluate
@@ -137,6 +138,12 @@ class Commands(TyperGroup):
     def list_commands(self, _ctx: Any) -> list[str]:
         """List the names in the order of the table."""
         return list_names()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments of all commands. Of an option that is given twice, only the last would count."""
+        if sum(arg.partition("=")[0] == "--qrels" for arg in args) > 1:
+            raise UserError("--qrels: found more than once; expected one file of judgments")
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the first argument names."""

@@ -75,6 +75,22 @@ def caution_about_order(name: str, run: Run) -> list[str]:
     return []
 
 
+def caution_about_negative_grades(
+    name: str, rows: NDArray[np.bool_], offsets: NDArray[np.int64], measures: Sequence[Measure], condensed: bool
+) -> list[str]:
+    """Caution about rows with a negative grade, which `rows` (bool[rows]) marks, where tools treat them differently."""
+    ranks = np.flatnonzero(rows) - np.repeat(offsets[:-1], np.diff(offsets))[rows]
+    found = []
+    if condensed and len(ranks):
+        negative = plural(len(ranks), "row")
+        found.append(f"{name}: {negative} with a negative grade left out of condensed lists, as by trec_eval -J")
+    counts = {str(one): int(np.count_nonzero(ranks < one.cutoff)) for one in measures if one.family == "judged"}
+    judged = "with a negative grade as judged"
+    return found + [
+        f"{name}: {one} counts {plural(number, 'row')} {judged}" for one, number in counts.items() if number
+    ]
+
+
 def caution_about_ids(name: str, run: Run, qrels: Qrels, places: NDArray[np.int64]) -> list[str]:
     """Caution about the form of ids, if no row is judged. `places` (int64[rows]) is -1 for a row without a judgment."""
     if not len(places) or np.any(places >= 0):

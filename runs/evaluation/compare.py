@@ -143,6 +143,7 @@ def build_report(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
         "runs": [
             {
                 "name": evaluation.name,
+                "condensed": evaluation.condensed,
                 "mean": {measure: evaluation.mean(measure) for measure in evaluation.values},
                 "interval": {measure: find_bootstrap_interval(own) for measure, own in evaluation.values.items()},
                 "counts": asdict(evaluation.counts),

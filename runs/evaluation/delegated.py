@@ -1,67 +1,110 @@
-"""Measures that `ir_measures` computes, on lists in trec_eval's order."""
+"""Measures by the names of `ir_measures`, each by itself, so that none depends on which others are asked.
+
+Keystone computes those of `definitions` and `diversity`. The packages behind `ir_measures` compute the others. They
+get numbers for ids and 1 for relevant grades, so no form of an id and no grade can mislead them.
+"""
 
 from collections.abc import Sequence
 from contextlib import redirect_stderr
+from functools import cache, partial
 from io import StringIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
+from keystone.runs.evaluation import definitions, diversity
 from keystone.runs.evaluation.measures import SUBTOPIC_FAMILIES, Measure, read_ir_measure
-from keystone.runs.trec.types import Qrels, Run
+from keystone.runs.trec.types import Qrels, pair_bounds
+
+FAULTS = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
+"""What the packages behind `ir_measures` raise for judgments or parameters that they do not expect."""
 
 
-def measure_by_ir_measures(run: Run, qrels: Qrels, measures: Sequence[Measure]) -> dict[str, NDArray[np.float64]]:
+def measure_by_name(
+    places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels, measures: Sequence[Measure]
+) -> dict[str, NDArray[np.float64]]:
     """Measure a run, sorted as trec_eval does, on the topics of `qrels`: for each measure float64[topics].
 
-    NaN marks a topic that a measure leaves out. Places stand for scores, so all measures see the same order of ties.
+    Topic i owns the rows `offsets[i]:offsets[i + 1]` of `places` (int64[rows]), the positions of documents among the
+    judgments of their topic; -1 marks a document without a judgment.
     """
-    values = {str(measure): np.full(len(qrels.query_ids), np.nan) for measure in measures}
-    by_document = [measure for measure in measures if measure.family not in SUBTOPIC_FAMILIES]
-    by_subtopic = [measure for measure in measures if measure.family in SUBTOPIC_FAMILIES]
-    number = {topic: i for i, topic in enumerate(qrels.query_ids)}
-    for own, judged in ((by_document, _list_judgments), (by_subtopic, _list_subtopic_judgments)):
-        if own:
-            _fill(values, own, judged(qrels), run, number)
+    ranked, rankings = list_grades(places, offsets, qrels), cache(partial(_list_rankings, places, offsets))
+    values = {}
+    for measure in measures:
+        asked = read_ir_measure(str(measure))
+        if measure.family in SUBTOPIC_FAMILIES:
+            found = _measure_diversity(asked, places, offsets, qrels, ranked)
+        elif definitions.is_defined_here(asked):
+            top = int(qrels.grades.max())
+            topics = zip(pair_bounds(qrels.offsets).tolist(), pair_bounds(offsets).tolist(), strict=True)
+            found = [
+                definitions.measure_topic(asked, definitions.GradedTopic(qrels.grades[a:b], ranked[c:d], top))
+                for (a, b), (c, d) in topics
+            ]
+        else:
+            found = _ask_ir_measures(asked, rankings(), qrels).tolist()
+        values[str(measure)] = np.array(found, dtype=np.float64)
     return values
 
 
-def _fill(
-    values: dict[str, NDArray[np.float64]],
-    measures: Sequence[Measure],
-    judged: list[tuple[str, str, str, int]],
-    run: Run,
-    number: dict[str, int],
-) -> None:
+def list_grades(places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels) -> NDArray[np.int64]:
+    """List the grade of each row, -1 for a document without a judgment: int64[rows]."""
+    rows = np.repeat(qrels.offsets[:-1], np.diff(offsets)) + places
+    return np.where(places < 0, -1, qrels.grades[np.maximum(rows, 0)])
+
+
+def _measure_diversity(
+    asked: Any, places: NDArray[np.int64], offsets: NDArray[np.int64], qrels: Qrels, ranked: NDArray[np.int64]
+) -> list[float]:
+    found = []
+    judged_only = "judged_only" in asked.SUPPORTED_PARAMS and asked["judged_only"]
+    for number, judged in enumerate(diversity.list_subtopic_flags(qrels, asked["rel"])):
+        own = slice(*offsets[number : number + 2].tolist())
+        rows = places[own][ranked[own] >= 0] if judged_only else places[own]
+        found.append(diversity.measure_topic(asked, judged, judged[rows] & (rows >= 0)[:, None]))
+    return found
+
+
+def _ask_ir_measures(asked: Any, rankings: dict[str, dict[str, float]], qrels: Qrels) -> NDArray[np.float64]:
     import ir_measures
 
-    judgments = [ir_measures.Qrel(topic, doc, grade, subtopic) for topic, subtopic, doc, grade in judged]
-    lengths = np.diff(run.offsets)
-    places = (np.repeat(run.offsets[1:], lengths) - np.arange(len(run.scores))).tolist()
-    topics = np.repeat(run.query_ids, lengths).tolist()
-    ranked = list(map(ir_measures.ScoredDoc, topics, run.docs.decode_ids(), map(float, places)))
-    with redirect_stderr(StringIO()):  # a remark about subtopics, for which Keystone has a caution
-        evaluator = ir_measures.evaluator([read_ir_measure(str(m)) for m in measures], judgments)
-    try:
-        for found in evaluator.iter_calc(ranked):
-            values[repr(found.measure)][number[found.query_id]] = found.value
-    except (ArithmeticError, ValueError) as error:
-        names = ", ".join(map(str, measures))
-        raise UserError(f"{names}: ir_measures cannot compute it on these judgments: {error}") from error
+    grades, plain = qrels.grades, asked
+    if "rel" in asked.SUPPORTED_PARAMS and isinstance(asked["rel"], int):
+        grades, plain = np.where(grades >= asked["rel"], 1, np.minimum(grades, 0)), asked(rel=1)
+    with redirect_stderr(StringIO()):
+        try:
+            evaluator = ir_measures.evaluator([plain], _list_judgments(qrels.offsets, grades))
+            metrics = list(evaluator.iter_calc(rankings))
+        except FAULTS as error:
+            reason = str(error) or type(error).__name__
+            raise UserError(f"{asked}: ir_measures cannot compute it on these judgments: {reason}") from error
+    values = np.zeros(len(qrels.query_ids))
+    for metric in metrics:
+        values[int(metric.query_id)] = metric.value
+    if not np.isfinite(values).all():
+        raise UserError(f"{asked}: ir_measures finds no number on these judgments; expected other parameters")
+    return values
 
 
-def _list_judgments(qrels: Qrels) -> list[tuple[str, str, str, int]]:
-    """List topic, subtopic, document and grade.
+def _list_judgments(offsets: NDArray[np.int64], grades: NDArray[np.int64]) -> dict[str, dict[str, int]]:
+    """List the grades of each topic by its number, for documents by their positions.
 
     If all grades of a topic are negative, they become 0, because trec_eval would read memory that it never wrote.
     """
-    lengths = np.diff(qrels.offsets)
-    best = np.maximum.reduceat(qrels.grades, qrels.offsets[:-1])
-    grades = np.where(np.repeat(best, lengths) < 0, 0, qrels.grades)
-    topics = np.repeat(qrels.query_ids, lengths).tolist()
-    return list(zip(topics, ["0"] * len(topics), qrels.docs.decode_ids(), grades.tolist(), strict=True))
+    best = np.maximum.reduceat(grades, offsets[:-1])
+    lifted = np.where(np.repeat(best, np.diff(offsets)) < 0, 0, grades).tolist()
+    bounds = pair_bounds(offsets).tolist()
+    return {str(i): {str(place): g for place, g in enumerate(lifted[a:b])} for i, (a, b) in enumerate(bounds)}
 
 
-def _list_subtopic_judgments(qrels: Qrels) -> list[tuple[str, str, str, int]]:
-    return _list_judgments(qrels) if qrels.subtopics is None else qrels.subtopics.list_rows()
+def _list_rankings(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> dict[str, dict[str, float]]:
+    """List the rows of each topic that has any, with scores that fall from place to place."""
+    found = {}
+    for i, (start, end) in enumerate(pair_bounds(offsets).tolist()):
+        own = places[start:end].tolist()
+        names = [str(place) if place >= 0 else f"-{row}" for row, place in enumerate(own)]
+        if names:
+            found[str(i)] = dict(zip(names, np.arange(len(own), 0.0, -1).tolist(), strict=True))
+    return found

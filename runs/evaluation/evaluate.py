@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import unicode_name
+from keystone.retrieval.types import offsets_of
 from keystone.runs.evaluation import cautions
 from keystone.runs.evaluation.circular import find_circular_rows
-from keystone.runs.evaluation.delegated import measure_by_ir_measures
+from keystone.runs.evaluation.delegated import list_grades, measure_by_name
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure
 from keystone.runs.trec.collections.qrels import find_qrels_file
 from keystone.runs.trec.doc_ids import match_ids
@@ -58,12 +59,15 @@ class Evaluation:
     cautions: tuple[str, ...] = ()
     circular_rows: int = 0
     """The rows judged by the very grades that selected the documents of the run."""
+    condensed: bool = False
+    """Whether rows without a judgment were left out."""
 
     def __repr__(self) -> str:
         """Show the mean of each measure, the counts behind them, and each caution."""
         means = ", ".join(f"{measure} {self.mean(measure):.4f}" for measure in self.values)
+        lists = ", condensed lists" if self.condensed else ""
         return "\n".join(
-            [f"Evaluation({self.name!r}: {means})", f"  {self.counts}", *(f"  {c}" for c in self.cautions)]
+            [f"Evaluation({self.name!r}{lists}: {means})", f"  {self.counts}", *(f"  {c}" for c in self.cautions)]
         )
 
     def mean(self, measure: str) -> float:
@@ -79,7 +83,7 @@ def evaluate(
     """Measure a run in trec_eval's order on each judged topic. A topic without a relevant document counts 0.
 
     `judged@k` is the share of the first k documents that have a grade; if a topic has fewer, the share of those. If
-    `condensed`, the other measures see only documents that have a grade (Sakai, SIGIR 2007).
+    `condensed`, the other measures see only documents with a grade of 0 or more (Sakai, SIGIR 2007; trec_eval -J).
     `UserError` if no topic has a relevant document for any of the measures.
     """
     from ranx import metrics
@@ -104,20 +108,26 @@ def evaluate(
         if measure.family == "judged":
             values[str(measure)] = _measure_judged_share(places, run.offsets, measure.cutoff)
     counts = _count_rows(run, places)
-    if condensed:
-        run, places = run.keep(places >= 0), places[places >= 0]
-    parts = list(_arrange_for_ranx(places, run.offsets, qrels))
+    offsets = run.offsets
+    if condensed or qrels.grades.min() < 0:
+        grades = list_grades(places, offsets, qrels)
+        negative = (grades < 0) & (places >= 0)
+        found += cautions.caution_about_negative_grades(name, negative, offsets, measured, condensed)
+        if condensed:
+            offsets, places = offsets_of(grades >= 0)[offsets], places[grades >= 0]
+    parts = list(_arrange_for_ranx(places, offsets, qrels))
     for measure in measured:
         if measure.delegated or measure.family == "judged":
             continue
         function = getattr(metrics, FAMILIES[measure.family])
         for own, judged, ranking in parts:
             values[str(measure)][own] = function(judged, ranking, measure.cutoff, measure.relevant_from)
-    values |= measure_by_ir_measures(run, qrels, [measure for measure in measured if measure.delegated])
+    if named := [measure for measure in measured if measure.delegated]:
+        values |= measure_by_name(places, offsets, qrels, named)
     relevance = [values[str(measure)] for measure in measured if measure.of_relevance]
     if counts.judged_rows and relevance and not any(map(np.any, relevance)):
         found.append(f"{name}: every measure of relevance is 0 for every topic")
-    return Evaluation(name, tuple(topics), values, counts, tuple(found))
+    return Evaluation(name, tuple(topics), values, counts, tuple(found), condensed=condensed)
 
 
 def _count_rows(run: Run, places: NDArray[np.int64]) -> Counts:
@@ -177,7 +187,7 @@ def evaluate_files(
 ) -> list[Evaluation]:
     """Evaluate run files on one qrels file. If `skip_own`, documents with the id of their query do not count.
 
-    If `condensed`, documents without a grade do not count either.
+    If `condensed`, documents without a grade of 0 or more do not count either.
 
     Each evaluation says how many rows are judged by grades that selected the documents of the run. `UserError` for a
     run without a row or without a judged topic, and for files that cannot be read.

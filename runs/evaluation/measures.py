@@ -7,12 +7,15 @@ from grade `rel` on. All other measures of `ir_measures` are known by their name
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from io import StringIO
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.runs.evaluation.definitions import is_defined_here
 
 FAMILIES = {
     "nDCG": "ndcg",
@@ -46,7 +49,14 @@ SUBTOPIC_FAMILIES = (
     "alpha_DCG", "alpha_nDCG", "StRecall", "ERR_IA", "nERR_IA", "NRBP", "nNRBP", "AP_IA", "P_IA",
 )  # fmt: skip
 """The families of `ir_measures` that look at subtopics."""
+FAMILIES_OF_TREC_EVAL = ("P", "recall", "map_cut", "ndcg_cut")
+"""Names that stand for a measure at several cutoffs in trec_eval."""
+DEEPEST_CUTOFF = 1_000_000
+"""The deepest cutoff of a measure of `ir_measures`, some of which look at each rank down to it."""
 _FORM = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?:\(rel=([0-9]{1,9})\))?(?:[@_.]([0-9]{1,9}))?", re.ASCII)
+_TREC_EVAL_FORM = re.compile(
+    r"[A-Za-z0-9]+(?:_[A-Za-z]+)*(?:[_.][0-9]+(?:\.[0-9]+)?(?:,[0-9]+(?:\.[0-9]+)?)*)?", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +67,7 @@ class Measure:
     cutoff: int = 0
     relevant_from: int = 1
     delegated: str = ""
-    """The whole name of a measure that `ir_measures` computes. Empty for the families above."""
+    """The whole name of a measure of `ir_measures`. Empty for the families above."""
 
     @property
     def of_relevance(self) -> bool:
@@ -72,14 +82,33 @@ class Measure:
 
 
 def parse_measure(name: str) -> Measure:
-    """Parse the name of a measure. `UserError` for an unknown name, with the nearest known one."""
+    """Parse the name of one measure. `UserError` for an unknown name, with the nearest known one."""
+    first, *others = parse_measures([name])
+    if others:
+        raise UserError(f"measure {name!r}: stands for {len(others) + 1} measures; expected one, such as {first}")
+    return first
+
+
+def parse_measures(names: Iterable[str]) -> tuple[Measure, ...]:
+    """Parse names of measures. A name of trec_eval may stand for several, such as `official` or `P_5,10`."""
+    return tuple(measure for name in names for measure in _parse_name(name))
+
+
+def _parse_name(name: str) -> tuple[Measure, ...]:
+    if name not in FAMILIES_OF_TREC_EVAL and (measure := _parse_own(name) or _parse_delegated(name)):
+        return (measure,)
+    if of_trec_eval := _read_trec_eval_name(name):
+        return parse_measures(of_trec_eval)
+    known = f"expected one of {', '.join(FAMILIES)}, with a cutoff as in nDCG@10, or a measure of ir_measures"
+    raise UserError(f"measure {name!r}: unknown; {known}{_suggest_nearest(name)}")
+
+
+def _parse_own(name: str) -> Measure | None:
+    """Parse the name of a measure of the families above; None for another name."""
     found = _FORM.fullmatch(name)
     family = SPELLINGS.get(found[1].lower()) if found else None
     if not found or not family:
-        if delegated := _parse_delegated(name):
-            return delegated
-        known = f"expected one of {', '.join(FAMILIES)}, with a cutoff as in nDCG@10, or a measure of ir_measures"
-        raise UserError(f"measure {name!r}: unknown; {known}{_suggest_nearest(name)}")
+        return None
     measure = Measure(family, int(found[3] or 0), int(found[2] or 1))
     if found[3] and not measure.cutoff:
         raise UserError(f"measure {name!r}: expected a cutoff of 1 or more")
@@ -91,7 +120,7 @@ def parse_measure(name: str) -> Measure:
 
 
 def _parse_delegated(name: str) -> Measure | None:
-    """Parse the name of a measure that `ir_measures` computes; None for a name that it does not know.
+    """Parse the name of a measure of `ir_measures`; None for a name that it does not know.
 
     A measure that only counts documents from some grade on, such as RBP, counts them from grade 1 on. `UserError` for
     a wrong parameter, and for a measure that needs a missing package.
@@ -99,11 +128,17 @@ def _parse_delegated(name: str) -> Measure | None:
     try:
         found = read_ir_measure(name)
         found.validate_params()
+        found = read_ir_measure(repr(found))  # its name must read back, as 1e999, which is inf, does not
     except (ValueError, NameError, TypeError, RecursionError):
         return None
     except AssertionError as error:
         reason = re.sub(r"invalid param (\w+)=<object.*", r"expected the parameter \1", str(error))
         raise UserError(f"measure {name!r}: {reason}") from error
+    if own := _parse_own(repr(found)):  # P(cutoff=10) is P@10
+        return own
+    _check_parameters(name, found)
+    if found.NAME in SUBTOPIC_FAMILIES or is_defined_here(found):
+        return _describe_delegated(found)
     able = _list_providers(found)
     if not able and "rel" in found.SUPPORTED_PARAMS:
         found = found(rel=1)
@@ -114,6 +149,35 @@ def _parse_delegated(name: str) -> Measure | None:
         ways = " or ".join(provider.install_instructions() or f"the program of {provider.NAME}" for provider in able)
         raise UserError(f"measure {name!r}: not possible on this machine; it needs: {ways}")
     return _describe_delegated(found)
+
+
+def _check_parameters(name: str, found: Any) -> None:
+    """Check the parameters whose values `ir_measures` does not check."""
+    for key, value in found.params.items():
+        if isinstance(value, bool) and found.SUPPORTED_PARAMS[key].dtype is not bool:
+            raise UserError(f"measure {name!r}: found {key}={value}, expected a whole number")
+    cutoff = found.params.get("cutoff")
+    if cutoff is None and found.NAME in SUBTOPIC_FAMILIES and "cutoff" in found.SUPPORTED_PARAMS:
+        raise UserError(f"measure {name!r}: expected a cutoff, as in {found.NAME}@10")
+    if cutoff is not None and not 0 < cutoff <= DEEPEST_CUTOFF:
+        raise UserError(f"measure {name!r}: expected a cutoff from 1 to {DEEPEST_CUTOFF:,}")
+    for share in ("alpha", "p", "recall") + ("beta",) * (found.NAME in SUBTOPIC_FAMILIES):
+        if found.params.get(share, 0) > 1:
+            raise UserError(f"measure {name!r}: expected {share} between 0 and 1")
+
+
+def _read_trec_eval_name(name: str) -> list[str]:
+    """List the names in `ir_measures` of the measures that a name of trec_eval stands for; empty for another name."""
+    from ir_measures.util import parse_trec_measure
+
+    if not _TREC_EVAL_FORM.fullmatch(name):
+        return []
+    with redirect_stdout(StringIO()):  # the members of a group that it does not know, such as gm_map
+        try:
+            found = list(map(repr, parse_trec_measure(name)))
+        except ValueError:
+            return []
+    return found if found != ["NumQ"] or name == "num_q" else []  # of groups for other judgments, it knows no more
 
 
 def read_ir_measure(name: str) -> Any:

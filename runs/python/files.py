@@ -10,7 +10,7 @@ from keystone.indexing.types import is_id
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation import evaluate as evaluation
 from keystone.runs.evaluation.evaluate import Evaluation
-from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measure
+from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
 from keystone.runs.python.incoming import to_qrels, to_run, to_topics
 from keystone.runs.tracks import validate as validation
 from keystone.runs.tracks.rules import TRACKS, set_topic_limits
@@ -65,7 +65,7 @@ def evaluate(run: Any, qrels: Any, measures: Any = ()) -> Evaluation:
     """
     if not isinstance(measures, list | tuple | set | frozenset | Iterator):
         measures = [measures]  # ir_measures' own look as if they could be iterated over
-    run, wanted = to_run(run), [parse_measure(str(name)) for name in measures] or DEFAULT_MEASURES
+    run, wanted = to_run(run), parse_measures(map(str, measures)) or DEFAULT_MEASURES
     return evaluation.evaluate(run.tag, run, to_qrels(qrels), wanted)
 
 

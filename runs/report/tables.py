@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import astuple, fields
 from typing import TYPE_CHECKING
 
-from keystone.runs.report.terminal import CIRCLE_TEXT, format_mean, mark_circle
+from keystone.runs.report.terminal import CIRCLE_TEXT, format_mean, mark_circle, mark_lists
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
@@ -54,14 +54,15 @@ def format_csv(evaluations: "Sequence[Evaluation]") -> str:
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     columns = [f"difference_{field.name}" for field in fields(Difference)]
-    rows.writerow(["run", "measure", "topics", "circular_rows", "mean", "low", "high", *columns])
+    rows.writerow(["run", "measure", "topics", "circular_rows", "mean", "low", "high", *columns, "condensed"])
     for evaluation, found in zip(evaluations, [{}, *compare_runs(evaluations)], strict=True):
         for measure, values in evaluation.values.items():
             topics = sum(not math.isnan(value) for value in values)
             numbers = [evaluation.mean(measure), *find_bootstrap_interval(values)]
             numbers += astuple(found[measure]) if measure in found else [math.nan] * len(columns)
             head = [evaluation.name, measure, topics, evaluation.circular_rows]
-            rows.writerow([*head, *("" if math.isnan(n) else repr(n) for n in numbers)])
+            tail = "true" if evaluation.condensed else "false"
+            rows.writerow([*head, *("" if math.isnan(n) else repr(n) for n in numbers), tail])
     return out.getvalue().rstrip("\n")
 
 
@@ -81,7 +82,7 @@ def _list_cells(
 
     measures = list(evaluations[0].values)
     best = {measure: max((one.mean(measure) for one in evaluations), key=_sort_key) for measure in measures}
-    rows = [["run", *map(escape, measures)]]
+    rows = [[f"run{mark_lists(evaluations[0])}", *map(escape, measures)]]
     for evaluation, found in zip(evaluations, [{}, *compare_runs(evaluations)], strict=True):
         cells = []
         for measure in measures:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 TOLD_SECONDS = 1.0
 """A step that takes longer has a line."""
+MOST_COLUMNS = 12
+"""The most measures that stand in columns."""
+P_VALUES = "  p (paired t-test)"
 CIRCLE_TEXT = "* measured on the grades that selected the run's documents: no evidence of effect"
 
 
@@ -98,7 +101,10 @@ def _make_bars() -> "Bars":
 
 
 def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True) -> None:
-    """Print a row for each run and a column for each measure; if `compare`, also p-values against the first run."""
+    """Print a row for each run and a column for each measure; if `compare`, also p-values against the first run.
+
+    If there are more than `MOST_COLUMNS` measures, each of them is a row.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -106,16 +112,20 @@ def print_evaluations(evaluations: "Sequence[Evaluation]", compare: bool = True)
     from keystone.runs.evaluation.compare import run_paired_test
 
     measures = list(evaluations[0].values)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("run", overflow="fold")
-    for measure in measures:
-        table.add_column(measure, justify="right")
+    wide = len(measures) > MOST_COLUMNS
+    rows = [[f"{'measure' if wide else 'run'}{mark_lists(evaluations[0])}", *measures]]
     for evaluation in evaluations:
         means = (format_mean(evaluation.mean(measure)) + mark_circle(evaluation) for measure in measures)
-        table.add_row(escape(escape_controls(evaluation.name)), *means)
+        rows.append([escape_controls(evaluation.name), *means])
         if compare and evaluation is not evaluations[0]:
             p = run_paired_test(evaluations[0], evaluation)
-            table.add_row("  p (paired t-test)", *(format_p_value(p[measure]) for measure in measures), style="dim")
+            rows.append([P_VALUES, *(format_p_value(p[measure]) for measure in measures)])
+    head, *others = zip(*rows, strict=True) if wide else rows
+    table = Table(box=None, pad_edge=False)
+    for place, name in enumerate(head):
+        table.add_column(escape(name), overflow="fold", justify="right" if place else "left")
+    for row in others:
+        table.add_row(*map(escape, row), style="dim" if row[0] == P_VALUES else None)
     width = None if sys.stdout.isatty() else 200
     Console(width=width).print(table)
     if any(map(mark_circle, evaluations)):
@@ -148,7 +158,7 @@ def print_differences(evaluations: "Sequence[Evaluation]") -> None:
 
     first, *others = evaluations
     for other, found in zip(others, compare_runs(evaluations), strict=True):
-        print(f"\n{escape_controls(other.name)} against {escape_controls(first.name)}:")
+        print(f"\n{escape_controls(other.name)} against {escape_controls(first.name)}{mark_lists(first)}:")
         table = Table(box=None, pad_edge=False)
         for name in ("measure", "difference", "95 % interval", "Cohen's d", "p (t-test)", "p (randomisation)"):
             table.add_column(name, justify="left" if name == "measure" else "right")
@@ -164,6 +174,11 @@ def print_differences(evaluations: "Sequence[Evaluation]") -> None:
 def mark_circle(evaluation: "Evaluation") -> str:
     """Return the mark beside the figures of a run whose own grades judge it."""
     return "*" if evaluation.circular_rows else ""
+
+
+def mark_lists(evaluation: "Evaluation") -> str:
+    """Return the mark beside the names of runs whose rows without a judgment were left out."""
+    return " (condensed lists)" if evaluation.condensed else ""
 
 
 def format_p_value(p: float) -> str:

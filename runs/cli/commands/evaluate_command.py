@@ -148,7 +148,7 @@ def evaluate(
 def _parse_measures(names: list[str] | None, relevant_from: int) -> "Sequence[Measure]":
     from keystone.runs.evaluation import measures
 
-    wanted = tuple(map(measures.parse_measure, names)) if names else measures.DEFAULT_MEASURES
+    wanted = measures.parse_measures(names) if names else measures.DEFAULT_MEASURES
     return measures.set_relevant_grade(wanted, relevant_from)
 
 

@@ -150,14 +150,14 @@ def plot(
     """
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.evaluate import evaluate_files
-    from keystone.runs.evaluation.measures import parse_measure
+    from keystone.runs.evaluation.measures import parse_measures
     from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs, write_figure
     from keystone.runs.report.terminal import print_cautions, progress_bars
 
     check_picture(out)
     check_outputs([*runs, qrels], {"--out": out})
-    bars = [parse_measure(name) for name in measure or ("nDCG@10", "R@100", "MAP", "MRR")]
-    depths = [parse_measure(f"R@{depth}") for depth in RECALL_DEPTHS]
+    bars = parse_measures(measure or ("nDCG@10", "R@100", "MAP", "MRR"))
+    depths = parse_measures(f"R@{depth}" for depth in RECALL_DEPTHS)
     if setting is not None or cost is not None:
         from keystone.runs.report.plot_runs import plot_costs, plot_setting
 

@@ -48,13 +48,13 @@ def tune(
     """
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.measures import parse_measure
+    from keystone.runs.evaluation.measures import parse_measures
     from keystone.runs.evaluation.tune import Trials, describe_tuning
     from keystone.runs.evaluation.tune import tune as tuned
     from keystone.runs.report.terminal import print_cautions, print_tuning, progress_bars
 
     check_run_outputs(read_config(config, set), [config, qrels], {})
-    measures = [parse_measure(name) for name in measure or RANKING_MEASURES]
+    measures = parse_measures(measure or RANKING_MEASURES)
     with progress_bars(quiet) as progress:
         trials = Trials(qrels, measures, attempt, folds, skip_own)
         found = tuned(config, set or [], trials, threads, progress)
@@ -94,7 +94,7 @@ def sweep(
     """
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.config.read import read_config
-    from keystone.runs.evaluation.measures import parse_measure
+    from keystone.runs.evaluation.measures import parse_measures
     from keystone.runs.evaluation.sweep import Grid, measure_answers, measure_rankings
     from keystone.runs.evaluation.sweep import sweep as swept
     from keystone.runs.evaluation.tune import describe_tuning
@@ -104,7 +104,7 @@ def sweep(
     outputs: dict[str, Path | None] = {"the folder of the sweep": settings.out / f"{settings.run_id}.sweep"}
     check_run_outputs(settings, [config, qrels, references], outputs)
     if qrels is not None and references is None:
-        measures = [parse_measure(name) for name in measure or RANKING_MEASURES]
+        measures = parse_measures(measure or RANKING_MEASURES)
         take_measures = measure_rankings(qrels, measures, skip_own)
     elif references is not None and qrels is None and not skip_own:
         take_measures = measure_answers(references, measure or [])

@@ -1,4 +1,4 @@
-"""Comparisons of runs: randomisation tests, Holm's correction, effect sizes, intervals, condensed lists."""
+"""Comparisons of runs: randomisation tests, Holm's correction, effect sizes, intervals."""
 
 import itertools
 import math
@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keystone.runs.evaluation.compare import build_report, compare_runs, correct_by_holm
-from keystone.runs.evaluation.evaluate import Evaluation, evaluate, evaluate_files
+from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
 from keystone.runs.evaluation.measures import parse_measure
 from keystone.runs.evaluation.resample import find_bootstrap_interval, run_randomisation_test
 from keystone.runs.report.tables import format_csv, format_latex, format_markdown
-from keystone.runs.trec.types import make_qrels, make_run
 from tests.support.runs.command_line import keystone
 
 DIFFERENCES = st.lists(st.sampled_from([-0.5, -0.25, 0.0, 0.1, 0.25, 0.3, 1.0]), min_size=2, max_size=9)
@@ -133,19 +132,8 @@ def test_tables_are_those_of_papers() -> None:
     head, first, _, second, *_ = format_csv(make_evaluations()).splitlines()
     assert head.split(",")[:6] == ["run", "measure", "topics", "circular_rows", "mean", "low"]
     assert first.startswith("a_1,nDCG@10,8,0,0.45,")
-    assert first.endswith(",,,,,,")
+    assert first.endswith(",,,,,,,false")
     assert float(second.split(",")[7]) == pytest.approx(0.125)
-
-
-def test_condensed_lists_leave_out_documents_without_a_judgment() -> None:
-    run = make_run("run", {"1": [("x", 3.0), ("a", 2.0), ("b", 1.0)], "2": [("y", 1.0)]})
-    qrels = make_qrels({"1": {"a": 0, "b": 1}, "2": {"a": 1}})
-    measures = [parse_measure(name) for name in ("MRR", "Success@2", "judged@2")]
-    plain, condensed = (evaluate("run", run, qrels, measures, condensed=c) for c in (False, True))
-    assert [plain.values[m][0] for m in plain.values] == pytest.approx([1 / 3, 0, 0.5])
-    assert [condensed.values[m][0] for m in plain.values] == pytest.approx([1 / 2, 1, 0.5])
-    assert condensed.counts == plain.counts
-    assert condensed.values["MRR"][1] == 0
 
 
 def write_rows(path: Path, *rows: str) -> Path:

@@ -19,10 +19,9 @@ from keystone.runs.trec.run_files import read_qrels, write_qrels
 from keystone.runs.trec.types import make_run
 from tests.support.runs.qrels import grades_of
 
-ALWAYS = "Rprec Bpref SetF IPrec@0.1 Success@5 Compat NumRet NumRel infAP AP(judged_only=True)@10".split()
+ALWAYS = "Rprec Bpref SetF IPrec@0.1 Success@5 Compat NumRet infAP AP(judged_only=True)@10".split()
 OF_CWL = ["RBP(rel=1)", "RBP(p=0.5,rel=2)", "BPM(T=2.0,min_rel=0,max_rel=3)@10"]
-OF_NDEVAL = "alpha_nDCG@20 StRecall@10 ERR_IA@10 nERR_IA@10 P_IA@5 AP_IA NRBP alpha_nDCG(alpha=0.8)@2".split()
-PACKAGE_OF = dict.fromkeys(ALWAYS, "pytrec_eval") | dict.fromkeys(OF_CWL, "cwl") | dict.fromkeys(OF_NDEVAL, "pyndeval")
+PACKAGE_OF = dict.fromkeys(ALWAYS, "pytrec_eval") | dict.fromkeys(OF_CWL, "cwl")
 Key = tuple[str, str, str]
 """Topic, subtopic and document."""
 JUDGMENTS = st.dictionaries(
@@ -60,11 +59,9 @@ def test_a_delegated_measure_has_the_values_of_ir_measures(
     path = write_judgments(tmp_path_factory.mktemp("judged") / "qrels", judged)
     found = evaluate_lists(hits, path, name)
     measure = read_ir_measure(name)
-    rows = [ir_measures.Qrel(t, d, grade, s) for (t, s, d), grade in judged.items()]
-    if name not in OF_NDEVAL:
-        best = grades_of(read_qrels(path))
-        lift = {t: max(own.values()) < 0 for t, own in best.items()}  # trec_eval would read memory beyond its arrays
-        rows = [ir_measures.Qrel(t, d, 0 if lift[t] else grade) for t, own in best.items() for d, grade in own.items()]
+    best = grades_of(read_qrels(path))
+    lift = {t: max(own.values()) < 0 for t, own in best.items()}  # trec_eval would read memory beyond its arrays
+    rows = [ir_measures.Qrel(t, d, 0 if lift[t] else grade) for t, own in best.items() for d, grade in own.items()]
     run = [ir_measures.ScoredDoc(t, d, float(len(docs) - i)) for t, docs in hits.items() for i, d in enumerate(docs)]
     expected = dict.fromkeys(found.topics, math.nan)
     expected |= {one.query_id: one.value for one in ir_measures.iter_calc([measure], rows, run)}
@@ -75,7 +72,6 @@ def test_a_delegated_measure_has_the_values_of_ir_measures(
 
 def test_alpha_ndcg_and_subtopic_recall_of_a_small_example(tmp_path: Path) -> None:
     """By hand: b repeats the subtopic of a, so its gain is halved (Clarke et al., SIGIR 2008)."""
-    pytest.importorskip("pyndeval")
     qrels = write_judgments(tmp_path / "qrels", {("1", "s1", "a"): 1, ("1", "s1", "b"): 1, ("1", "s2", "c"): 1})
     found = evaluate_lists({"1": ["a", "b", "c"]}, qrels, "alpha_nDCG@3", "StRecall@2")
     gain = 1 + 0.5 / math.log2(3) + 1 / math.log2(4)
@@ -113,7 +109,6 @@ def test_subtopics_and_their_absence_get_a_caution(tmp_path: Path) -> None:
     found = evaluate_lists({"1": ["a"]}, qrels, "MRR").cautions
     assert found == ("1 of 2 judgments are of a document's further subtopics; measures without subtopics take its "
                      "highest grade",)  # fmt: skip
-    pytest.importorskip("pyndeval")
     qrels = write_judgments(tmp_path / "plain", {("1", "0", "a"): 1})
     found = evaluate_lists({"1": ["a"]}, qrels, "StRecall@5", "MRR").cautions
     assert found == ("StRecall@5: the judgments name no subtopics in their second column",)
@@ -127,8 +122,8 @@ def test_topics_whose_grades_are_all_negative_count_zero(tmp_path: Path) -> None
 
 def test_a_fault_of_ir_measures_is_an_error_that_names_the_measures(tmp_path: Path) -> None:
     qrels = write_judgments(tmp_path / "qrels", {("1", "0", "a"): 1})
-    with pytest.raises(UserError, match="Accuracy: ir_measures cannot compute it on these judgments"):
-        evaluate_lists({"1": ["a"]}, qrels, "Accuracy")
+    with pytest.raises(UserError, match=r"BPM.*: ir_measures cannot compute it on these judgments: min_rel must be"):
+        evaluate_lists({"1": ["a"]}, qrels, "BPM(min_rel=3,max_rel=3)@5")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +147,13 @@ def test_a_name_of_ir_measures_is_printed_as_it_prints_it(name: str, printed: st
         ("Rprec(rel=a)", "unknown"),
         ("Rprec(grade=2)", "unsupported params found: ['grade']"),
         ("alpha_ndgc@20", "alpha_nDCG@20 is the nearest"),
-        ("ERR", "only with other parameters"),
+        ("nDCG(dcg='exp-log2', gains={1: 2})@5", "only with other parameters"),
+        ("ERR@0", "expected a cutoff from 1 to 1,000,000"),
+        ("P_IA@1000001", "expected a cutoff from 1 to 1,000,000"),
+        ("Success@True", "found cutoff=True, expected a whole number"),
+        ("P_IA", "expected a cutoff, as in P_IA@10"),
+        ("StRecall(rel=2)", "expected a cutoff, as in StRecall@10"),
+        ("NRBP(alpha=2.0)", "expected alpha between 0 and 1"),
         ("__import__('os')", "unknown"),
     ],
 )
@@ -163,9 +164,9 @@ def test_an_impossible_name_is_refused_with_the_reason(name: str, message: str) 
 
 
 def test_a_measure_whose_package_is_missing_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ir_measures.pyndeval, "_is_available", False)
-    with pytest.raises(UserError, match=r"it needs: pip install ir-measures\[pyndeval\]"):
-        parse_measure("alpha_nDCG@20")
+    monkeypatch.setattr(ir_measures.cwl_eval, "_is_available", False)
+    with pytest.raises(UserError, match=r"it needs: pip install ir-measures\[cwl_eval\]"):
+        parse_measure("RBP")
 
 
 def test_the_relevant_grade_reaches_delegated_measures() -> None:
