@@ -16,7 +16,7 @@ from keystone.runs.tracks.validate import detect_track, summarise_violations, va
 from keystone.runs.tracks.violations import Violation
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.places import SHARED
-from tests.support.runs.answer_files import FILE, HOW, WHY, A, B, make_line, make_record, make_sentences
+from tests.support.runs.answer_files import FILE, HOW, NEWS, WHY, A, B, make_line, make_record, make_sentences
 from tests.support.runs.command_line import keystone
 
 MATERIAL = SHARED / "trec-rag-material"
@@ -106,6 +106,30 @@ ANSWER_FAULTS = [
         "at most 3, found 4",
         id="four citations",
     ),
+    pytest.param(
+        "rag26",
+        make_line("rag26", answer=[*make_sentences(), *make_sentences(citations=["shard_00001_1"])]),
+        "citations: expected one form in all sentences",
+        id="positions and ids in one answer",
+    ),
+    pytest.param(
+        "ragtime26",
+        make_line("ragtime26", responses=[*make_sentences(citations={NEWS[0]: 1}), *make_sentences(citations=[])]),
+        "citations: expected one form in all sentences",
+        id="scores, and a list in one answer",
+    ),
+    pytest.param(
+        "ragtime25",
+        make_line("ragtime25", references=None),
+        "references: expected a list of ids, found None",
+        id="no references in 2025",
+    ),
+    pytest.param(
+        "ragtime25",
+        make_line("ragtime25", responses=make_sentences(citations=[NEWS[0]])),
+        "found 1 that no sentence cites",
+        id="an uncited story in 2025",
+    ),
     pytest.param("rag26", make_line("rag26", metadata__run_desc=None), "metadata.run_desc: missing", id="run_desc"),
     pytest.param("rag26", make_line("rag26", metadata__narrative=None), "metadata.narrative: missing", id="narrative"),
     pytest.param("rag24", make_line("rag24", topic="why?"), "topic: differs from the topics file", id="topic's text"),
@@ -150,8 +174,13 @@ def test_a_violation_of_an_answer_file_is_reported_with_its_line(
         pytest.param("rag25", make_line(answer=make_sentences(citations=[A, B])), id="ids"),
         pytest.param("rag25", make_line(answer=make_sentences(citations=[])), id="no citation"),
         pytest.param(
-            "rag26", make_line("rag26", answer=make_sentences(citations=[0, "shard_00001_2"])), id="both forms"
+            "rag26",
+            make_line("rag26", answer=[*make_sentences(), *make_sentences(citations=[])]),
+            id="positions, and no citation",
         ),
+        pytest.param("rag26", make_line("rag26", metadata__run_id="-A.b_9" + 14 * "x"), id="a run id of 20 characters"),
+        pytest.param("ragtime25", make_line("ragtime25", metadata__run_id=25 * "x"), id="a run id of 25 characters"),
+        pytest.param("biogen", make_line("biogen", references=None), id="ids that are listed nowhere"),
         pytest.param(
             "rag26", make_line("rag26", metadata__prompt={"x": [1]}, more=1), id="keys that the track does not know"
         ),
@@ -328,6 +357,87 @@ def test_a_difference_is_the_first_one_and_printable(one: str, other: str) -> No
     assert shown.isprintable()
 
 
+CORPORA = {"rag24": A, "rag25": A, "rag26": "shard_00001_1", "ragtime25": NEWS[0], "ragtime26": NEWS[0]}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("beside", [True, False], ids=["beside one of the corpus", "alone"])
+def test_a_reference_of_another_corpus_is_an_error_where_the_organisers_refuse_it(
+    tmp_path: Path, name: str, beside: bool
+) -> None:
+    """The checkers of 2025 take a file over another corpus altogether, so that it can be a trial."""
+    sentences = TRACKS[name].sentences
+    ids = ["elsewhere", *[CORPORA[name]] * beside]
+    cited = [0] if TRACKS[name].citations[0] == "positions" else ["elsewhere", *ids[1:]]
+    path = tmp_path / "rag.jsonl"
+    path.write_text(make_line(name, **{"references": ids, sentences: make_sentences(citations=cited)}))
+    (found,) = validate(path, TRACKS[name], [WHY])
+    expected = "warning" if name == "rag25" and not beside else "error"
+    assert (found.line, found.severity, found.kind) == (1, expected, "id of another corpus")
+
+
+def test_a_cited_id_of_another_corpus_is_an_error_where_references_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "rag.jsonl").write_text(make_line("ragtime26", responses=make_sentences(citations=["elsewhere"])))
+    found = validate(tmp_path / "rag.jsonl", TRACKS["ragtime26"], [WHY])
+    assert {(v.severity, v.kind) for v in found} == {
+        ("warning", "citation without reference"),
+        ("error", "id of another corpus"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "run_id"),
+    [
+        ("rag26", "a-run-id-of-31-characters-12345"),
+        ("rag26", 21 * "x"),
+        ("ragtime25", 26 * "x"),
+        ("ragtime26", 21 * "x"),
+        *((name, run) for name in ("rag26", "ragtime25", "ragtime26") for run in (".x", "run one", "x/Ω", "x\n", "é")),
+    ],
+)
+def test_a_run_id_that_a_track_refuses_is_an_error_in_answers_and_in_runs(
+    tmp_path: Path, name: str, run_id: str
+) -> None:
+    (tmp_path / "rag.jsonl").write_text(make_line(name, metadata__run_id=run_id))
+    (found,) = validate(tmp_path / "rag.jsonl", TRACKS[name], [WHY])
+    most = TRACKS[name].run_id_length
+    wanted = f"expected at most {most} letters, digits, '-', '_' and '.', not beginning with '.', found {run_id!r}"
+    assert (found.severity, found.message) == ("error", f"metadata.run_id: {wanted}")
+    if run_id == run_id.strip() and " " not in run_id:
+        (tmp_path / "run.tsv").write_text(f"1 Q0 {CORPORA[name]} 1 0.5 {run_id}\n1 Q0 {CORPORA[name]}2 2 0.4 {run_id}")
+        (found,) = validate(tmp_path / "run.tsv", TRACKS[name], [WHY])
+        assert (found.line, found.severity, found.message) == (1, "error", f"run tag: {wanted}")
+
+
+PMIDS = make_sentences(citations=[30000001, 7])
+
+
+@pytest.mark.parametrize(
+    ("track", "line", "kinds"),
+    [
+        ("biogen", make_line("biogen", references=None, responses=PMIDS), {"id as a number"}),
+        ("biogen", make_line("biogen", references=["30000001", "7"], responses=PMIDS), {"id as a number"}),
+        ("biogen", make_line("biogen", references=[7, 30000001], responses=PMIDS), {"id as a number"}),
+        ("biogen", make_line("biogen", references=None, metadata__topic_id=1), {"id as a number"}),
+        ("ragtime26", make_line("ragtime26", references=None), {"references"}),
+        ("ragtime26", make_line("ragtime26", references=[NEWS[0]]), {"citation without reference"}),
+        ("ragtime26", make_line("ragtime26", metadata__run_desc=None), {"no run_desc"}),
+        *(
+            (name, make_line(name, responses=make_sentences(citations=[*NEWS, NEWS[0][:-1] + "2", NEWS[0] + "3"]),
+                             references=[*NEWS, NEWS[0][:-1] + "2", NEWS[0] + "3"]), {"too many citations"})
+            for name in ("ragtime25", "ragtime26")
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_organisers_of_biogen_and_ragtime_accept_is_a_warning(
+    tmp_path: Path, track: str, line: str, kinds: set[str]
+) -> None:
+    path = tmp_path / "rag.jsonl"
+    path.write_text(line)
+    found = validate(path, TRACKS[track], [WHY])
+    assert ({v.kind for v in found}, {v.severity for v in found}) == (kinds, {"warning"})
+
+
 def test_the_default_team_is_one_warning(tmp_path: Path) -> None:
     path = tmp_path / "rag.jsonl"
     records = [make_record("rag25"), make_record("rag25", HOW)]
@@ -346,7 +456,7 @@ def test_the_default_team_is_one_warning(tmp_path: Path) -> None:
 
 def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
     (tmp_path / "run.tsv").write_text(f"1 Q0 {A} 1 0.5 t\n1 Q0 b 2 0.4 t\n1 Q0 c 3 0.3 t\n")
-    (tmp_path / "rag.jsonl").write_text(make_line(references=[A, "b", "c"]))
+    (tmp_path / "rag.jsonl").write_text(make_line(references=["b", "c"]))
     for name, line in (("run.tsv", 2), ("rag.jsonl", 1)):
         (found,) = validate(tmp_path / name, TRACKS["rag25"], [WHY])
         assert (found.line, found.severity) == (line, "warning")
