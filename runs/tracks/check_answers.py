@@ -15,7 +15,7 @@ from keystone.runs.tracks.answer_files import (
 )
 from keystone.runs.tracks.check_run import check_ids
 from keystone.runs.tracks.check_sentences import check_forms, check_sentences
-from keystone.runs.tracks.rules import DEFAULT_TEAM, CitationForm, Key, KeyContent, Track
+from keystone.runs.tracks.rules import DEFAULT_TEAM, OPTIONS, CitationForm, Key, KeyContent, Track
 from keystone.runs.tracks.violations import Lines, Violation, make_error, make_warning, parse_object, shorten_value
 from keystone.runs.wording import plural
 
@@ -141,7 +141,9 @@ def _check_metadata(
         value = metadata.get(key.name)
         where = key.name if track.metadata is None else f"{track.metadata}.{key.name}"
         if value is None:
-            yield (make_error if key.required else make_warning)(number, f"no {key.name}", f"{where}: missing")
+            option = OPTIONS.get(key.holds)
+            remedy = f"; keystone convert --to {track.form} {option} adds it" if option else ""
+            yield (make_error if key.required else make_warning)(number, f"no {key.name}", f"{where}: missing{remedy}")
         elif key.holds in ID_CONTENTS and is_integer(value):
             kind = "id as a number" if key.holds == "topic" else f"{key.name} as a number"
             yield make_error(number, kind, f"{where}: expected text, found the number {shorten_value(value)}")

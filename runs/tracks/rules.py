@@ -27,6 +27,13 @@ DEFAULT_TEAM = "keystone"
 """The team of a run whose configuration names none. No team should submit under it."""
 RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 """The run ids of tracks that limit them."""
+OPTIONS: Mapping[KeyContent, str] = {
+    "team": "--team",
+    "run": "--run-id",
+    "description": "--run-desc",
+    "type": "--type",
+}
+"""The options of `keystone convert` that give the content of a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +110,15 @@ class Track:
     """A regular expression for ids of the corpus's documents, if `id_form` describes their segments."""
     topic_form: str | None = None
     """A regular expression for topic ids, if they distinguish the track from others."""
+    guessed: bool = False
+    """Whether only the form of a file, which several tracks share, led to these rules."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """The length limits of single topics, by id. `set_topic_limits` sets them."""
+
+    @property
+    def form(self) -> str:
+        """The name of the form of its answers, which several tracks may share."""
+        return "responses" if self.sentences == "responses" else self.name
 
     @property
     def integers(self) -> tuple[IntegerMeaning, ...]:
@@ -167,9 +181,9 @@ _RAG25 = Track(
     keys=(
         Key("team_id", "team"),
         Key("run_id", "run"),
-        Key("type", "type", required=False),
+        Key("type", "type"),
         Key("narrative_id", "topic"),
-        Key("narrative", "narrative", required=False),
+        Key("narrative", "narrative"),
     ),
     sentences="answer",
     citations=("positions", "ids"),

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
+from keystone.runs.python.files import validate as keystone_validate
 from keystone.runs.tracks.check_answers import describe_difference
 from keystone.runs.tracks.rules import TRACKS, Track
-from keystone.runs.tracks.validate import detect_track, summarise_violations, validate
+from keystone.runs.tracks.validate import detect_track, judge, summarise_violations, validate
 from keystone.runs.tracks.violations import Violation
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.places import SHARED
 from tests.support.runs.answer_files import FILE, HOW, NEWS, WHY, A, B, make_line, make_record, make_sentences
@@ -31,6 +33,13 @@ ANSWER_FAULTS = [
         "rag25", make_line(metadata__team_id=""), "metadata.team_id: expected text, found ''", id="an empty team"
     ),
     pytest.param("rag25", make_line(metadata__team_id=None), "metadata.team_id: missing", id="no team"),
+    pytest.param(
+        "rag25",
+        make_line(metadata__type=None),
+        "metadata.type: missing; keystone convert --to rag25 --type adds it",
+        id="no type",
+    ),
+    pytest.param("rag25", make_line(metadata__narrative=None), "metadata.narrative: missing", id="no narrative"),
     pytest.param("rag25", make_line(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="topic"),
     pytest.param(
         "rag25", make_line(metadata__narrative_id=1), "narrative_id: expected text, found the number 1", id="a number"
@@ -130,7 +139,12 @@ ANSWER_FAULTS = [
         "found 1 that no sentence cites",
         id="an uncited story in 2025",
     ),
-    pytest.param("rag26", make_line("rag26", metadata__run_desc=None), "metadata.run_desc: missing", id="run_desc"),
+    pytest.param(
+        "rag26",
+        make_line("rag26", metadata__run_desc=None),
+        "metadata.run_desc: missing; keystone convert --to rag26 --run-desc adds it",
+        id="run_desc",
+    ),
     pytest.param("rag26", make_line("rag26", metadata__narrative=None), "metadata.narrative: missing", id="narrative"),
     pytest.param("rag24", make_line("rag24", topic="why?"), "topic: differs from the topics file", id="topic's text"),
     pytest.param(
@@ -209,8 +223,6 @@ def test_an_answer_that_a_track_allows_has_no_violation(tmp_path: Path, track: s
 @pytest.mark.parametrize(
     ("track", "line", "message"),
     [
-        ("rag25", make_line(metadata__type=None), "metadata.type: missing"),
-        ("rag25", make_line(metadata__narrative=None), "metadata.narrative: missing"),
         ("rag25", make_line(answer=[]), "answer: empty"),
         (
             "rag25",
@@ -490,6 +502,58 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
 def test_the_track_is_detected_by_name_keys_and_ids(tmp_path: Path, name: str, text: str, expected: str) -> None:
     (tmp_path / name).write_bytes(b"" if name.endswith(".gz") else text.encode())
     assert detect_track(tmp_path / name).name == expected
+
+
+@pytest.mark.parametrize("name", ["responses.jsonl", "filed"])
+@pytest.mark.parametrize("track", ["responses", "ragtime25", "ragtime26", "biogen"])
+def test_a_form_that_tracks_share_says_that_no_limit_was_checked(tmp_path: Path, track: str, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(make_line(track))
+    assert judge(path, detect_track(path), [WHY]).violations == [
+        Violation(
+            0,
+            "warning",
+            "no limit checked",
+            "no limit was checked: its form is that of responses, ragtime25, ragtime26, biogen; --track names one",
+        )
+    ]
+    assert validate(path, TRACKS[track], [WHY]) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "judged_by"),
+    [
+        pytest.param("track: ragtime26", "ragtime26", id="a run"),
+        pytest.param("track: biogen", "biogen", id="another run"),
+        pytest.param("track: rag25", "responses", id="a run with other files"),
+        pytest.param("track: none", "responses", id="a run without files to submit"),
+        pytest.param("track: [", "responses", id="no YAML"),
+        pytest.param("tracks: biogen", "responses", id="another program"),
+    ],
+)
+def test_a_file_in_a_run_directory_is_judged_by_the_track_of_the_run(
+    tmp_path: Path, topics: Path, config: str, judged_by: str
+) -> None:
+    """The answer is too long for both tracks."""
+    topics.write_text('{"id": "1", "narrative": "Why?", "limit": 200}\n')
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text(f"run_id: r\nindex: i\ntopics: t\n{config}\n")
+    (run / "responses.jsonl").write_text(
+        make_line("ragtime26", responses=make_sentences(text="w " * 251, citations=list(NEWS)))
+    )
+    shown = keystone("validate", "run", "--topics", topics, cwd=tmp_path)
+    verdict = shown.stdout.splitlines()[-1]
+    limit = {"ragtime26": "at most 200 characters, found 502", "biogen": "at most 250 words, found 251"}
+    assert limit.get(judged_by, "no limit was checked") in shown.stdout
+    assert verdict == "run/responses.jsonl: " + (
+        "valid for responses: 0 errors, 1 warning"
+        if judged_by == "responses"
+        else f"invalid for {judged_by}: 1 error, 0 warnings"
+    )
+    assert [v.kind for v in keystone_validate(run / "responses.jsonl", read_topics(topics)).violations] == [
+        "no limit checked" if judged_by == "responses" else "too long"
+    ]
 
 
 @pytest.mark.parametrize(
