@@ -15,6 +15,7 @@ from keystone.runs.tracks.answer_files import (
 )
 from keystone.runs.tracks.check_run import check_ids
 from keystone.runs.tracks.check_sentences import check_forms, check_sentences
+from keystone.runs.tracks.known_keys import check_known_keys
 from keystone.runs.tracks.rules import DEFAULT_TEAM, OPTIONS, CitationForm, Key, KeyContent, Track
 from keystone.runs.tracks.violations import Lines, Violation, make_error, make_warning, parse_object, shorten_value
 from keystone.runs.wording import plural
@@ -68,6 +69,8 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
             yield make_error(
                 number, "metadata", f"{track.metadata}: expected an object, found {shorten_value(metadata)}"
             )
+        if track.has_gate:
+            yield from check_known_keys(number, record, track, topic)
         references = list_references(record, track)
         if isinstance(references, list):
             if record.get("references") is None and track.listed == "advised":

@@ -100,6 +100,8 @@ class Track:
     """Whether each reference must be an id of the corpus. Otherwise a file may have only ids of another corpus."""
     run_id_length: int | None = None
     """The most characters of a run id, which then has only letters, digits, `-`, `_`, `.`, and no `.` first."""
+    has_gate: bool = False
+    """Whether `auto-judge-report verify` has rules for the track. `keystone.runs.tracks.known_keys` then holds, too."""
     accepted: tuple[str, ...] = ()
     """The kinds of violations that this track's organisers accept: they are warnings."""
     length_key: str | None = None
@@ -192,6 +194,7 @@ _RAG25 = Track(
     rows=100,
     references=100,
     one_form="file",
+    has_gate=True,
     document_form=MS_MARCO_DOCUMENT_PATTERN,
 )
 _RAG26 = Track(
@@ -215,6 +218,7 @@ _RAG26 = Track(
     cited=3,
     one_form="answer",
     strict_ids=True,
+    has_gate=True,
     run_id_length=20,
     topic_form=r"rag2026-\d+",
 )
@@ -241,6 +245,7 @@ _RAGTIME25 = replace(
     one_form="answer",
     uncited=False,
     strict_ids=True,
+    has_gate=True,
     run_id_length=25,
     topic_limit="limit",
     accepted=("too many citations",),

@@ -141,6 +141,24 @@ ANSWER_FAULTS = [
     ),
     pytest.param(
         "rag26",
+        make_line("rag26", metadata__task="generation"),
+        "metadata.task: found 'generation'; the organisers' program expects: Input should be 'multilingual', 'english'",
+        id="a value that the organisers' program cannot read",
+    ),
+    pytest.param(
+        "rag26",
+        make_line("rag26", responses=make_sentences()),
+        "found both answer and responses",
+        id="two lists of sentences",
+    ),
+    pytest.param(
+        "ragtime26",
+        make_line("ragtime26", metadata__narrative_id=7),
+        "metadata.narrative_id: expected '1' as elsewhere, found 7",
+        id="two topics",
+    ),
+    pytest.param(
+        "rag26",
         make_line("rag26", metadata__run_desc=None),
         "metadata.run_desc: missing; keystone convert --to rag26 --run-desc adds it",
         id="run_desc",
