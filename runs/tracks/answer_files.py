@@ -48,8 +48,8 @@ def map_citations(
     names a reference.
     """
     ids = [str(reference) if is_integer(reference) else reference for reference in references]
-    by_place = {place: name for place, name in enumerate(ids) if isinstance(name, str)}
-    by_number = {int(name): name for name in by_place.values() if NUMBER.fullmatch(name)}
+    by_place: dict[str | int, str] = {place: name for place, name in enumerate(ids) if isinstance(name, str)}
+    by_number: dict[str | int, str] = {int(name): name for name in by_place.values() if NUMBER.fullmatch(name)}
     found: dict[str | int, str] = {name: name for name in by_place.values()}
     for meaning in reversed(integers):
         found |= by_place if meaning == "positions" else by_number

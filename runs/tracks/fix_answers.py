@@ -185,8 +185,8 @@ def _resolve_citations(citations: Any, names: Citable, track: Track) -> list[tup
             found[place] = (raw, None)
             continue
         name, own = resolve_citation(raw, names), str(raw)
-        is_name = isinstance(raw, str) or "positions" not in track.citations
-        if name is None and is_name and is_id(own) and track.owns(own):
+        is_name = "positions" not in track.citations or (isinstance(raw, str) and track.owns(raw))
+        if name is None and is_name and is_id(own):
             name = own
         if name is not None:
             found.setdefault(name, (raw, name))

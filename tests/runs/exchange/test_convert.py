@@ -312,7 +312,7 @@ def test_every_value_that_is_added_or_missing_is_named(
 def test_a_file_with_the_values_that_the_command_gives_is_valid(tmp_path: Path, form: str) -> None:
     path, out = tmp_path / "in", tmp_path / "out"
     path.write_text(BARE.replace("d1", IDS.get(form, (A,))[0]))
-    given = {"team": "t", "run_id": "r", "run_desc": "Bees.", "type": "manual"}
+    given: dict[str, Any] = {"team": "t", "run_id": "r", "run_desc": "Bees.", "type": "manual"}
     if form == "rag24":
         del given["team"], given["run_desc"], given["type"]
     command(path, out, form, **given)
@@ -331,7 +331,7 @@ def test_a_file_with_the_values_that_the_command_gives_is_valid(tmp_path: Path, 
     ],
 )
 def test_a_value_that_the_content_cannot_have_is_an_error(
-    tmp_path: Path, given: str, named: dict[str, str], message: str
+    tmp_path: Path, given: str, named: dict[str, Any], message: str
 ) -> None:
     (tmp_path / "in").write_text(given)
     source = None if given == BARE else "leaderboard" if given[0] == "r" else "requests"

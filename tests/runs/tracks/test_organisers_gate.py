@@ -68,7 +68,7 @@ def change(record: dict[str, Any], place: str, value: Any) -> dict[str, Any]:
     return record
 
 
-REFUSED = {
+REFUSED: dict[str, list[tuple[str, Any]]] = {
     "a run id that is too long": [("metadata.run_id", "x" * 31)],
     "no team": [("metadata.team_id", ...)],
     "an empty team": [("metadata.team_id", " ")],
