@@ -93,6 +93,5 @@ def check_known_keys(number: int, record: dict[str, Any], track: Track, topic: s
     for key in ("topic_id", "narrative_id"):
         other = metadata.get(key) if isinstance(metadata, dict) else None
         if topic and other is not None and str(other) != topic:
-            yield make_error(
-                number, "second topic", f"metadata.{key}: found {shorten_value(other)}, expected {topic!r}"
-            )
+            message = f"metadata.{key}: expected {shorten_value(topic)} as elsewhere, found {shorten_value(other)}"
+            yield make_error(number, "second topic", message)

@@ -284,6 +284,9 @@ TRACKS = {
 }
 """The tracks by name. `responses` is the format that RAGTIME, DRAGUN, BioGen and others share, without limits."""
 
+SHARED_FORM = replace(_RESPONSES, guessed=True, listed="advised", accepted=_BIOGEN.accepted)
+"""The rules of a file of that form whose track nobody knows: what one of the tracks takes is no error."""
+
 
 def set_topic_limits(track: Track, topics: Iterable[Topic]) -> Track:
     """Set the length limits that the topics give, if the track has such limits, and return the new track.

@@ -18,7 +18,7 @@ from keystone.runs.tracks.check_answers import check_answers, describe_answers, 
 from keystone.runs.tracks.check_run import check_run, describe_run, is_row
 from keystone.runs.tracks.fix_answers import fix_answers
 from keystone.runs.tracks.fix_run import fix_run
-from keystone.runs.tracks.rules import TRACKS, Track
+from keystone.runs.tracks.rules import SHARED_FORM, TRACKS, Track
 from keystone.runs.tracks.violations import (
     Lines,
     Repair,
@@ -148,7 +148,7 @@ def _list_sharing(track: Track) -> list[str]:
 
 def _choose_form(track: Track) -> Track:
     """Choose the track itself. If several share its form, nobody knows its limits, and the form alone counts."""
-    return track if _list_sharing(track) == [track.name] else replace(TRACKS["responses"], guessed=True)
+    return track if _list_sharing(track) == [track.name] else SHARED_FORM
 
 
 def _have_track_form(topics: Set[str], track: Track) -> bool | None:

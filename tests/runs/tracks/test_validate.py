@@ -538,6 +538,14 @@ def test_a_form_that_tracks_share_says_that_no_limit_was_checked(tmp_path: Path,
     assert validate(path, TRACKS[track], [WHY]) == []
 
 
+def test_the_official_form_of_biogen_without_a_track_has_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "filed"
+    path.write_text(make_line("biogen", references=None, responses=PMIDS))
+    found = judge(path, detect_track(path), [WHY]).violations
+    assert {v.kind for v in found} == {"no limit checked", "references", "id as a number"}
+    assert {v.severity for v in found} == {"warning"}
+
+
 @pytest.mark.parametrize(
     ("config", "judged_by"),
     [
