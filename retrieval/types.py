@@ -155,8 +155,8 @@ class Rankings:
             np.concatenate([self.scores[:0], *(self.scores_of(place) for place in places)]),
         )
 
-    def top(self, depth: int) -> "Rankings":
-        """Return the rankings with at most the first `depth` documents of each query."""
+    def top(self, depth: int | Sequence[int]) -> "Rankings":
+        """Return the rankings with at most the first `depth` documents of each query. Each may have its own depth."""
         counts = np.minimum(np.diff(self.offsets), depth)
         kept = [slice(start, start + count) for start, count in zip(self.offsets, counts, strict=False)]
         return Rankings(

@@ -117,7 +117,8 @@ def _describe_type(annotation: Any, key: str) -> str:
     if get_origin(annotation) is list:
         return f"list of {_describe_type(arguments[0], key)}"
     if get_origin(annotation) is dict:
-        return f"names with a {TYPE_NAMES.get(arguments[1], 'value')} each"
+        held = get_args(arguments[1])[0] if get_origin(arguments[1]) is Annotated else arguments[1]
+        return f"names with a {TYPE_NAMES.get(held, 'value')} each"
     if _find_model(annotation):
         return f"the keys of [`{key}`](#{key.replace('.', '')})"
     return TYPE_NAMES[arguments[0] if arguments else annotation]

@@ -58,6 +58,9 @@ class RunConfig(StrictSettings):
                 raise ValueError(f"{key}: found {str(path)!r}, expected a path, which has no NUL")
         if self.track is not None and self.track not in TRACKS:
             raise ValueError(f"track: found {self.track!r}, expected one of {', '.join(TRACKS)}, none")
+        if self.track is not None and not TRACKS[self.track].takes_run_id(self.run_id):
+            expected = TRACKS[self.track].describe_run_ids()
+            raise ValueError(f"run_id: found {self.run_id!r} with track {self.track}, expected {expected}")
         if self.ranks_segments and (self.track is None or not TRACKS[self.track].segments):
             able = ", ".join(name for name, track in TRACKS.items() if track.segments)
             raise ValueError(
@@ -92,6 +95,11 @@ class RunConfig(StrictSettings):
         if self.fusion.depth > self.retrieval.depth:
             raise ValueError(
                 f"fusion.depth: found {self.fusion.depth}, above retrieval.depth "
+                f"{self.retrieval.depth}; expected at most that"
+            )
+        if deep := [name for name, depth in self.fusion.depths.items() if depth > self.retrieval.depth]:
+            raise ValueError(
+                f"fusion.depths: found {self.fusion.depths[deep[0]]} for topic {deep[0]!r}, above retrieval.depth "
                 f"{self.retrieval.depth}; expected at most that"
             )
         if self.track is not None and self.answer.method in ("rules", "retrieval"):

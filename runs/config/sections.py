@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from keystone.fusion.methods import find_impossible_setting
 from keystone.generation.llm.chat import MOST_TOKENS
@@ -11,6 +11,7 @@ from keystone.generation.llm.settings import AnyPath
 from keystone.indexing.settings.none_named import NoneNamed
 from keystone.indexing.settings.strict_settings import StrictSettings
 from keystone.retrieval.types import K1, B
+from keystone.runs.config.depths import load_depths
 
 
 class Queries(StrictSettings):
@@ -109,6 +110,16 @@ class Fusion(StrictSettings):
     """The method's parameters besides k, by name, such as `{phi: 0.9}`."""
     depth: int = Field(default=100, ge=1, le=100_000)
     """How many documents a narrative's ranking keeps (paper: `N_narr`, 100)."""
+    depths: Annotated[dict[str, Annotated[int, Field(ge=1, le=100_000)]], BeforeValidator(load_depths)] = Field(
+        default={}
+    )
+    """The depth of single narratives, by topic id, in place of `depth`. A path is read as a file with a topic id and a
+    number on each line. The submitted run has no more rows for these narratives
+    ([guide](tracks.md#a-depth-for-each-narrative))."""
+
+    def get_depth(self, topic_id: str) -> int:
+        """Get how many documents the ranking of a narrative keeps."""
+        return self.depths.get(topic_id, self.depth)
 
     @model_validator(mode="after")
     def _check_possible(self) -> Self:

@@ -3,10 +3,10 @@
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import COMPRESSIONS, STDIN
@@ -16,6 +16,7 @@ from keystone.runs.exchange.losses import Losses, compare, list_items
 from keystone.runs.exchange.recognise import recognise
 from keystone.runs.exchange.table import Form, get_form
 from keystone.runs.exchange.types import Candidate, CitedAnswer, Handover, Kind, Request
+from keystone.runs.tracks.rules import OPTIONS, TRACKS, KeyContent
 from keystone.runs.trec.topics import read_topics
 
 T = TypeVar("T", Request, CitedAnswer, NuggetBank)
@@ -32,15 +33,18 @@ class ConversionSettings:
     source: str | None = None
     strict: bool = False
     topics: Path | None = None
+    named: Mapping[KeyContent, str] = field(default_factory=dict)
+    """The team, the run, its description or its type, in place of those in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The forms of a conversion and its losses."""
+    """The forms of a conversion, its losses, and the number of values that the target requires and nobody gave."""
 
     source: Form
     target: Form
     losses: Losses
+    missing: Mapping[str, int]
 
 
 def convert(path: Path, out: Path, settings: ConversionSettings) -> Conversion:
@@ -59,6 +63,7 @@ def convert(path: Path, out: Path, settings: ConversionSettings) -> Conversion:
         raise UserError(f"{path}: holds no {form.kind}")
     if settings.topics:
         content = fill_queries(content, {topic.id: topic.narrative for topic in read_topics(settings.topics)})
+    content = name_author(content, settings.named)
     derived, lost = derive(content, form.kind, target.kind)
     if derived is None:
         raise UserError(f"{path}: {form.name} holds {form.kind}, but {target.name} holds {target.kind}; {DERIVED}")
@@ -75,7 +80,59 @@ def convert(path: Path, out: Path, settings: ConversionSettings) -> Conversion:
             raise UserError(f"{path}: {target.name} cannot hold all of it: {'; '.join(found)}")
         with made.open("rb") as file, write_whole(out) as whole:
             shutil.copyfileobj(file, whole)
-    return Conversion(form, target, losses)
+    return Conversion(form, target, losses, find_missing(derived, target))
+
+
+FIELDS: Mapping[KeyContent, str] = {
+    "team": "team_id",
+    "run": "run_id",
+    "description": "description",
+    "type": "type",
+    "narrative": "query",
+}
+"""The fields of an answer that hold the content of a track's keys."""
+
+
+def name_author(content: Handover, named: Mapping[KeyContent, str]) -> Handover:
+    """Replace the team, the run, its description or its type. `UserError` for content that has no such field."""
+    own = {FIELDS[holds]: value for holds, value in named.items()}
+
+    def name(one: Any) -> Any:
+        if lacking := [holds for holds in named if not hasattr(one, FIELDS[holds])]:
+            raise UserError(f"{OPTIONS[lacking[0]]}: found it for content that has no {lacking[0]}")
+        return replace(one, **own)
+
+    return replace(
+        content,
+        requests=tuple(map(name, content.requests)),
+        answers=tuple(map(name, content.answers)),
+        nuggets=tuple(map(name, content.nuggets)),
+        scores=tuple(map(name, content.scores)),
+    )
+
+
+def find_missing(content: Handover, target: Form) -> dict[str, int]:
+    """Count the values that the form's track requires and the answers lack, by the name of their key.
+
+    Team, run and topic are never missing, because they have a default or must be there.
+    """
+    keys = TRACKS[target.name].keys if target.name in TRACKS else ()
+    required = [key for key in keys if key.required and key.holds in ("narrative", "description", "type")]
+    counts = {key.name: sum(not getattr(one, FIELDS[key.holds]) for one in content.answers) for key in required}
+    if target.name == "biogen24":
+        counts["contact_email"] = not content.answers[0].extra.get("contact_email")
+    return {name: int(number) for name, number in counts.items() if number}
+
+
+def describe_missing(done: Conversion) -> list[str]:
+    """Describe each required value that is missing, with the option that gives it."""
+    keys = TRACKS[done.target.name].keys if done.target.name in TRACKS else ()
+    options = {key.name: OPTIONS.get(key.holds, "--topics") for key in keys}
+    return [
+        f"missing: {name} ({number:,}), which {done.target.name} requires"
+        + (f": {options[name]} gives it" if name in options else "")
+        for name, number in done.missing.items()
+    ]
 
 
 def fill_queries(content: Handover, queries: Mapping[str, str]) -> Handover:
@@ -127,10 +184,14 @@ def _request_nuggets(bank: NuggetBank) -> Request:
 
 
 def describe(losses: Losses, kinds: Iterable[str] = ("dropped", "changed", "added")) -> list[str]:
-    """Describe the losses of each kind in a line, with the number of values of each field. No line without losses."""
+    """Describe the losses of each kind in a line, with the number of values of each field. No line without losses.
+
+    A field to which one value was added everywhere is described with that value.
+    """
+    values = {("added", name): f": {value!r}" for name, value in losses.values.items() if isinstance(value, str)}
     counts = {kind: getattr(losses, kind) for kind in kinds}
-    return [
-        f"{kind}: {', '.join(f'{name} ({number:,})' for name, number in sorted(own.items()))}"
+    shown = {
+        kind: [f"{name} ({number:,}{values.get((kind, name), '')})" for name, number in sorted(own.items())]
         for kind, own in counts.items()
-        if own
-    ]
+    }
+    return [f"{kind}: {', '.join(fields)}" for kind, fields in shown.items() if fields]

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -21,6 +21,8 @@ class Losses:
     dropped: Mapping[str, int]
     changed: Mapping[str, int]
     added: Mapping[str, int]
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The value of each added field that has the same one everywhere."""
 
 
 def compare(source: Handover, target: Handover, dropped: Counter[str]) -> Losses:
@@ -30,10 +32,15 @@ def compare(source: Handover, target: Handover, dropped: Counter[str]) -> Losses
     """
     found = {(name, key): value for name, key, value in list_items(source)}
     kept = {(name, key): value for name, key, value in list_items(target)}
+    added = {(name, key): value for (name, key), value in kept.items() if (name, key) not in found}
+    values: dict[str, set[Any]] = {}
+    for (name, _), value in added.items():
+        values.setdefault(name, set()).add(value)
     return Losses(
         dict(Counter(name for name, key in found if (name, key) not in kept) + dropped),
         dict(Counter(name for (name, key), value in found.items() if kept.get((name, key), value) != value)),
-        dict(Counter(name for name, key in kept if (name, key) not in found)),
+        dict(Counter(name for name, _ in added)),
+        {name: next(iter(own)) for name, own in values.items() if len(own) == 1},
     )
 
 

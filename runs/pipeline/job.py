@@ -93,7 +93,8 @@ def open_job(
 
     If `topics` is None, they are read from the configuration's file.
     """
-    _check_paths(config, topics is None)
+    reads_topics = topics is None
+    _check_paths(config, reads_topics)
     index = open_index(config.index)
     topics = _read_topics_file(config.topics) if topics is None else topics
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
@@ -101,6 +102,8 @@ def open_job(
     job = Job(config, index, store, topics, track, threads, progress, read_given_runs(config, store, topics))
     if config.track is not None or config.grading.method is not None or config.rerank.method is not None:
         _ = job.sources.embedding
+    if (unknown := config.fusion.depths.keys() - {topic.id for topic in topics}) and reads_topics:
+        raise UserError(f"fusion.depths: topic {min(unknown)!r} is not in {config.topics}")
     if config.grading.neighbours and index.pooled:
         raise UserError(
             f"grading.neighbours: found {config.grading.neighbours} for {index.folder}, which has no vectors of all "
@@ -139,13 +142,15 @@ def describe_settings(config: RunConfig) -> str:
     parts = []
     rerank = () if config.rerank.method is None else ("rerank",)
     for part in ("queries", "retrieval", "fusion", *rerank, "grading", "answer"):
-        settings = getattr(config, part).model_dump(mode="json", exclude={"endpoint"}).items()
+        settings = getattr(config, part).model_dump(mode="json", exclude={"endpoint", "depths"}).items()
         values = ", ".join(
             f"{key} {'+'.join(Path(one).name for one in v) if isinstance(v, list) else v}"
             for key, v in settings
             if v not in (None, [])
         )
         parts.append(f"{part}: {values}")
+    if config.fusion.depths:
+        parts.append(f"depths: of {len(config.fusion.depths)} narratives")
     if config.ranks_segments:
         parts.append(f"ranking: segments, at most {config.segments_per_document} of a document")
     return f"Keystone, from whole narratives to cited answers; {'; '.join(parts)}"

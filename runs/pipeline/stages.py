@@ -138,7 +138,7 @@ def list_stages(job: Job, run_with_model: RunWithModel, files: Artifacts) -> lis
             "segments",
             (files.retrieval,),
             (ranking, *((files.queries,) if config.ranks_segments else ())),
-            [identity, topics, track, *segments],
+            [identity, topics, track, *segments, *([config.fusion.depths] if config.fusion.depths else [])],
             partial(make_retrieval, job),
             has_files,
         ),

@@ -11,6 +11,7 @@ from keystone.retrieval.types import Topic
 from keystone.runs.evaluation import evaluate as evaluation
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
+from keystone.runs.pipeline.track_of_file import find_track
 from keystone.runs.python.incoming import to_qrels, to_run, to_topics
 from keystone.runs.tracks import validate as validation
 from keystone.runs.tracks.rules import TRACKS, set_topic_limits
@@ -70,11 +71,11 @@ def evaluate(run: Any, qrels: Any, measures: Any = ()) -> Evaluation:
 
 
 def validate(path: AnyPath, topics: Any, track: str | None = None) -> Verdict:
-    """Judge a submission file by the rules of a track; None: the track that the file's form tells.
+    """Judge a submission file by the rules of a track; None: the track of its run, else of its form.
 
     `topics` are anything that `to_topics` takes.
     """
     if track is not None and track not in TRACKS:
         raise UserError(f"track: found {track!r}, expected one of {', '.join(TRACKS)}")
-    topics, rules = to_topics(topics), TRACKS[track] if track else validation.detect_track(Path(path))
+    topics, rules = to_topics(topics), TRACKS[track] if track else find_track(Path(path))
     return validation.judge(Path(path), set_topic_limits(rules, topics), topics)

@@ -76,7 +76,7 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
         hint = f"; the run ranks its document: ask for {whole}" if whole in docs else ""
         raise UserError(f"document {doc_id}: no query of topic {topic_id} found it in {directory}{hint}")
     number = docs.index(doc_id)
-    config = config.model_copy(update={"fusion": config.fusion.model_copy(update={"depth": len(docs)})})
+    config = config.model_copy(update={"fusion": config.fusion.model_copy(update={"depth": len(docs), "depths": {}})})
 
     def find_place(hybrid: Rankings, kept: Sequence[int]) -> int | None:
         if not kept:
@@ -95,7 +95,7 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
         topic_id,
         doc_id,
         find_place(hybrid, everything),
-        read_config(directory / CONFIG).fusion.depth,
+        read_config(directory / CONFIG).fusion.get_depth(topic_id),
         _find_selected_place(directory / KEYSTONE, topic_id, doc_id),
         tuple(
             QueryPart(

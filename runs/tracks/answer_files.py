@@ -1,5 +1,6 @@
 """Reading and writing of answer files, which hold one JSON object for each topic, for all tracks."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,11 @@ from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import document_id
 from keystone.retrieval.types import Topic
-from keystone.runs.tracks.rules import CitationForm, KeyContent, Track
+from keystone.runs.tracks.rules import CitationForm, IntegerMeaning, KeyContent, Track
 from keystone.runs.tracks.violations import shorten_value
+
+NUMBER = re.compile(r"0|[1-9]\d{0,18}", re.ASCII)
+"""An id that can be written as an integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +39,47 @@ class Author:
     run_desc: str = ""
 
 
-def map_citations(references: Sequence[Any]) -> dict[str | int, str]:
+def map_citations(
+    references: Sequence[Any], integers: Sequence[IntegerMeaning] = ("positions", "ids")
+) -> dict[str | int, str]:
     """Map each possible citation (a position in the references, or a reference itself) to the id that it names.
 
-    A reference that is a number counts as the id of its digits.
+    A reference that is a number counts as the id of its digits. Of what an integer may mean, the first one counts that
+    names a reference.
     """
     ids = [str(reference) if is_integer(reference) else reference for reference in references]
-    names: dict[str | int, str] = {place: name for place, name in enumerate(ids) if isinstance(name, str)}
-    return names | {name: name for name in names.values()} | {n: str(n) for n in references if is_integer(n)}
+    by_place: dict[str | int, str] = {place: name for place, name in enumerate(ids) if isinstance(name, str)}
+    by_number: dict[str | int, str] = {int(name): name for name in by_place.values() if NUMBER.fullmatch(name)}
+    found: dict[str | int, str] = {name: name for name in by_place.values()}
+    for meaning in reversed(integers):
+        found |= by_place if meaning == "positions" else by_number
+    return found
+
+
+def list_references(record: Mapping[str, Any], track: Track) -> Any:
+    """List the references of an answer. If it has none, and the track does not require them, these are its cited ids.
+
+    In a valid answer the result is a list.
+    """
+    references = record.get("references")
+    if references is None and track.listed != "required":
+        return list_cited_ids(record, track)
+    return references
+
+
+def list_cited_ids(record: Mapping[str, Any], track: Track) -> list[str]:
+    """List the ids that the sentences of an answer cite, each once. Without positions, an integer is an id, too."""
+    answer = record.get(track.sentences)
+    sentences = [one for one in answer if isinstance(one, dict)] if isinstance(answer, list) else []
+    cited = [s["citations"] for s in sentences if isinstance(s.get("citations"), list | dict)]
+    return list(
+        dict.fromkeys(
+            str(one)
+            for citations in cited
+            for one in sort_citations(citations)
+            if isinstance(one, str) or (is_integer(one) and "positions" not in track.citations)
+        )
+    )
 
 
 def resolve_citation(citation: Any, names: Mapping[str | int, str]) -> str | None:
@@ -180,12 +217,12 @@ def _parse_answer(record: dict[str, Any], track: Track) -> SubmittedAnswer:
     for key in track.keys:
         if key.holds in ("run", "topic") and not isinstance(value[key.holds], str) and not is_integer(value[key.holds]):
             raise ValueError(f"{key.name}: expected an id, found {shorten_value(value[key.holds])}")
-    references, answer = record.get("references"), record.get(track.sentences)
+    references, answer = list_references(record, track), record.get(track.sentences)
     if not isinstance(references, list) or not all(isinstance(r, str) or is_integer(r) for r in references):
         raise ValueError("references: expected a list of ids")
     if not isinstance(answer, list) or not all(isinstance(sentence, dict) for sentence in answer):
         raise ValueError(f"{track.sentences}: expected a list of objects")
-    names = map_citations(references)
+    names = map_citations(references, track.integers)
     sentences = tuple(_parse_sentence(sentence, names, f"{track.sentences}[{i}]") for i, sentence in enumerate(answer))
     topic_id = str(value["topic"])
     return SubmittedAnswer(str(value["run"]), tuple(map(str, references)), Answer(topic_id, sentences))

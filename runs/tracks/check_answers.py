@@ -6,10 +6,17 @@ from typing import Any
 
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.types import is_id
-from keystone.runs.tracks.answer_files import get_metadata, is_integer, map_citations
+from keystone.runs.tracks.answer_files import (
+    get_metadata,
+    is_integer,
+    list_cited_ids,
+    list_references,
+    map_citations,
+)
 from keystone.runs.tracks.check_run import check_ids
 from keystone.runs.tracks.check_sentences import check_forms, check_sentences
-from keystone.runs.tracks.rules import DEFAULT_TEAM, CitationForm, Key, KeyContent, Track
+from keystone.runs.tracks.known_keys import check_known_keys
+from keystone.runs.tracks.rules import DEFAULT_TEAM, OPTIONS, CitationForm, Key, KeyContent, Track
 from keystone.runs.tracks.violations import Lines, Violation, make_error, make_warning, parse_object, shorten_value
 from keystone.runs.wording import plural
 
@@ -27,6 +34,7 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
     forms: dict[CitationForm, int] = {}
     default_team_lines: list[int] = []
     records = sentences = 0
+    owned = False
     for number, line in content:
         if not line.strip():
             yield make_warning(number, "blank line", "blank line")
@@ -61,11 +69,17 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
             yield make_error(
                 number, "metadata", f"{track.metadata}: expected an object, found {shorten_value(metadata)}"
             )
-        references = record.get("references")
+        if track.has_gate:
+            yield from check_known_keys(number, record, track, topic)
+        references = list_references(record, track)
         if isinstance(references, list):
+            if record.get("references") is None and track.listed == "advised":
+                yield make_warning(number, "references", "references: missing; expected a list of the cited ids")
             yield from _check_references(number, references, track)
-            for reference in references:
-                if isinstance(reference, str) and not track.owns(reference):
+            for reference in filter(None, map(read_id, [*references, *list_cited_ids(record, track)])):
+                if track.owns(reference):
+                    owned = True
+                else:
                     foreign.setdefault(reference, number)
         else:
             yield make_error(
@@ -74,13 +88,14 @@ def check_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> It
             references = []
         answer = record.get(track.sentences)
         if isinstance(answer, list):
-            yield from check_sentences(number, record, map_citations(references), track, track.limit(topic))
+            names = map_citations(references, track.integers)
+            yield from check_sentences(number, record, names, track, track.limit(topic))
             yield from check_forms(number, answer, track, forms)
         else:
             yield make_error(
                 number, track.sentences, f"{track.sentences}: expected a list, found {shorten_value(answer)}"
             )
-    yield from check_ids(foreign, track)
+    yield from check_ids(foreign, track, "error" if track.strict_ids or owned else "warning")
     if default_team_lines:
         lines = plural(len(default_team_lines), "line")
         message = f"team: found {DEFAULT_TEAM!r}, the default of Keystone, on {lines}; expected your team"
@@ -129,22 +144,29 @@ def _check_metadata(
         value = metadata.get(key.name)
         where = key.name if track.metadata is None else f"{track.metadata}.{key.name}"
         if value is None:
-            yield (make_error if key.required else make_warning)(number, f"no {key.name}", f"{where}: missing")
+            option = OPTIONS.get(key.holds)
+            remedy = f"; keystone convert --to {track.form} {option} adds it" if option else ""
+            yield (make_error if key.required else make_warning)(number, f"no {key.name}", f"{where}: missing{remedy}")
         elif key.holds in ID_CONTENTS and is_integer(value):
-            yield make_error(
-                number, "id as a number", f"{where}: expected text, found the number {shorten_value(value)}"
-            )
+            kind = "id as a number" if key.holds == "topic" else f"{key.name} as a number"
+            yield make_error(number, kind, f"{where}: expected text, found the number {shorten_value(value)}")
         elif not isinstance(value, str) or not value.strip():
             yield make_error(number, key.name, f"{where}: expected text, found {shorten_value(value)}")
         else:
-            yield from _check_text(number, where, key, value, topics.get(topic))
+            yield from _check_text(number, where, key, value, topics.get(topic), track)
     if topic and topic not in topics:
         yield make_error(number, "unknown topic", f"topic {shorten_value(topic)} is not in the topics file")
 
 
-def _check_text(number: int, where: str, key: Key, value: str, narrative: str | None) -> Iterator[Violation]:
+def _check_text(
+    number: int, where: str, key: Key, value: str, narrative: str | None, track: Track
+) -> Iterator[Violation]:
     if key.holds == "type" and value not in TYPES:
         yield make_error(number, key.name, f"{where}: expected one of {', '.join(TYPES)}, found {shorten_value(value)}")
+    if key.holds == "run" and not track.takes_run_id(value):
+        yield make_error(
+            number, "run id form", f"{where}: expected {track.describe_run_ids()}, found {shorten_value(value)}"
+        )
     if key.holds == "narrative" and narrative is not None and value != narrative:
         yield make_error(
             number,

@@ -9,7 +9,15 @@ import numpy as np
 
 from keystone.indexing.types import is_id
 from keystone.runs.tracks.rules import Track
-from keystone.runs.tracks.violations import Lines, Violation, is_utf8, make_error, make_warning, shorten_value
+from keystone.runs.tracks.violations import (
+    Lines,
+    Severity,
+    Violation,
+    is_utf8,
+    make_error,
+    make_warning,
+    shorten_value,
+)
 from keystone.runs.trec.rows import CONTROL, split_columns
 from keystone.runs.trec.scan import RUN_COLUMNS
 from keystone.runs.wording import plural
@@ -55,6 +63,10 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
             yield make_error(number, "too many rows", f"topic {shorten_value(topic)}: more than {track.rows} rows")
         yield from _check_score(number, topic, score, last)
         tags.setdefault(tag, []).append(number)
+    for tag, found in tags.items():
+        if not track.takes_run_id(tag):
+            message = f"run tag: expected {track.describe_run_ids()}, found {shorten_value(tag)}"
+            yield make_error(found[0], "run id form", message)
     for tag, found in list(tags.items())[1:]:
         expected = f"expected {shorten_value(next(iter(tags)))} on every line, found {shorten_value(tag)}"
         yield make_error(found[0], "run tag", f"run tag: {expected} on {plural(len(found), 'line')}")
@@ -107,8 +119,8 @@ def _find_fault(number: int, line: str) -> Violation | None:
     return make_error(number, "columns", f"expected {RUN_COLUMNS} columns, found {len(split_columns(line))}")
 
 
-def check_ids(foreign: Mapping[str, int], track: Track) -> Iterator[Violation]:
-    """Report foreign ids: one warning for all ids of another corpus, one error for all that name no official segment.
+def check_ids(foreign: Mapping[str, int], track: Track, severity: Severity = "warning") -> Iterator[Violation]:
+    """Report foreign ids: one violation for all ids of another corpus, one error for all that name no official segment.
 
     `foreign` maps each id that is not an id of the track's corpus to its first line.
     """
@@ -120,7 +132,7 @@ def check_ids(foreign: Mapping[str, int], track: Track) -> Iterator[Violation]:
     if others := {name: number for name, number in foreign.items() if name not in missed}:
         name, number = next(iter(others.items()))
         message = f"{shorten_value(name)}: not an id of the track's corpus; found {plural(len(others), 'such id')}"
-        yield make_warning(number, "id of another corpus", message)
+        yield Violation(number, severity, "id of another corpus", message)
 
 
 def parse_score(text: str) -> float | None:

@@ -84,10 +84,13 @@ def _check_citations(
                 number, "citations", f"{where}: expected a position or an id, found {shorten_value(citation)}"
             )
             continue
-        if isinstance(citations, list) and find_citation_form(citation) not in track.citations:
+        name = resolve_citation(citation, names)
+        if is_integer(citation) and name == str(citation) and "positions" not in track.citations:
+            message = f"{where}: expected text, found the number {shorten_value(citation)}"
+            yield make_error(number, "id as a number", message)
+        elif isinstance(citations, list) and find_citation_form(citation) not in track.citations:
             message = f"{where}: expected {' or '.join(track.citations)}, found {shorten_value(citation)}"
             yield make_error(number, "citation form", message)
-        name = resolve_citation(citation, names)
         if name is None:
             yield make_error(
                 number, "citation without reference", f"{where}: {shorten_value(citation)} names no reference"
@@ -111,12 +114,26 @@ def collect_forms(answer: list[Any]) -> set[CitationForm]:
     return {find_citation_form(c) for citations in lists for c in citations if isinstance(c, str) or is_integer(c)}
 
 
+def mixes_forms(answer: list[Any]) -> bool:
+    """Whether the sentences of an answer have citations of several forms. An empty list beside objects counts, too."""
+    kinds = {type(s.get("citations")) for s in answer if isinstance(s, dict)}
+    return len(collect_forms(answer)) > 1 or {list, dict} <= kinds
+
+
 def check_forms(number: int, answer: list[Any], track: Track, forms: dict[CitationForm, int]) -> Iterator[Violation]:
-    """Find citations of another form than the first citation of the file. `forms` keeps the first line of each form."""
+    """Find citations of several forms, in an answer or in the file, as the track says.
+
+    `forms` keeps the first line of each form in the file.
+    """
+    if track.one_form == "answer" and mixes_forms(answer):
+        message = f"citations: expected one form in all sentences, such as lists of {track.citations[0]}, found several"
+        yield make_error(number, "mixed citations", message)
+    if track.one_form != "file":
+        return
     found = sorted(collect_forms(answer), reverse=True)
     for form in found:
         forms.setdefault(form, number)
         expected, line = next(iter(forms.items()))
-        if form != expected and not track.mixed:
+        if form != expected:
             message = f"citations: expected {expected} as on line {line}, found {form}"
             yield make_error(number, "mixed citations", message)

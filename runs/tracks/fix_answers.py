@@ -12,12 +12,14 @@ from keystone.runs.tracks.answer_files import (
     find_citation_form,
     get_metadata,
     is_integer,
+    list_cited_ids,
+    list_references,
     map_citations,
     resolve_citation,
     sort_citations,
 )
 from keystone.runs.tracks.check_answers import ID_CONTENTS, read_id
-from keystone.runs.tracks.check_sentences import Citable, collect_forms
+from keystone.runs.tracks.check_sentences import Citable, collect_forms, mixes_forms
 from keystone.runs.tracks.rules import CitationForm, Track
 from keystone.runs.tracks.violations import Lines, Repair, parse_object, shorten_value
 from keystone.runs.wording import plural
@@ -32,7 +34,7 @@ def fix_answers(content: Lines, track: Track, topics: Mapping[str, str]) -> tupl
     """
     records = {number: parse_object(line) for number, line in content}
     forms = {form for record in records.values() for form in _collect_forms(record, track)}
-    form = None if track.mixed else forms.pop() if len(forms) == 1 else track.citations[0]
+    form = None if track.one_form != "file" else forms.pop() if len(forms) == 1 else track.citations[0]
     lines: list[str] = []
     repairs: list[Repair] = []
     seen: dict[str, int] = {}
@@ -68,19 +70,27 @@ def fix_record(
       first, then the last ones.
     * Citations: each one points to the new position of its document. Repeated ones and those without a reference are
       dropped, and the last ones beyond the limit are cut. They get `form`; if it is None, they keep their own form
-      if the track allows it.
+      if the track allows it. A sentence without citations follows the others of its answer.
 
     A part of the wrong type stays as it is.
     """
     done: list[str] = []
     metadata = get_metadata(record, track)
     topic = _fix_metadata(metadata, track, topics, done) if isinstance(metadata, dict) else ""
-    answer, references = record.get(track.sentences), record.get("references")
+    answer = record.get(track.sentences)
     if not isinstance(answer, list) or not all(isinstance(sentence, dict) for sentence in answer):
         return done
     _fix_sentences(answer, topic, track, done)
+    references = list_references(record, track)
+    if references is None and not {"positions"} & collect_forms(answer) & set(track.citations):
+        references = list_cited_ids(record, track)
     if isinstance(references, list) and all(is_integer(r) or (isinstance(r, str) and is_id(r)) for r in references):
-        record["references"] = _fix_citations(answer, references, track, form, done)
+        kept = _fix_citations(answer, references, track, form, done)
+        if record.get("references") is not None:
+            record["references"] = kept
+        elif track.listed != "optional":
+            record["references"] = kept
+            done.append(f"references: missing, now the {plural(len(kept), 'cited id')}")
     texts = [sentence.get("text") for sentence in answer]
     if track.length_key:
         length = sum(track.length.measure([text for text in texts if isinstance(text, str)]))
@@ -123,6 +133,10 @@ def _fix_sentences(answer: list[dict[str, Any]], topic: str, track: Track, done:
         if sentence.get("citations") is None:
             sentence["citations"] = []
             done.append(f"{track.sentences}[{place}].citations: missing, now an empty list")
+    if track.one_form == "answer" and "scores" in track.citations and not collect_forms(filled) and mixes_forms(filled):
+        for sentence in filled:
+            sentence["citations"] = sentence["citations"] or {}
+        done.append(f"{track.sentences}: empty lists of citations are now empty objects, as the others are objects")
     texts = [s["text"] if isinstance(s.get("text"), str) else "" for s in filled]
     kept = count_fitting_sentences(texts, topic, track)
     if 0 < kept < len(filled):
@@ -137,7 +151,7 @@ def _fix_citations(
     answer: list[dict[str, Any]], references: list[Any], track: Track, form: CitationForm | None, done: list[str]
 ) -> list[str]:
     """Repair the citations of all sentences, and return the new references."""
-    names = map_citations(references)
+    names = map_citations(references, track.integers)
     ids = dict.fromkeys(str(reference) for reference in references)
     if any(is_integer(reference) for reference in references):
         done.append("references: numbers are now text")
@@ -151,6 +165,8 @@ def _fix_citations(
     if cut := [name for name in ids if name not in kept]:
         done.append(f"references: {len(cut)} cut, first {shorten_value(cut[0])}")
     position = {name: place for place, name in enumerate(kept)}
+    if track.one_form == "answer" and mixes_forms(answer):
+        form = track.citations[0]
     for place, (sentence, own) in enumerate(zip(answer, cited, strict=True)):
         given = sentence.get("citations")
         if isinstance(given, list | dict):
@@ -168,9 +184,10 @@ def _resolve_citations(citations: Any, names: Citable, track: Track) -> list[tup
         if not isinstance(raw, str) and not is_integer(raw):
             found[place] = (raw, None)
             continue
-        name = resolve_citation(raw, names)
-        if name is None and isinstance(raw, str) and is_id(raw) and track.owns(raw):
-            name = raw
+        name, own = resolve_citation(raw, names), str(raw)
+        is_name = "positions" not in track.citations or (isinstance(raw, str) and track.owns(raw))
+        if name is None and is_name and is_id(own):
+            name = own
         if name is not None:
             found.setdefault(name, (raw, name))
     return list(found.values())[: track.cited]
@@ -191,7 +208,7 @@ def _write_citations(
     form: CitationForm | None,
 ) -> list[Any] | dict[str, Any]:
     """Write the citations of a sentence in `form`, or in their own. If the track forbids it, they get the track's."""
-    if isinstance(given, dict) and "scores" in track.citations:
+    if isinstance(given, dict) and "scores" in track.citations and form is None:
         kept = {raw for raw, _ in cited}
         return {raw: score for raw, score in given.items() if raw in kept}
     written: list[Any] = []

@@ -20,9 +20,20 @@ KeyContent = Literal["team", "run", "topic", "narrative", "type", "description"]
 CitationForm = Literal["positions", "ids", "scores"]
 """A list of 0-based positions in the references, a list of ids, or an object from id to score."""
 
+IntegerMeaning = Literal["positions", "ids"]
+"""What an integer means as a citation: a position in the references, or the id of its digits."""
 
 DEFAULT_TEAM = "keystone"
 """The team of a run whose configuration names none. No team should submit under it."""
+RUN_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+"""The run ids of tracks that limit them."""
+OPTIONS: Mapping[KeyContent, str] = {
+    "team": "--team",
+    "run": "--run-id",
+    "description": "--run-desc",
+    "type": "--type",
+}
+"""The options of `keystone convert` that give the content of a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +90,20 @@ class Track:
     """The most references of an answer."""
     cited: int | None = None
     """The most citations of a sentence."""
-    mixed: bool = True
-    """Whether one file may hold both positions and ids."""
+    one_form: Literal["file", "answer"] | None = None
+    """What may hold citations of one form only: a whole file, or each answer. None: both may mix them."""
     uncited: bool = True
     """Whether references may include ids that no sentence cites."""
+    listed: Literal["required", "advised", "optional"] = "required"
+    """Whether an answer must list its references. Without a list, each citation by id stands for itself."""
+    strict_ids: bool = False
+    """Whether each reference must be an id of the corpus. Otherwise a file may have only ids of another corpus."""
+    run_id_length: int | None = None
+    """The most characters of a run id, which then has only letters, digits, `-`, `_`, `.`, and no `.` first."""
+    has_gate: bool = False
+    """Whether `auto-judge-report verify` has rules for the track. `keystone.runs.tracks.known_keys` then holds, too."""
+    accepted: tuple[str, ...] = ()
+    """The kinds of violations that this track's organisers accept: they are warnings."""
     length_key: str | None = None
     """The key under which an answer reports its own length."""
     topic_limit: str | None = None
@@ -91,8 +112,20 @@ class Track:
     """A regular expression for ids of the corpus's documents, if `id_form` describes their segments."""
     topic_form: str | None = None
     """A regular expression for topic ids, if they distinguish the track from others."""
+    guessed: bool = False
+    """Whether only the form of a file, which several tracks share, led to these rules."""
     limits: Mapping[str, int] = field(default_factory=dict)
     """The length limits of single topics, by id. `set_topic_limits` sets them."""
+
+    @property
+    def form(self) -> str:
+        """The name of the form of its answers, which several tracks may share."""
+        return "responses" if self.sentences == "responses" else self.name
+
+    @property
+    def integers(self) -> tuple[IntegerMeaning, ...]:
+        """What an integer may mean as a citation, the likelier first."""
+        return ("positions", "ids") if "positions" in self.citations else ("ids", "positions")
 
     def owns(self, name: str) -> bool:
         """Whether an id has the form of the track's corpus."""
@@ -106,6 +139,15 @@ class Track:
     def is_default_team(self, team_id: str) -> bool:
         """Whether answers of this track would carry Keystone's default in place of a team's own name."""
         return team_id == DEFAULT_TEAM and any(key.holds == "team" for key in self.keys)
+
+    def takes_run_id(self, run_id: str) -> bool:
+        """Whether a run may have this id."""
+        most = self.run_id_length
+        return most is None or (len(run_id) <= most and bool(RUN_ID.fullmatch(run_id)))
+
+    def describe_run_ids(self) -> str:
+        """Describe the run ids that the track takes, after "expected"."""
+        return f"at most {self.run_id_length} letters, digits, '-', '_' and '.', not beginning with '.'"
 
     def limit(self, topic_id: str) -> int | None:
         """The length limit of the answer to a topic."""
@@ -126,6 +168,7 @@ _RAG24 = Track(
     words=399,
     rows=100,
     references=20,
+    strict_ids=True,
     length_key="response_length",
     document_form=MS_MARCO_DOCUMENT_PATTERN,
     topic_form=r"2024-\d+",
@@ -140,9 +183,9 @@ _RAG25 = Track(
     keys=(
         Key("team_id", "team"),
         Key("run_id", "run"),
-        Key("type", "type", required=False),
+        Key("type", "type"),
         Key("narrative_id", "topic"),
-        Key("narrative", "narrative", required=False),
+        Key("narrative", "narrative"),
     ),
     sentences="answer",
     citations=("positions", "ids"),
@@ -150,7 +193,8 @@ _RAG25 = Track(
     words=399,
     rows=100,
     references=100,
-    mixed=False,
+    one_form="file",
+    has_gate=True,
     document_form=MS_MARCO_DOCUMENT_PATTERN,
 )
 _RAG26 = Track(
@@ -172,6 +216,10 @@ _RAG26 = Track(
     length=Length(1024, nfkc=False),
     words=1024,
     cited=3,
+    one_form="answer",
+    strict_ids=True,
+    has_gate=True,
+    run_id_length=20,
     topic_form=r"rag2026-\d+",
 )
 _RESPONSES = Track(
@@ -187,6 +235,40 @@ _RESPONSES = Track(
     length=Length(),
     words=400,
 )
+_RAGTIME25 = replace(
+    _RESPONSES,
+    name="ragtime25",
+    id_form=r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}_\d+",
+    length=Length(unit="characters"),
+    words=300,
+    cited=3,
+    one_form="answer",
+    uncited=False,
+    strict_ids=True,
+    has_gate=True,
+    run_id_length=25,
+    topic_limit="limit",
+    accepted=("too many citations",),
+)
+_RAGTIME26 = replace(
+    _RAGTIME25,
+    name="ragtime26",
+    keys=(*_RESPONSES.keys, Key("run_desc", "description", required=False)),
+    uncited=True,
+    listed="advised",
+    run_id_length=20,
+    accepted=("too many citations", "citation without reference"),
+)
+_BIOGEN = replace(
+    _RESPONSES,
+    name="biogen",
+    length=Length(250, nfkc=False),
+    words=250,
+    cited=3,
+    uncited=False,
+    listed="optional",
+    accepted=("id as a number",),
+)
 
 TRACKS = {
     track.name: track
@@ -195,11 +277,15 @@ TRACKS = {
         _RAG25,
         _RAG26,
         _RESPONSES,
-        replace(_RESPONSES, name="ragtime", length=Length(unit="characters"), words=300, topic_limit="limit"),
-        replace(_RESPONSES, name="biogen", length=Length(250, nfkc=False), words=250, cited=3, uncited=False),
+        _RAGTIME25,
+        _RAGTIME26,
+        _BIOGEN,
     )
 }
 """The tracks by name. `responses` is the format that RAGTIME, DRAGUN, BioGen and others share, without limits."""
+
+SHARED_FORM = replace(_RESPONSES, guessed=True, listed="advised", accepted=_BIOGEN.accepted)
+"""The rules of a file of that form whose track nobody knows: what one of the tracks takes is no error."""
 
 
 def set_topic_limits(track: Track, topics: Iterable[Topic]) -> Track:

@@ -7,7 +7,7 @@ missing, repeated and unknown topics, one run tag, exact narratives. docs/tracks
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from keystone.runs.tracks.check_answers import check_answers, describe_answers, 
 from keystone.runs.tracks.check_run import check_run, describe_run, is_row
 from keystone.runs.tracks.fix_answers import fix_answers
 from keystone.runs.tracks.fix_run import fix_run
-from keystone.runs.tracks.rules import TRACKS, Track
+from keystone.runs.tracks.rules import SHARED_FORM, TRACKS, Track
 from keystone.runs.tracks.violations import (
     Lines,
     Repair,
     Violation,
     make_error,
+    make_warning,
     parse_json,
     parse_object,
     read_lines,
@@ -56,7 +57,7 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
             found.append(path)
             continue
         inner = [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file.relative_to(path))]
-        submissions = [file for file in inner if _find_track_by_name(file)] or [
+        submissions = [file for file in inner if find_tracks_by_name(file)] or [
             file for file in inner if file.parent == path
         ]
         if not submissions:
@@ -99,11 +100,12 @@ def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[l
 def detect_track(path: Path) -> Track:
     """Detect a file's track: by its name, else by its keys and the form of its ids, else by its topic ids.
 
-    `UserError` if these fit no track, or several.
+    If the tracks that fit share their form, the result is `responses`, marked as guessed. `UserError` if these fit no
+    track, or tracks of several forms.
     """
     content = read_lines(path)
-    if track := _find_track_by_name(path):
-        return track
+    if named := find_tracks_by_name(path):
+        return _choose_form(named[0])
     if not _find_first_line(content)[1]:
         raise UserError(f"{path}: is empty, expected a run or answers")
     if array := _find_array(content):
@@ -124,7 +126,7 @@ def detect_track(path: Path) -> Track:
         fitting = [track for track in best or TRACKS.values() if forms[track.name]]
         best = fitting or [track for track in best if forms[track.name] is None]
     if len({track.answer_file for track in best}) == 1:
-        return best[0]
+        return _choose_form(best[0])
     found = " and ".join(track.name for track in best) or "no track"
     raise UserError(f"{path}: its format fits {found}; name the track with --track, one of {', '.join(TRACKS)}")
 
@@ -133,10 +135,20 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _find_track_by_name(path: Path) -> Track | None:
-    """Find the track whose file has this name."""
+def find_tracks_by_name(path: Path) -> list[Track]:
+    """Find the tracks whose files have this name."""
     bare = path.name.removesuffix(".gz").removesuffix(".zst")
-    return next((track for track in TRACKS.values() if bare in (track.retrieval_file, track.answer_file)), None)
+    return [track for track in TRACKS.values() if bare in (track.retrieval_file, track.answer_file)]
+
+
+def _list_sharing(track: Track) -> list[str]:
+    """List the names of the tracks whose files have the same form."""
+    return [one.name for one in TRACKS.values() if one.answer_file == track.answer_file]
+
+
+def _choose_form(track: Track) -> Track:
+    """Choose the track itself. If several share its form, nobody knows its limits, and the form alone counts."""
+    return track if _list_sharing(track) == [track.name] else SHARED_FORM
 
 
 def _have_track_form(topics: Set[str], track: Track) -> bool | None:
@@ -189,7 +201,13 @@ def _judge_lines(content: Lines, holds_answers: bool, track: Track, topics: Sequ
         return Verdict([array], "Keystone does not judge the elements of an array")
     narratives = {topic.id: topic.narrative for topic in topics}
     check, describe = (check_answers, describe_answers) if holds_answers else (check_run, describe_run)
-    found = sorted(check(content, track, narratives), key=lambda violation: violation.line)
+    found = [
+        replace(one, severity="warning") if one.kind in track.accepted else one
+        for one in sorted(check(content, track, narratives), key=lambda violation: violation.line)
+    ]
+    if track.guessed:
+        message = f"no limit was checked: its form is that of {', '.join(_list_sharing(track))}; --track names one"
+        found.insert(0, make_warning(0, "no limit checked", message))
     return Verdict(found, describe(content, track, narratives))
 
 

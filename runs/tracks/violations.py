@@ -18,13 +18,15 @@ SUBMISSION_LIMIT_BYTES = 2**30
 Lines = list[tuple[int, str]]
 """Lines with their numbers from 1. Surrogates stand for bytes that are not UTF-8 (PEP 383)."""
 
+Severity = Literal["error", "warning"]
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
     """A broken rule. Line 0 stands for the whole file. An `error` makes the submission invalid."""
 
     line: int
-    severity: Literal["error", "warning"]
+    severity: Severity
     kind: str
     """The rule in a few words. Summaries count violations by kind."""
     message: str

@@ -1,11 +1,15 @@
 """The command `keystone convert`: files of one tool in the form of another."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from keystone.indexing.errors import UserError
 from keystone.runs.report.say import say
+
+if TYPE_CHECKING:
+    from keystone.runs.tracks.rules import KeyContent
 
 
 def _print_forms(asked: bool) -> None:
@@ -40,6 +44,10 @@ def convert(
     topics: Annotated[
         Path | None, typer.Option(help="Topics, for the queries of a file that names topics by their ids alone.")
     ] = None,
+    team: Annotated[str | None, typer.Option(help="The team, in place of the one in IN.")] = None,
+    run_id: Annotated[str | None, typer.Option(help="The run's id, in place of the one in IN.")] = None,
+    run_desc: Annotated[str | None, typer.Option(help="The run's description, in place of the one in IN.")] = None,
+    type: Annotated[str | None, typer.Option(help="The run's type: automatic or manual.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a conversion that drops or changes a value.")
     ] = False,
@@ -52,12 +60,18 @@ def convert(
     Example: keystone convert requests.jsonl run.trec --to run
     """
     from keystone.runs.cli.outputs import check_outputs
-    from keystone.runs.exchange.convert import ConversionSettings, describe
+    from keystone.runs.exchange.convert import ConversionSettings, describe, describe_missing
     from keystone.runs.exchange.convert import convert as convert_file
+    from keystone.runs.tracks.rules import OPTIONS
 
     check_outputs([file, topics], {"OUT": out})
-    done = convert_file(file, out, ConversionSettings(to, source, strict, topics))
+    given: dict[KeyContent, str | None] = {"team": team, "run": run_id, "description": run_desc, "type": type}
+    for holds, value in given.items():
+        if value is not None and not value.strip():
+            raise UserError(f"{OPTIONS[holds]}: expected text, found {value!r}")
+    named = {holds: value for holds, value in given.items() if value is not None}
+    done = convert_file(file, out, ConversionSettings(to, source, strict, topics, named))
     say(f"{file}: {done.source.name}", err=True)
-    for line in describe(done.losses):
+    for line in [*describe(done.losses), *describe_missing(done)]:
         say(f"warning: {line}", err=True)
     say(out)

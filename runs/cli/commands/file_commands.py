@@ -78,6 +78,7 @@ def validate(
     Example: keystone validate out/my-run --topics topics.jsonl
     """
     from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.pipeline.track_of_file import find_track
     from keystone.runs.tracks import validate as rules
     from keystone.runs.tracks.rules import TRACKS, set_topic_limits
     from keystone.runs.trec.topics import read_topics
@@ -92,7 +93,7 @@ def validate(
     invalid, verdicts = 0, []
     for file in found:
         try:
-            known = set_topic_limits(TRACKS[track] if track else rules.detect_track(file), narratives)
+            known = set_topic_limits(TRACKS[track] if track else find_track(file), narratives)
             repairs, verdict = (
                 rules.fix(file, fix, known, narratives) if fix else ([], rules.judge(file, known, narratives))
             )

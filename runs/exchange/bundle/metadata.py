@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.file_names import JOINED
 from keystone.runs.pipeline.job import describe_settings
+from keystone.runs.pipeline.narrative_rankings import RankingStep, list_narrative_rankings
 
 TOOLKITS = ("keystone-rag", "anserini", "faiss")
 """The packages that the schema calls retrieval toolkits."""
+ROUNDS = JOINED.removesuffix(".trec")
+"""The name of the hybrid rankings after the further rounds of search."""
 
 
 def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +51,7 @@ def describe_run(config: RunConfig, manifest: Mapping[str, Any]) -> dict[str, An
 
 def _list_steps(config: RunConfig, embedding: str | None) -> Iterator[dict[str, Any]]:
     """List the steps of the ranking, each with the steps before it."""
-    retrieval, fusion, systems = config.retrieval, config.fusion, config.list_systems()
+    retrieval, systems = config.retrieval, config.list_systems()
     for system in systems:
         if system in ("bm25", "query2doc"):
             yield {"name": system, "method": "BM25", "k1": retrieval.k1, "b": retrieval.b, "depth": retrieval.depth}
@@ -56,17 +60,24 @@ def _list_steps(config: RunConfig, embedding: str | None) -> Iterator[dict[str, 
         else:
             yield {"name": system, "method": embedding, "depth": retrieval.depth}
     yield {"name": "hybrid", **config.describe_first_stage(), "interpolates": systems}
-    yield {"name": "narrative", "method": fusion.method, "depth": fusion.depth, "interpolates": ["hybrid"]}
-    last, reranks_last = "narrative", config.reranks_after("grades")
-    if config.reranks_after("fusion"):
-        yield {"name": "reranked", "method": config.rerank.method, "reranks": last}
-        last = "reranked"
-    if config.grading.method is not None and config.model is not None:
-        yield {
-            "name": "graded" if reranks_last else "keystone",
-            "method": f"UMBRELA, {config.grading.method}, {config.grading.select}",
-            "model": config.model.name,
-            "reranks": last,
-        }
-    if reranks_last:
-        yield {"name": "keystone", "method": config.rerank.method, "reranks": "graded"}
+    if config.grading.rounds and config.grading.method is not None:
+        settings = {"rounds": config.grading.rounds, "documents": config.grading.round_documents}
+        yield {"name": ROUNDS, "method": "further rounds of search", **settings, "interpolates": ["hybrid"]}
+    last = ""
+    for step, file in list_narrative_rankings(config):
+        name = file.removesuffix(".trec")
+        yield {"name": name, **_describe_step(step, config), **({"reranks": last} if last else {})}
+        last = name
+
+
+def _describe_step(step: RankingStep, config: RunConfig) -> dict[str, Any]:
+    """Describe a step that ranks each narrative, without its name and the ranking before it."""
+    fusion, grading = config.fusion, config.grading
+    if step == "fusion":
+        depths = {"depths": fusion.depths} if fusion.depths else {}
+        return {"method": fusion.method, "depth": fusion.depth, **depths, "interpolates": ["hybrid"]}
+    if step == "rerank":
+        return {"method": config.rerank.method}
+    rounds = {"interpolates": [ROUNDS]} if grading.rounds else {}
+    model = {} if config.model is None else {"model": config.model.name}
+    return {"method": f"UMBRELA, {grading.method}, {grading.select}", **model, **rounds}

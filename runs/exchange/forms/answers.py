@@ -21,7 +21,7 @@ from keystone.runs.exchange.records import (
 )
 from keystone.runs.exchange.types import Citation, CitedAnswer, CitedText, Handover, get_text
 from keystone.runs.pipeline.artifacts import write_json_lines
-from keystone.runs.tracks.answer_files import is_integer, is_score, map_citations, resolve_citation
+from keystone.runs.tracks.answer_files import NUMBER, is_integer, is_score, map_citations, resolve_citation
 from keystone.runs.tracks.rules import DEFAULT_TEAM, TRACKS, KeyContent, Track
 from keystone.runs.tracks.violations import shorten_value
 
@@ -29,6 +29,8 @@ TOPIC_KEYS = ("topic_id", "narrative_id", "qid", "request_id", "qa_id")
 QUERY_KEYS = ("narrative", "topic", "query", "question")
 DESCRIPTION_KEYS = ("run_desc", "description")
 SENTENCE_KEYS = ("responses", "answer", "response")
+BY_ID = ("responses",)
+"""The keys of sentences in whose form no track has positions, so that an integer is an id."""
 METADATA_KEYS = ("run_id", "team_id", "type", *TOPIC_KEYS, *QUERY_KEYS, *DESCRIPTION_KEYS)
 KEPT = (
     *METADATA_KEYS,
@@ -83,11 +85,11 @@ def _parse_answer(record: dict[str, Any], place: str) -> tuple[CitedAnswer, int]
         raise ValueError(f"expected an id under {' or '.join(TOPIC_KEYS)}, found the keys {', '.join(both)}")
     references = get_list(record, "references")
     ids = parse_ids(references, "references")
-    names = map_citations(references)
+    names = map_citations(references, ("ids", "positions") if key in BY_ID else ("positions", "ids"))
     sentences, missing = [], 0
     for number, one in enumerate(_list_sentences(record[key], key)):
         where = f"{key}[{number}]."
-        citations, unresolved = _parse_citations(one.get("citations"), names, where)
+        citations, unresolved = _parse_citations(one.get("citations"), names, where, key in BY_ID)
         missing += unresolved
         sentences.append(CitedText(get_string(one, "text", where), citations))
     used = {key for key in METADATA_KEYS if key in metadata}
@@ -117,7 +119,9 @@ def _list_sentences(value: Any, key: str) -> list[dict[str, Any]]:
     return found
 
 
-def _parse_citations(value: Any, names: Mapping[str | int, str], where: str) -> tuple[tuple[Citation, ...], int]:
+def _parse_citations(
+    value: Any, names: Mapping[str | int, str], where: str, by_id: bool
+) -> tuple[tuple[Citation, ...], int]:
     """Parse the citations of a sentence, and count those by position that have no references to count in."""
     if value is None:
         return (), 0
@@ -130,7 +134,8 @@ def _parse_citations(value: Any, names: Mapping[str | int, str], where: str) -> 
         raise ValueError(f"{where}citations: expected a list or an object, found {shorten_value(value)}")
     found, missing = [], 0
     for one in value:
-        name = resolve_citation(one, names) or (one if isinstance(one, str) else None)
+        is_name = isinstance(one, str) or (by_id and is_integer(one) and bool(NUMBER.fullmatch(str(one))))
+        name = resolve_citation(one, names) or (str(one) if is_name else None)
         if name is not None:
             found.append(Citation(name))
         elif is_integer(one) and not names:
@@ -156,7 +161,7 @@ def _get_first(record: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 
 def _encode_for_track(one: CitedAnswer, track: Track, with_documents: bool = False) -> dict[str, Any]:
-    """Encode an answer by the rules of a track. A required value that the answer lacks is empty or a default."""
+    """Encode an answer by the rules of a track. Of the values that it lacks, only team and run have a default."""
     values: dict[KeyContent, str] = {
         "team": one.team_id or DEFAULT_TEAM,
         "run": one.run_id or DEFAULT_RUN,
@@ -165,7 +170,7 @@ def _encode_for_track(one: CitedAnswer, track: Track, with_documents: bool = Fal
         "type": one.type,
         "description": one.description,
     }
-    own = {key.name: values[key.holds] for key in track.keys if key.required or values[key.holds]}
+    own = {key.name: values[key.holds] for key in track.keys if values[key.holds]}
     held = {key.holds for key in track.keys}
     further = {name: values[holds] for holds, name in FURTHER.items() if holds not in held and values[holds]}
     documents = {name: _encode_document(name, parts) for name, parts in one.documents.items()}
@@ -182,10 +187,12 @@ def _encode_for_track(one: CitedAnswer, track: Track, with_documents: bool = Fal
 def _encode_sentences(one: CitedAnswer, by_position: bool, with_scores: bool = False) -> list[dict[str, Any]]:
     position = {name: number for number, name in enumerate(one.list_references())}
     found = []
+    all_scores = [cited.score for sentence in one.sentences for cited in sentence.citations]
+    is_scored = with_scores and bool(all_scores) and None not in all_scores
     for sentence in one.sentences:
         ids = list(dict.fromkeys(cited.doc_id for cited in sentence.citations))
         scores = {cited.doc_id: cited.score for cited in sentence.citations}
-        scored = with_scores and bool(scores) and all(score is not None for score in scores.values())
+        scored = is_scored or (with_scores and bool(scores) and None not in scores.values())
         citations = scores if scored else [position[name] if by_position else name for name in ids]
         found.append({"text": sentence.text, "citations": citations})
     return found

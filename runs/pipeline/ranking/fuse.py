@@ -46,8 +46,10 @@ def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Ranki
 def fuse_each_narrative(
     config: RunConfig, topics: Sequence[Topic], queries: Sequence[Query], hybrid: Rankings
 ) -> Rankings:
-    """Fuse the hybrid rankings of each topic's queries into one ranking of `fusion.depth` documents."""
-    return round_scores(fuse_topics_of(config, [topic.id for topic in topics], queries, hybrid, config.fusion.depth))
+    """Fuse the hybrid rankings of each topic's queries into one ranking, as deep as `fusion` says for the topic."""
+    ids = [topic.id for topic in topics]
+    depths = list(map(config.fusion.get_depth, ids))
+    return round_scores(fuse_topics_of(config, ids, queries, hybrid, max(depths, default=1)).top(depths))
 
 
 def list_topics(queries: Sequence[Query]) -> list[Topic]:

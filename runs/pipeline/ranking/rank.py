@@ -3,6 +3,7 @@
 The last step ranks what the track judges: documents or segments.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -121,11 +122,13 @@ def get_hybrid_scores(hybrid: Rankings, places: Sequence[int], rows: Sequence[in
 def rank_for_track(job: Job, queries: Sequence[Query], ranking: Rankings) -> dict[str, Hits]:
     """Rank, for each topic, what the track judges, from at most as many documents as it takes rows.
 
-    `ranking` has the documents of each topic.
+    A topic of `fusion.depths` gets no more rows than that. `ranking` has the documents of each topic.
     """
-    ranking = ranking if job.track.rows is None else ranking.top(job.track.rows)
+    own, rows = job.config.fusion.depths, job.track.rows or sys.maxsize
+    limits = [min(own.get(topic.id, rows), rows) for topic in job.topics]
+    ranking = ranking.top(limits)
     if job.config.ranks_segments:
-        found = _rank_segments(job, queries, ranking)
+        found = _rank_segments(job, queries, ranking, limits)
     else:
         ids = _find_closest_ids(job, ranking) if job.track.segments else map(job.store.ids, _list_rows(ranking))
         found = [list(zip(own, ranking.scores_of(i).tolist(), strict=True)) for i, own in enumerate(ids)]
@@ -150,13 +153,13 @@ def _find_closest_ids(job: Job, ranking: Rankings) -> list[list[str]]:
     return found
 
 
-def _rank_segments(job: Job, queries: Sequence[Query], ranking: Rankings) -> list[Hits]:
-    """Rank the segments of each topic's documents, as many as the track takes rows."""
+def _rank_segments(job: Job, queries: Sequence[Query], ranking: Rankings, limits: Sequence[int]) -> list[Hits]:
+    """Rank the segments of each topic's documents, as many as its limit allows."""
     vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
     found = []
-    for topic, rows in zip(job.topics, _list_rows(ranking), strict=True):
+    for topic, rows, limit in zip(job.topics, _list_rows(ranking), limits, strict=True):
         texts, own = embed_topic(job, topic, queries), [vectors[row] for row in rows]
-        ranked = rank_segments(texts, own, job.config.segments_per_document)[: job.track.rows]
+        ranked = rank_segments(texts, own, job.config.segments_per_document)[:limit]
         documents = job.store.get(rows)
         ids = [documents[place].segments[number].id for place, number, _ in ranked]
         scores = decrease_strictly([score for *_, score in ranked])

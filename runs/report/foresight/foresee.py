@@ -151,7 +151,8 @@ def _foresee_reranker(job: Job, topics: Sequence[AskedTopic]) -> Foreseen | None
     settings = job.config.rerank
     if settings.method != "endpoint" or settings.endpoint is None:
         return None
-    depth = min(settings.depth, job.config.fusion.depth, _count_documents(job))
+    deepest = max((job.config.fusion.get_depth(one.topic.id) for one in topics), default=0)
+    depth = min(settings.depth, deepest, _count_documents(job))
     passages = depth * settings.segments
     requests = len(topics) * -(-passages // BATCH_PASSAGES)
     characters = sum(passages * (len(one.topic.narrative) + CHARACTERS_PER_TOKEN * settings.tokens) for one in topics)

@@ -77,7 +77,7 @@ def list_summary_asks(
 
 def list_rerank_asks(config: RunConfig, one: AskedTopic, documents: int, model: ModelSettings) -> Iterator[Ask]:
     """List the requests of the stage `rerank` to the language model."""
-    settings, depth = config.rerank, min(config.rerank.depth, config.fusion.depth, documents)
+    settings, depth = config.rerank, min(config.rerank.depth, config.fusion.get_depth(one.topic.id), documents)
     tokens = min(settings.tokens, share_window(model.window, settings.block))
     if settings.method == "listwise":
         number = len(make_blocks(depth, settings.block))

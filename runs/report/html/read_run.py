@@ -20,13 +20,13 @@ from keystone.runs.pipeline.file_names import (
     EVIDENCE,
     GRADES,
     HYBRID,
-    KEYSTONE,
     NARRATIVE,
     QUERIES,
     TRACE,
     find_last_ranking,
 )
 from keystone.runs.pipeline.model_runner import USAGE_FILE
+from keystone.runs.pipeline.narrative_rankings import list_narrative_rankings
 from keystone.runs.report.html.topic import Found, make_topic_view
 from keystone.runs.report.html.types import RunView, TopicView
 from keystone.runs.tracks.rules import TRACKS
@@ -61,8 +61,10 @@ def read_view(folder: Path, label: str) -> RunView:
 
 def _list_missing(folder: Path, config: RunConfig) -> list[str]:
     """List the files that a run will have when it is finished, and does not have yet."""
-    wanted = [QUERIES, *(f"{system}.trec" for system in config.list_systems()), HYBRID, NARRATIVE]
-    wanted += [GRADES, KEYSTONE] if config.grading.method is not None else []
+    wanted = [QUERIES, *(f"{system}.trec" for system in config.list_systems()), HYBRID]
+    for step, name in list_narrative_rankings(config):
+        wanted += [GRADES] if step == "grades" else []
+        wanted.append(name)
     if config.track is not None:
         wanted.append(TRACKS[config.track].retrieval_file)
         wanted += [EVIDENCE, ANSWERS, TRACKS[config.track].answer_file] if config.answer.method is not None else []

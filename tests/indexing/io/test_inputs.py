@@ -123,7 +123,7 @@ from keystone.runs.tracks.rules import TRACKS, set_topic_limits
 path = Path(sys.argv[1])
 for _ in range(3):
     topics = read_topics(path)
-    print(len(topics), hash_file(path)[:8], len(set_topic_limits(TRACKS["ragtime"], topics).limits))
+    print(len(topics), hash_file(path)[:8], len(set_topic_limits(TRACKS["ragtime26"], topics).limits))
 """
 
 

@@ -55,7 +55,7 @@ def test_a_part_that_is_given_keeps_the_other_defaults(tmp_path: Path) -> None:
         ),
         pytest.param(
             "fusion: {kay: 5}",
-            ["fusion.kay: unknown key", "value 5", "dense_weight, depth, k, k_narrative, method, norm"],
+            ["fusion.kay: unknown key", "value 5", "dense_weight, depth, depths, k, k_narrative, method, norm"],
             id="unknown nested key",
         ),
         pytest.param(
@@ -327,7 +327,7 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path: Path) -> None:
             "",
             ["fusion={kay: 5}"],
             "--set fusion={{kay: 5}}: fusion.kay: unknown key (value 5); "
-            "expected one of dense_weight, depth, k, k_narrative, method, norm, parameters, systems",
+            "expected one of dense_weight, depth, depths, k, k_narrative, method, norm, parameters, systems",
             id="a key of a part that was set",
         ),
         pytest.param(

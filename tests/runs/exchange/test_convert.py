@@ -4,18 +4,23 @@ import gzip
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from keystone.indexing.errors import UserError
+from keystone.retrieval.types import Topic
 from keystone.runs.cli.commands.convert_command import _print_forms
 from keystone.runs.cli.commands.convert_command import convert as command
 from keystone.runs.exchange.convert import ConversionSettings, convert, describe
 from keystone.runs.exchange.losses import Losses
 from keystone.runs.exchange.records import count_unread
 from keystone.runs.exchange.table import FORMS
+from keystone.runs.tracks.rules import TRACKS
+from keystone.runs.tracks.validate import validate
 from tests.runs.exchange.examples import EXAMPLES
+from tests.support.runs.answer_files import IDS, NEWS, A, make_line, make_sentences
 
 REQUEST = (
     '{"query":{"qid":"1","text":"bees"},"candidates":[{"docid":"a","score":2,"doc":{"title":"T","segment":"S"}},'
@@ -171,7 +176,7 @@ def test_the_command_tells_forms_and_losses_and_spares_its_input(
         f"{path}: requests",
         "warning: dropped: candidate.text (2), candidate.title (1), query (1), trace (1)",
         "warning: changed: candidate.score (1)",
-        "warning: added: run_id (1)",
+        "warning: added: run_id (1: 'keystone')",
     ]
     with pytest.raises(UserError, match=f"OUT {path}: is {path}, which the command reads"):
         command(path, path, "run")
@@ -253,3 +258,113 @@ def test_sentences_that_are_texts_are_kept_and_a_second_answer_is_not(
 
 def test_losses_are_described_in_the_order_of_their_names() -> None:
     assert describe(Losses({"b": 1, "a": 2000}, {}, {"c": 1})) == ["dropped: a (2,000), b (1)", "added: c (1)"]
+
+
+BARE = '{"topic_id":"1","topic":"bees","references":["d1"],"answer":[{"text":"Bees see.","citations":[0]}]}\n'
+NARRATIVES = [Topic("1", "bees")]
+
+
+@pytest.mark.parametrize(
+    ("form", "warnings"),
+    [
+        (
+            "rag26",
+            [
+                "added: run_id (1: 'unnamed'), team_id (1: 'keystone')",
+                "missing: run_desc (1), which rag26 requires: --run-desc gives it",
+            ],
+        ),
+        (
+            "rag25",
+            [
+                "added: run_id (1: 'unnamed'), team_id (1: 'keystone')",
+                "missing: type (1), which rag25 requires: --type gives it",
+            ],
+        ),
+        (
+            "biogen24",
+            [
+                "dropped: query (1)",
+                "added: run_id (1: 'unnamed'), team_id (1: 'keystone')",
+                "missing: contact_email (1), which biogen24 requires",
+            ],
+        ),
+    ],
+)
+def test_every_value_that_is_added_or_missing_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, warnings: list[str]
+) -> None:
+    path, out = tmp_path / "in", tmp_path / "out"
+    path.write_text(BARE)
+    command(path, out, form)
+    assert capsys.readouterr().err.splitlines()[1:] == [f"warning: {line}" for line in warnings]
+    assert '""' not in out.read_text() or form == "biogen24"
+    if form == "biogen24":
+        return
+    left = [v for v in validate(out, TRACKS[form], NARRATIVES) if v.severity == "error"]
+    option = "--run-desc" if form == "rag26" else "--type"
+    assert [v.message.rpartition("; ")[2] for v in left if v.kind != "id of another corpus"] == [
+        f"keystone convert --to {form} {option} adds it"
+    ]
+
+
+@pytest.mark.parametrize("form", ["rag24", "rag25", "rag26", "responses"])
+def test_a_file_with_the_values_that_the_command_gives_is_valid(tmp_path: Path, form: str) -> None:
+    path, out = tmp_path / "in", tmp_path / "out"
+    path.write_text(BARE.replace("d1", IDS.get(form, (A,))[0]))
+    given: dict[str, Any] = {"team": "t", "run_id": "r", "run_desc": "Bees.", "type": "manual"}
+    if form == "rag24":
+        del given["team"], given["run_desc"], given["type"]
+    command(path, out, form, **given)
+    assert validate(out, TRACKS[form], NARRATIVES) == []
+    answer = FORMS[form].read(out).answers[0]
+    values = {"team": answer.team_id, "run_id": answer.run_id, "run_desc": answer.description, "type": answer.type}
+    assert {key: values[key] for key in given} == given
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "message"),
+    [
+        (REQUEST, {"team": "t"}, "--team: found it for content that has no team"),
+        ("r 1 M 1\n", {"run_desc": "t"}, "--run-desc: found it for content that has no description"),
+        (BARE, {"run_desc": " "}, "--run-desc: expected text, found ' '"),
+    ],
+)
+def test_a_value_that_the_content_cannot_have_is_an_error(
+    tmp_path: Path, given: str, named: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "in").write_text(given)
+    source = None if given == BARE else "leaderboard" if given[0] == "r" else "requests"
+    with pytest.raises(UserError, match=message):
+        command(tmp_path / "in", tmp_path / "out", "requests", source, **named)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("references", "cited", "expected"),
+    [
+        pytest.param(None, [30000001, "7"], ["30000001", "7"], id="listed nowhere"),
+        pytest.param(["7", "30000001"], [30000001, 7], ["30000001", "7"], id="listed as texts"),
+        pytest.param([7, 30000001], [30000001, 7], ["30000001", "7"], id="listed as numbers"),
+        pytest.param(["7"], [30000001], ["30000001"], id="not listed"),
+        pytest.param(["a", "b"], [1, 0], ["b", "a"], id="positions"),
+    ],
+)
+def test_the_integers_that_biogen_cites_are_ids(
+    tmp_path: Path, references: Any, cited: list[Any], expected: list[str]
+) -> None:
+    path, out = tmp_path / "in", tmp_path / "out"
+    path.write_text(make_line("biogen", references=references, responses=make_sentences(citations=cited)))
+    convert(path, out, ConversionSettings("responses"))
+    record = json.loads(out.read_text())
+    assert record["responses"][0]["citations"] == expected
+    assert set(record["references"]) >= set(expected)
+
+
+def test_scores_of_an_answer_stay_in_one_form(tmp_path: Path) -> None:
+    """The organisers of RAGTIME refuse an answer with a list beside objects."""
+    path, out = tmp_path / "in", tmp_path / "out"
+    sentences = [*make_sentences(citations={NEWS[0]: 0.5, NEWS[1]: 1}), *make_sentences(citations=[])]
+    path.write_text(make_line("ragtime26", responses=sentences))
+    convert(path, out, ConversionSettings("responses"))
+    assert [s["citations"] for s in json.loads(out.read_text())["responses"]] == [{NEWS[0]: 0.5, NEWS[1]: 1}, {}]

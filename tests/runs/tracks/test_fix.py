@@ -23,6 +23,7 @@ from keystone.runs.tracks.validate import fix, validate
 from tests.support.runs.answer_files import (
     FILE,
     HOW,
+    NEWS,
     REPAIRABLE,
     WHY,
     make_line,
@@ -167,9 +168,44 @@ SHORT = replace(TRACKS["rag25"], references=2, length=replace(TRACKS["rag25"].le
         pytest.param(
             TRACKS["rag26"],
             make_line("rag26", references=["a", "b", "c", "d"], answer=make_sentences(citations=[3, "a", 1, 2])),
-            {"answer": make_sentences(citations=[3, "a", 1])},
-            "is now [3, 'a', 1]",
-            id="too many citations",
+            {"answer": make_sentences(citations=[3, 0, 1])},
+            "is now [3, 0, 1]",
+            id="too many citations, in two forms",
+        ),
+        pytest.param(
+            TRACKS["ragtime26"],
+            make_line("ragtime26", responses=[*make_sentences(citations={NEWS[0]: 1}), *make_sentences(citations=[])]),
+            {"responses": [*make_sentences(citations={NEWS[0]: 1}), *make_sentences(citations={})]},
+            "empty lists of citations are now empty objects",
+            id="scores, and a sentence without citations",
+        ),
+        pytest.param(
+            TRACKS["ragtime26"],
+            make_line("ragtime26", references=None),
+            {"references": list(NEWS)},
+            "references: missing, now the 2 cited ids",
+            id="no references",
+        ),
+        pytest.param(
+            TRACKS["biogen"],
+            make_line("biogen", references=None, responses=make_sentences(citations=[30000001, "7", 30000001])),
+            {"responses": make_sentences(citations=["30000001", "7"])},
+            "[30000001, '7', 30000001] is now ['30000001', '7']",
+            id="PMIDs as numbers, listed nowhere",
+        ),
+        pytest.param(
+            TRACKS["biogen"],
+            make_line("biogen", references=["30000001", "7"], responses=make_sentences(citations=[7, 30000001])),
+            {"responses": make_sentences(citations=["7", "30000001"])},
+            "[7, 30000001] is now ['7', '30000001']",
+            id="PMIDs as numbers, listed as texts",
+        ),
+        pytest.param(
+            TRACKS["responses"],
+            make_line("responses", references=None, responses=make_sentences(citations=[30000001])),
+            {"references": ["30000001"], "responses": make_sentences(citations=["30000001"])},
+            "references: missing, now the 1 cited id",
+            id="PMIDs as numbers, without a track",
         ),
         pytest.param(
             TRACKS["biogen"],
@@ -316,7 +352,7 @@ def test_the_repairs_of_a_run(mended: Mend, lines: list[str], expected: list[str
     assert mended(lines, replace(TRACKS["rag25"], rows=3))[:2] == (expected, repairs)
 
 
-IDS = st.sampled_from([f"msmarco_v2.1_doc_0_{n}#0_0" for n in range(6)])
+IDS = st.sampled_from([f"msmarco_v2.1_doc_00_{n}#0_0" for n in range(6)])
 CITATION = IDS | st.integers(-1, 8)
 SENTENCE = st.fixed_dictionaries(
     {"text": st.sampled_from(["", " ", "One.", "Two w.", "3 w h."])},
@@ -338,13 +374,14 @@ def test_a_repaired_answer_has_the_text_and_the_documents_it_had(
     given_ = orjson.loads(orjson.dumps(answer))
     record = make_record(track.name) | {"references": references, track.sentences: answer}
     fix_record(record, track, {"1": "Why?"})
-    names_before, names = map_citations(references), map_citations(record["references"])
+    names_before, names = (map_citations(ids, track.integers) for ids in (references, record["references"]))
     filled = [sentence for sentence in given_ if sentence["text"].strip()]
+    by_id = "positions" not in track.citations
     for before, after in zip(filled, record[track.sentences], strict=False):
         assert after["text"] == before["text"]
         cited = [resolve_citation(citation, names) for citation in after["citations"]]
         was = [
-            citation if isinstance(citation, str) else resolve_citation(citation, names_before)
+            resolve_citation(citation, names_before) or (str(citation) if by_id or isinstance(citation, str) else None)
             for citation in before.get("citations", [])
         ]
         assert None not in cited

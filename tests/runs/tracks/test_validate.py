@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from keystone.indexing.errors import UserError
 from keystone.retrieval.types import Topic
+from keystone.runs.python.files import validate as keystone_validate
 from keystone.runs.tracks.check_answers import describe_difference
 from keystone.runs.tracks.rules import TRACKS, Track
-from keystone.runs.tracks.validate import detect_track, summarise_violations, validate
+from keystone.runs.tracks.validate import detect_track, judge, summarise_violations, validate
 from keystone.runs.tracks.violations import Violation
+from keystone.runs.trec.topics import read_topics
 from tests.support.indexes.small_corpus import NARRATIVES
 from tests.support.places import SHARED
-from tests.support.runs.answer_files import FILE, HOW, WHY, A, B, make_line, make_record, make_sentences
+from tests.support.runs.answer_files import FILE, HOW, NEWS, WHY, A, B, make_line, make_record, make_sentences
 from tests.support.runs.command_line import keystone
 
 MATERIAL = SHARED / "trec-rag-material"
@@ -31,6 +33,13 @@ ANSWER_FAULTS = [
         "rag25", make_line(metadata__team_id=""), "metadata.team_id: expected text, found ''", id="an empty team"
     ),
     pytest.param("rag25", make_line(metadata__team_id=None), "metadata.team_id: missing", id="no team"),
+    pytest.param(
+        "rag25",
+        make_line(metadata__type=None),
+        "metadata.type: missing; keystone convert --to rag25 --type adds it",
+        id="no type",
+    ),
+    pytest.param("rag25", make_line(metadata__narrative=None), "metadata.narrative: missing", id="no narrative"),
     pytest.param("rag25", make_line(metadata__narrative_id="9"), "topic '9' is not in the topics file", id="topic"),
     pytest.param(
         "rag25", make_line(metadata__narrative_id=1), "narrative_id: expected text, found the number 1", id="a number"
@@ -106,7 +115,54 @@ ANSWER_FAULTS = [
         "at most 3, found 4",
         id="four citations",
     ),
-    pytest.param("rag26", make_line("rag26", metadata__run_desc=None), "metadata.run_desc: missing", id="run_desc"),
+    pytest.param(
+        "rag26",
+        make_line("rag26", answer=[*make_sentences(), *make_sentences(citations=["shard_00001_1"])]),
+        "citations: expected one form in all sentences",
+        id="positions and ids in one answer",
+    ),
+    pytest.param(
+        "ragtime26",
+        make_line("ragtime26", responses=[*make_sentences(citations={NEWS[0]: 1}), *make_sentences(citations=[])]),
+        "citations: expected one form in all sentences",
+        id="scores, and a list in one answer",
+    ),
+    pytest.param(
+        "ragtime25",
+        make_line("ragtime25", references=None),
+        "references: expected a list of ids, found None",
+        id="no references in 2025",
+    ),
+    pytest.param(
+        "ragtime25",
+        make_line("ragtime25", responses=make_sentences(citations=[NEWS[0]])),
+        "found 1 that no sentence cites",
+        id="an uncited story in 2025",
+    ),
+    pytest.param(
+        "rag26",
+        make_line("rag26", metadata__task="generation"),
+        "metadata.task: found 'generation'; the organisers' program expects: Input should be 'multilingual', 'english'",
+        id="a value that the organisers' program cannot read",
+    ),
+    pytest.param(
+        "rag26",
+        make_line("rag26", responses=make_sentences()),
+        "found both answer and responses",
+        id="two lists of sentences",
+    ),
+    pytest.param(
+        "ragtime26",
+        make_line("ragtime26", metadata__narrative_id=7),
+        "metadata.narrative_id: expected '1' as elsewhere, found 7",
+        id="two topics",
+    ),
+    pytest.param(
+        "rag26",
+        make_line("rag26", metadata__run_desc=None),
+        "metadata.run_desc: missing; keystone convert --to rag26 --run-desc adds it",
+        id="run_desc",
+    ),
     pytest.param("rag26", make_line("rag26", metadata__narrative=None), "metadata.narrative: missing", id="narrative"),
     pytest.param("rag24", make_line("rag24", topic="why?"), "topic: differs from the topics file", id="topic's text"),
     pytest.param(
@@ -150,8 +206,13 @@ def test_a_violation_of_an_answer_file_is_reported_with_its_line(
         pytest.param("rag25", make_line(answer=make_sentences(citations=[A, B])), id="ids"),
         pytest.param("rag25", make_line(answer=make_sentences(citations=[])), id="no citation"),
         pytest.param(
-            "rag26", make_line("rag26", answer=make_sentences(citations=[0, "shard_00001_2"])), id="both forms"
+            "rag26",
+            make_line("rag26", answer=[*make_sentences(), *make_sentences(citations=[])]),
+            id="positions, and no citation",
         ),
+        pytest.param("rag26", make_line("rag26", metadata__run_id="-A.b_9" + 14 * "x"), id="a run id of 20 characters"),
+        pytest.param("ragtime25", make_line("ragtime25", metadata__run_id=25 * "x"), id="a run id of 25 characters"),
+        pytest.param("biogen", make_line("biogen", references=None), id="ids that are listed nowhere"),
         pytest.param(
             "rag26", make_line("rag26", metadata__prompt={"x": [1]}, more=1), id="keys that the track does not know"
         ),
@@ -180,8 +241,6 @@ def test_an_answer_that_a_track_allows_has_no_violation(tmp_path: Path, track: s
 @pytest.mark.parametrize(
     ("track", "line", "message"),
     [
-        ("rag25", make_line(metadata__type=None), "metadata.type: missing"),
-        ("rag25", make_line(metadata__narrative=None), "metadata.narrative: missing"),
         ("rag25", make_line(answer=[]), "answer: empty"),
         (
             "rag25",
@@ -328,6 +387,87 @@ def test_a_difference_is_the_first_one_and_printable(one: str, other: str) -> No
     assert shown.isprintable()
 
 
+CORPORA = {"rag24": A, "rag25": A, "rag26": "shard_00001_1", "ragtime25": NEWS[0], "ragtime26": NEWS[0]}
+
+
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("beside", [True, False], ids=["beside one of the corpus", "alone"])
+def test_a_reference_of_another_corpus_is_an_error_where_the_organisers_refuse_it(
+    tmp_path: Path, name: str, beside: bool
+) -> None:
+    """The checkers of 2025 take a file over another corpus altogether, so that it can be a trial."""
+    sentences = TRACKS[name].sentences
+    ids = ["elsewhere", *[CORPORA[name]] * beside]
+    cited = [0] if TRACKS[name].citations[0] == "positions" else ["elsewhere", *ids[1:]]
+    path = tmp_path / "rag.jsonl"
+    path.write_text(make_line(name, **{"references": ids, sentences: make_sentences(citations=cited)}))
+    (found,) = validate(path, TRACKS[name], [WHY])
+    expected = "warning" if name == "rag25" and not beside else "error"
+    assert (found.line, found.severity, found.kind) == (1, expected, "id of another corpus")
+
+
+def test_a_cited_id_of_another_corpus_is_an_error_where_references_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "rag.jsonl").write_text(make_line("ragtime26", responses=make_sentences(citations=["elsewhere"])))
+    found = validate(tmp_path / "rag.jsonl", TRACKS["ragtime26"], [WHY])
+    assert {(v.severity, v.kind) for v in found} == {
+        ("warning", "citation without reference"),
+        ("error", "id of another corpus"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "run_id"),
+    [
+        ("rag26", "a-run-id-of-31-characters-12345"),
+        ("rag26", 21 * "x"),
+        ("ragtime25", 26 * "x"),
+        ("ragtime26", 21 * "x"),
+        *((name, run) for name in ("rag26", "ragtime25", "ragtime26") for run in (".x", "run one", "x/Ω", "x\n", "é")),
+    ],
+)
+def test_a_run_id_that_a_track_refuses_is_an_error_in_answers_and_in_runs(
+    tmp_path: Path, name: str, run_id: str
+) -> None:
+    (tmp_path / "rag.jsonl").write_text(make_line(name, metadata__run_id=run_id))
+    (found,) = validate(tmp_path / "rag.jsonl", TRACKS[name], [WHY])
+    most = TRACKS[name].run_id_length
+    wanted = f"expected at most {most} letters, digits, '-', '_' and '.', not beginning with '.', found {run_id!r}"
+    assert (found.severity, found.message) == ("error", f"metadata.run_id: {wanted}")
+    if run_id == run_id.strip() and " " not in run_id:
+        (tmp_path / "run.tsv").write_text(f"1 Q0 {CORPORA[name]} 1 0.5 {run_id}\n1 Q0 {CORPORA[name]}2 2 0.4 {run_id}")
+        (found,) = validate(tmp_path / "run.tsv", TRACKS[name], [WHY])
+        assert (found.line, found.severity, found.message) == (1, "error", f"run tag: {wanted}")
+
+
+PMIDS = make_sentences(citations=[30000001, 7])
+
+
+@pytest.mark.parametrize(
+    ("track", "line", "kinds"),
+    [
+        ("biogen", make_line("biogen", references=None, responses=PMIDS), {"id as a number"}),
+        ("biogen", make_line("biogen", references=["30000001", "7"], responses=PMIDS), {"id as a number"}),
+        ("biogen", make_line("biogen", references=[7, 30000001], responses=PMIDS), {"id as a number"}),
+        ("biogen", make_line("biogen", references=None, metadata__topic_id=1), {"id as a number"}),
+        ("ragtime26", make_line("ragtime26", references=None), {"references"}),
+        ("ragtime26", make_line("ragtime26", references=[NEWS[0]]), {"citation without reference"}),
+        ("ragtime26", make_line("ragtime26", metadata__run_desc=None), {"no run_desc"}),
+        *(
+            (name, make_line(name, responses=make_sentences(citations=[*NEWS, NEWS[0][:-1] + "2", NEWS[0] + "3"]),
+                             references=[*NEWS, NEWS[0][:-1] + "2", NEWS[0] + "3"]), {"too many citations"})
+            for name in ("ragtime25", "ragtime26")
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_organisers_of_biogen_and_ragtime_accept_is_a_warning(
+    tmp_path: Path, track: str, line: str, kinds: set[str]
+) -> None:
+    path = tmp_path / "rag.jsonl"
+    path.write_text(line)
+    found = validate(path, TRACKS[track], [WHY])
+    assert ({v.kind for v in found}, {v.severity for v in found}) == (kinds, {"warning"})
+
+
 def test_the_default_team_is_one_warning(tmp_path: Path) -> None:
     path = tmp_path / "rag.jsonl"
     records = [make_record("rag25"), make_record("rag25", HOW)]
@@ -346,7 +486,7 @@ def test_the_default_team_is_one_warning(tmp_path: Path) -> None:
 
 def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
     (tmp_path / "run.tsv").write_text(f"1 Q0 {A} 1 0.5 t\n1 Q0 b 2 0.4 t\n1 Q0 c 3 0.3 t\n")
-    (tmp_path / "rag.jsonl").write_text(make_line(references=[A, "b", "c"]))
+    (tmp_path / "rag.jsonl").write_text(make_line(references=["b", "c"]))
     for name, line in (("run.tsv", 2), ("rag.jsonl", 1)):
         (found,) = validate(tmp_path / name, TRACKS["rag25"], [WHY])
         assert (found.line, found.severity) == (line, "warning")
@@ -380,6 +520,66 @@ def test_ids_of_another_corpus_are_one_warning(tmp_path: Path) -> None:
 def test_the_track_is_detected_by_name_keys_and_ids(tmp_path: Path, name: str, text: str, expected: str) -> None:
     (tmp_path / name).write_bytes(b"" if name.endswith(".gz") else text.encode())
     assert detect_track(tmp_path / name).name == expected
+
+
+@pytest.mark.parametrize("name", ["responses.jsonl", "filed"])
+@pytest.mark.parametrize("track", ["responses", "ragtime25", "ragtime26", "biogen"])
+def test_a_form_that_tracks_share_says_that_no_limit_was_checked(tmp_path: Path, track: str, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(make_line(track))
+    assert judge(path, detect_track(path), [WHY]).violations == [
+        Violation(
+            0,
+            "warning",
+            "no limit checked",
+            "no limit was checked: its form is that of responses, ragtime25, ragtime26, biogen; --track names one",
+        )
+    ]
+    assert validate(path, TRACKS[track], [WHY]) == []
+
+
+def test_the_official_form_of_biogen_without_a_track_has_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "filed"
+    path.write_text(make_line("biogen", references=None, responses=PMIDS))
+    found = judge(path, detect_track(path), [WHY]).violations
+    assert {v.kind for v in found} == {"no limit checked", "references", "id as a number"}
+    assert {v.severity for v in found} == {"warning"}
+
+
+@pytest.mark.parametrize(
+    ("config", "judged_by"),
+    [
+        pytest.param("track: ragtime26", "ragtime26", id="a run"),
+        pytest.param("track: biogen", "biogen", id="another run"),
+        pytest.param("track: rag25", "responses", id="a run with other files"),
+        pytest.param("track: none", "responses", id="a run without files to submit"),
+        pytest.param("track: [", "responses", id="no YAML"),
+        pytest.param("tracks: biogen", "responses", id="another program"),
+    ],
+)
+def test_a_file_in_a_run_directory_is_judged_by_the_track_of_the_run(
+    tmp_path: Path, topics: Path, config: str, judged_by: str
+) -> None:
+    """The answer is too long for both tracks."""
+    topics.write_text('{"id": "1", "narrative": "Why?", "limit": 200}\n')
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text(f"run_id: r\nindex: i\ntopics: t\n{config}\n")
+    (run / "responses.jsonl").write_text(
+        make_line("ragtime26", responses=make_sentences(text="w " * 251, citations=list(NEWS)))
+    )
+    shown = keystone("validate", "run", "--topics", topics, cwd=tmp_path)
+    verdict = shown.stdout.splitlines()[-1]
+    limit = {"ragtime26": "at most 200 characters, found 502", "biogen": "at most 250 words, found 251"}
+    assert limit.get(judged_by, "no limit was checked") in shown.stdout
+    assert verdict == "run/responses.jsonl: " + (
+        "valid for responses: 0 errors, 1 warning"
+        if judged_by == "responses"
+        else f"invalid for {judged_by}: 1 error, 0 warnings"
+    )
+    assert [v.kind for v in keystone_validate(run / "responses.jsonl", read_topics(topics)).violations] == [
+        "no limit checked" if judged_by == "responses" else "too long"
+    ]
 
 
 @pytest.mark.parametrize(

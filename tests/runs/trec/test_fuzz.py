@@ -175,7 +175,7 @@ def check_topics(path: Path, folder: Path, _chance: Random) -> None:
     topics = result(path, lambda: read_topics(path))
     if topics is None:
         return
-    result(path, lambda: set_topic_limits(TRACKS["ragtime"], topics))
+    result(path, lambda: set_topic_limits(TRACKS["ragtime26"], topics))
     assert all(is_id(topic.id) and topic.narrative.strip() for topic in topics)
     orjson.dumps([topic.narrative for topic in topics])
     write_run(folder / "run", make_run("tag", {topic.id: [("d", 1.0)] for topic in topics}))
@@ -336,7 +336,7 @@ def test_ten_thousand_damaged_files_have_a_defined_result(kind: str) -> None:
 
 COMMANDS: dict[str, list[list[str]]] = {
     "corpus": [["index", which, "--out", "{out}/index", "--no-dense", "-q"] for which in ("{file}", "{folder}")],
-    "topics": [["validate", "{valid}/run.trec", "--topics", "{file}", "--track", "ragtime", "--fix", "{out}/fixed"]],
+    "topics": [["validate", "{valid}/run.trec", "--topics", "{file}", "--track", "ragtime26", "--fix", "{out}/fixed"]],
     "run": [
         ["evaluate", "{valid}/run.trec", "{file}", "--qrels", "{valid}/qrels.txt", "--json", "{out}/json", "-q"],
         ["fuse", "{file}", "{valid}/run.trec", "--out", "{out}/fused.trec"],

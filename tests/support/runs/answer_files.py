@@ -19,12 +19,16 @@ def tighten_limits(track: Track) -> Track:
 
 A, B = "msmarco_v2.1_doc_00_1#0_2", "msmarco_v2.1_doc_00_1#5_7"
 
+NEWS = tuple(f"0c2f9d1e-5b7a-4c3d-9e8f-00112233445{n}_1" for n in range(2))
+IDS = {"rag26": ("shard_00001_1", "shard_00001_2"), "ragtime25": NEWS, "ragtime26": NEWS}
+"""Two ids of a track's corpus, where `A` and `B` are none."""
+
 WHY, HOW = Topic("1", "Why?"), Topic("2", "How?")
 
 
 def make_record(track: str, topic: Topic = WHY) -> dict[str, Any]:
     """Make a valid answer with two references, both cited."""
-    ids = {"rag26": ("shard_00001_1", "shard_00001_2")}.get(track, (A, B))
+    ids = IDS.get(track, (A, B))
     answer = Answer(topic.id, (Sentence("Because.", ids),))
     return make_answer_record(topic, answer, TRACKS[track], Author("t", "r", "A test."))
 

@@ -174,7 +174,7 @@ def test_named_measures_are_the_only_ones_beside_sizes(tmp_path: Path) -> None:
     assert get_means(evaluation)["F1-5"] == pytest.approx(1 / 2)
 
 
-@pytest.mark.parametrize("track", ["rag24", "rag25", "rag26", "responses", "ragtime", "biogen"])
+@pytest.mark.parametrize("track", ["rag24", "rag25", "rag26", "responses", "ragtime25", "ragtime26", "biogen"])
 def test_answers_of_every_track_are_read(tmp_path: Path, track: str) -> None:
     (tmp_path / "a.jsonl").write_text(make_line(track) + "\n")
     (answer,) = read_submission(tmp_path / "a.jsonl").answers.values()

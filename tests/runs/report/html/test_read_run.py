@@ -98,6 +98,30 @@ def test_an_unfinished_run_says_which_files_it_lacks(run: Path) -> None:
     assert len(view.topics[TOPIC_IDS[0]].queries) == 3
 
 
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({}, []),
+        ({"rerank": {"method": "listwise"}}, ["reranked.trec"]),
+        ({"grading": {"method": "grid"}}, ["grades.jsonl", "keystone.trec"]),
+        (
+            {"grading": {"method": "grid"}, "rerank": {"method": "listwise", "after": "grades"}},
+            ["grades.jsonl", "graded.trec", "keystone.trec"],
+        ),
+    ],
+    ids=["fusion alone", "a reranker", "grades", "a reranker after the grades"],
+)
+def test_a_run_without_a_track_is_unfinished_until_its_last_ranking_is_there(
+    tmp_path: Path, settings: dict[str, object], missing: list[str]
+) -> None:
+    run = write_report_run(tmp_path / "runs" / "first", write_index(tmp_path / "index"), graded=False)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    model = {"name": "m", "urls": ["http://localhost:1/v1"]}
+    (run / "config.yaml").write_text(yaml.safe_dump({**config, "model": model, **settings}))
+    expected = (f"unfinished: the run has no {', '.join(missing)} yet",) if missing else ()
+    assert read_view(run, "name").remarks == expected
+
+
 def test_a_run_without_its_index_and_topics_is_shown_without_their_texts(run: Path) -> None:
     for path in run.parent.parent.glob("index/**/*"):
         if path.is_file():

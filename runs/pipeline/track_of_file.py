@@ -1,0 +1,20 @@
+"""The track whose rules a submission file is judged by."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from keystone.indexing.errors import UserError
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.file_names import CONFIG
+from keystone.runs.tracks.rules import TRACKS, Track
+from keystone.runs.tracks.validate import detect_track, find_tracks_by_name
+
+
+def find_track(path: Path) -> Track:
+    """Find the track of a file: that of the run in whose directory it is submitted, else as `detect_track` does."""
+    if (path.parent / CONFIG).is_file():
+        with suppress(UserError):  # a configuration of another program says nothing
+            config = read_config(path.parent / CONFIG)
+            if config.track in {track.name for track in find_tracks_by_name(path)}:
+                return TRACKS[str(config.track)]
+    return detect_track(path)

@@ -1,0 +1,81 @@
+"""A depth for each narrative: the first rows of the same ranking, and errors of the file of depths."""
+
+from pathlib import Path
+
+import pytest
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.runs.config.read import read_config
+from keystone.runs.pipeline.directory import Stage
+from keystone.runs.pipeline.stages import run
+from keystone.runs.report.explain import explain
+from keystone.runs.trec.run_files import read_run
+from tests.support.indexes.small_corpus import NARRATIVES, write_topics
+
+FIRST, SECOND = NARRATIVES
+
+
+def rank(index: Index, folder: Path, run_id: str, *settings: str) -> dict[str, dict[str, list[str]]]:
+    """Make a run; returns the documents of each topic in its two rankings."""
+    places = [f"index={index.folder}", f"topics={write_topics(folder / 'topics.jsonl')}", f"out={folder / 'out'}"]
+    config = read_config(None, [f"run_id={run_id}", "track=rag26", "answer.documents=1", *places, *settings])
+    directory = run(config)
+    files = ("narrative.trec", "r_output_trec_rag_2026.tsv")
+    hits = {name: read_run(directory / name).list_hits() for name in files}
+    return {name: {topic: [doc for doc, _ in own] for topic, own in found.items()} for name, found in hits.items()}
+
+
+@pytest.mark.slow
+def test_a_narrative_of_the_file_keeps_its_own_depth_and_the_others_keep_theirs(index: Index, tmp_path: Path) -> None:
+    whole = rank(index, tmp_path, "whole")
+    (tmp_path / "depths.tsv").write_text(f"{FIRST}\t2\n\n")
+    cut = rank(index, tmp_path, "cut", f"fusion.depths={tmp_path / 'depths.tsv'}")
+    for name, own in cut.items():
+        assert len(whole[name][FIRST]) > 2
+        assert own == {FIRST: whole[name][FIRST][:2], SECOND: whole[name][SECOND]}
+    assert rank(index, tmp_path, "given", f"fusion.depths={{{FIRST}: 2}}") == cut
+    doc_id = whole["narrative.trec"][FIRST][2]
+    explained = explain(tmp_path / "out" / "cut", FIRST, doc_id)
+    assert (explained.kept, explained.place) == (2, 3)
+
+
+@pytest.mark.slow
+def test_another_depth_in_the_file_makes_the_rankings_again(index: Index, tmp_path: Path) -> None:
+    depths, made = tmp_path / "depths.tsv", list[str]()
+
+    def note(stage: Stage, kept: bool) -> None:
+        made.extend([] if kept else [stage.name])
+
+    for depth in (2, 3):
+        depths.write_text(f"{FIRST} {depth}\n")
+        rank(index, tmp_path, "again", f"fusion.depths={depths}")
+    settings = [f"index={index.folder}", f"topics={tmp_path / 'topics.jsonl'}", f"out={tmp_path / 'out'}"]
+    config = read_config(None, ["run_id=again", "track=rag26", "answer.documents=1", *settings])
+    run(config, announce=note)
+    assert made[:3] == ["config", "narrative", "segments"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 2 3", "depths.tsv:1: expected a topic id and a whole number, found '1 2 3'"),
+        ("1 2\n2 ten", "depths.tsv:2: expected a topic id and a whole number, found '2 ten'"),
+        ("1 -2", "depths.tsv:1: expected a topic id and a whole number, found '1 -2'"),
+        ("1 2\n1 3", "depths.tsv:2: topic '1' has a depth already"),
+        ("1 0", "fusion.depths.1: found 0; input should be greater than or equal to 1"),
+        ("1 1001", "fusion.depths: found 1001 for topic '1', above retrieval.depth 1000; expected at most that"),
+        (None, "depths.tsv: cannot be read"),
+    ],
+)
+def test_an_impossible_depth_is_an_error(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "depths.tsv").write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_config(None, ["run_id=r", "index=i", "topics=t", f"fusion.depths={tmp_path / 'depths.tsv'}"])
+    assert message in str(caught.value)
+
+
+def test_a_depth_for_a_topic_that_is_not_there_is_an_error(index: Index, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"fusion\.depths: topic 'rag2026-0' is not in .*topics\.jsonl"):
+        rank(index, tmp_path, "unknown", "fusion.depths={rag2026-0: 2}")
