@@ -50,6 +50,8 @@ class Reply:
     finish: str = "stop"
     logprobs: tuple[Mapping[str, float], ...] = ()
     """The log-probabilities of each token's alternatives, if the request asked for them."""
+    starts: tuple[int, ...] = ()
+    """The place in the text at which each of these tokens begins; empty if the server did not say its tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,10 @@ class WrongReply(UserError):
     retryable = True
 
 
+class UnknownForm(WrongReply):
+    """A reply of a form that no server is known to have. The next try most likely gets the same form."""
+
+
 class TurnedAway(Exception):
     """A server that is busy or down did not take a request.
 

@@ -8,10 +8,10 @@ from functools import partial
 from keystone.fusion.closest import find_closest_segments
 from keystone.generation.answers.sentences import (
     Passage,
-    is_place,
     list_sentences,
     make_messages,
     read_citations,
+    read_place,
     show_passages,
 )
 from keystone.generation.ask import ask_all
@@ -39,8 +39,8 @@ def read_supports(reply: Reply, sentences: Sequence[Sentence], passages: Sequenc
     """Read the ids of the documents that support each sentence. Numbers without a sentence or passage are dropped."""
     found = defaultdict[int, list[str]](list)
     for item in read_objects(reply, "sentences"):
-        place = item.get("id")
-        if is_place(place, len(sentences)):
+        place = read_place(item.get("id"), len(sentences))
+        if place is not None:
             found[place] += read_citations(item.get("citations"), passages)
     return [tuple(dict.fromkeys(found[place])) for place in range(len(sentences))]
 

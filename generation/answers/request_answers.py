@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from keystone.generation.ask import ask_all
 from keystone.generation.llm.model import Model
+from keystone.generation.structured import HELD_DRAFTS, note_drafts
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
 
 ReadSentences = Callable[[Reply], tuple[Sentence, ...]]
@@ -17,7 +18,7 @@ async def request_answers(
 
     A request of None means that a topic has no documents. The model is not asked, because it would answer from memory.
     """
-    sent = [(request, read) for _, request, read in requests if request]
+    sent = [(request, note_drafts(request, read)) for _, request, read in requests if request]
     replies = iter(await ask_all(model, sent))
     answers: list[Answer | None] = []
     fallbacks = []
@@ -25,5 +26,7 @@ async def request_answers(
         reply = next(replies) if request else Failure("there is nothing to answer from")
         if isinstance(reply, Failure):
             fallbacks.append(Fallback(topic_id, step, reply.reason))
-        answers.append(None if isinstance(reply, Failure) else Answer(topic_id, reply))
+        elif reply[1]:
+            fallbacks.append(Fallback(topic_id, step, HELD_DRAFTS))
+        answers.append(None if isinstance(reply, Failure) else Answer(topic_id, reply[0]))
     return answers, fallbacks

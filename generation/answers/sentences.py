@@ -7,13 +7,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.rules.terms import find_numbers
 from keystone.generation.structured import read_objects
 from keystone.generation.types import Answer, Fallback, Message, Reply, Sentence
 from keystone.indexing.errors import Unusable
+from keystone.indexing.io.json_values import read_whole_number
 
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -75,15 +76,21 @@ def count_words(sentences: Sequence[Sentence]) -> int:
     return sum(len(sentence.text.split()) for sentence in sentences)
 
 
-def is_place(value: Any, length: int) -> TypeGuard[int]:
-    """Return whether a JSON value is a whole number of at least 0 and below `length`."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < length
+def read_place(value: Any, length: int) -> int | None:
+    """Read a whole number of at least 0 and below `length`; None for any other value."""
+    number = read_whole_number(value)
+    return number if number is not None and 0 <= number < length else None
+
+
+def read_places(values: Any, length: int) -> list[int]:
+    """Read the distinct whole numbers of at least 0 and below `length` in a list. Other values are dropped."""
+    places = [read_place(value, length) for value in values] if isinstance(values, list) else []
+    return list(dict.fromkeys(place for place in places if place is not None))
 
 
 def read_citations(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
     """Read the distinct ids of the documents that a model's list of numbers names. Other values are dropped."""
-    known = [n for n in numbers if is_place(n, len(passages))] if isinstance(numbers, list) else []
-    return tuple(dict.fromkeys(passages[n].doc_id for n in known))
+    return tuple(dict.fromkeys(passages[n].doc_id for n in read_places(numbers, len(passages))))
 
 
 def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
@@ -122,8 +129,8 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
     """
     texts: dict[int, str] = {}
     for item in read_objects(reply, "sentences"):
-        place, text = item.get("id"), item.get("text")
-        if not is_place(place, len(sentences)) or place in texts or not isinstance(text, str):
+        place, text = read_place(item.get("id"), len(sentences)), item.get("text")
+        if place is None or place in texts or not isinstance(text, str):
             raise Unusable("each item needs the id of one of the sentences, none of them twice, and a text")
         texts[place] = tidy(text)
     kept = {place: texts[place] for place in range(len(sentences)) if texts.get(place)}

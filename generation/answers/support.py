@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.generation.answers.choose_segments import MOST_CITATIONS, TopicSegments, add_segments
-from keystone.generation.answers.sentences import allow_tokens, count_words, is_place, make_messages, tidy
+from keystone.generation.answers.sentences import (
+    allow_tokens,
+    count_words,
+    make_messages,
+    read_place,
+    read_places,
+    tidy,
+)
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.context.fit_window import share_window
@@ -155,13 +162,14 @@ def read_verdicts(
     """
     found = dict[int, Verdict]()
     for item in read_objects(reply, "sentences"):
-        place, level, numbers, text = (item.get(key) for key in ("id", "support", "citations", "text"))
-        if not is_place(place, len(claims)) or place in found:
+        place = read_place(item.get("id"), len(claims))
+        level, numbers, text = (item.get(key) for key in ("support", "citations", "text"))
+        if place is None or place in found:
             raise Unusable("each item needs the id of one of the sentences, none of them twice")
         support = LEVELS.get(str(level))
         if support is None or not isinstance(numbers, list) or not isinstance(text, str):
             raise Unusable(f"sentence {place} needs support (full, partial or none), citations and a text")
-        cited = tuple(dict.fromkeys(sources[n] for n in numbers if is_place(n, len(sources))))[:MOST_CITATIONS]
+        cited = tuple(dict.fromkeys(sources[n] for n in read_places(numbers, len(sources))))[:MOST_CITATIONS]
         old = claims[place].sentence.text
         new = tidy(text)
         added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))

@@ -5,6 +5,7 @@ Source: Keystone-Docs RAG, section 3.2.1, after Upadhyay et al. (2024).
 
 import math
 import re
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,9 +15,10 @@ from keystone.generation.ask import ask
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.grading import umbrela as prompt
-from keystone.generation.structured import find_objects, strip_thought
+from keystone.generation.structured import find_objects, locate_reply, strip_thought
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
+from keystone.indexing.io.json_values import read_whole_number
 
 Mode = Literal["pointwise", "grid"]
 """One query and one document in a request (`pointwise`), or one document and several queries (`grid`)."""
@@ -148,12 +150,12 @@ def read_grades(reply: Reply, names: Sequence[str], expected: bool = False) -> l
 def compute_expected_grade(reply: Reply, name: str, grade: int) -> float:
     """Compute the mean of 0 to 3 under the probabilities of the four digits, at the token of this name's grade.
 
-    The four probabilities are divided by their sum; other alternatives of the token do not count. If the reply has no
-    probabilities, or several tokens could be the grade's, the result is `grade`.
+    The token is found by its place in the text. If the reply has no places, each token is taken to be the most likely
+    one that continues the text. The four probabilities are divided by their sum; other alternatives of the token do not
+    count. If the reply has no probabilities, or several tokens could be the grade's, the result is `grade`.
     """
-    start = len(reply.text) - len(strip_thought(reply.text))
     graded = re.compile(rf'"{name}"\s*:\s*"?([0-3])')
-    places = [match.start(1) for match in graded.finditer(reply.text, start)]
+    places = [match.start(1) for match in graded.finditer(reply.text, *locate_reply(reply.text))]
     found = _find_token(reply, places[0]) if len(places) == 1 else None
     if found is None:
         return float(grade)
@@ -171,6 +173,10 @@ def _find_token(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str
 
     Returns the token's part before that character, its alternatives with log-probabilities, and its part after.
     """
+    if reply.starts:
+        number = bisect(reply.starts, place) - 1
+        start, end = [*reply.starts, len(reply.text)][number : number + 2]
+        return reply.text[start:place], reply.logprobs[number], reply.text[place + 1 : end]
     start = 0
     for alternatives in reply.logprobs:
         fitting = [token for token in alternatives if token and reply.text.startswith(token, start)]
@@ -184,6 +190,6 @@ def _find_token(reply: Reply, place: int) -> tuple[str, Mapping[str, float], str
 
 
 def _get_grades(value: Mapping[str, Any], names: Sequence[str]) -> tuple[int, ...] | None:
-    values = [value.get(name) for name in names]
-    grades = tuple(_GRADES[str(grade)] for grade in values if isinstance(grade, int | str) and str(grade) in _GRADES)
+    numbers = (read_whole_number(value.get(name)) for name in names)
+    grades = tuple(number for number in numbers if number is not None and 0 <= number <= max(_GRADES.values()))
     return grades if len(grades) == len(names) else None

@@ -14,7 +14,6 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,9 @@ from keystone.generation.llm.chat import (
     ReplyBound,
     combine_dialects,
     find_other_dialect,
+    find_schema,
     make_keyed_name,
     read_bound,
-    refuses_schema,
     write_body,
 )
 from keystone.generation.llm.model import OpenModel, make_request_key
@@ -48,6 +47,7 @@ from keystone.generation.llm.settings import BATCH_FOLDER, ModelSettings
 from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import UserError, Waits, WrongReply, printable
+from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,8 @@ class Batch:
         """The files without replies that hold a request, by its key."""
         self._dialects: defaultdict[str, Dialect] = defaultdict(Dialect)
         self._dialect = Dialect()
-        self._without_schema: set[str] = set()
+        self._schemas: dict[str, str] = {}
+        """The digest of the schema that each request in the folder has, by the request's key."""
         self._asked: set[str] = set()
         self._files: list[RequestFile] = []
         with _report_write_errors(folder):
@@ -137,8 +138,6 @@ class Batch:
         if key in self._asked:
             return
         self._asked.add(key)
-        if key in self._without_schema:
-            request = replace(request, schema=None)
         body = write_body(self._model, request, self._extra, combine_dialects(self._dialect, self._dialects[key]))
         line = orjson.dumps({"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}) + b"\n"
         with _report_write_errors(self._folder):
@@ -153,7 +152,8 @@ class Batch:
             replies = locate_replies(file)
             for _, record in read_lines(file):
                 key, body = record["custom_id"], record.get("body")
-                known[key] = read_bound(body if isinstance(body, dict) else {})
+                body = body if isinstance(body, dict) else {}
+                known[key], self._schemas[key] = read_bound(body), find_schema(body)
                 if replies.exists():
                     self._fates[key] = f"{replies.name} holds no reply"
                 else:
@@ -189,6 +189,8 @@ class Batch:
                 continue
             if not isinstance(answered.outcome, Failure):
                 account.taken.append(key)
+                if answered.note:
+                    self._note(answered.note)
                 yield key, answered
             elif self._rewrite(key, record):
                 self._fates[key] = f"{answered.outcome.reason}, and is asked in another way"
@@ -199,19 +201,18 @@ class Batch:
     def _rewrite(self, key: str, record: Mapping[str, Any]) -> bool:
         """Change the form of a request if its refusal names a field that has another form; returns whether it does."""
         response = record["response"]
-        if response["status_code"] not in REFUSED_CONTENT_STATUSES - {413}:
+        if read_whole_number(response["status_code"]) not in REFUSED_CONTENT_STATUSES - {413}:
             return False
         refusal = orjson.dumps(response.get("body") or record.get("error")).decode()
-        if refuses_schema(refusal) and key not in self._without_schema:
-            self._without_schema.add(key)
-            note = "refuses a schema: its replies are asked for without"
-        elif other := find_other_dialect(self._dialects[key], refusal):
-            self._dialects[key], note = other
-        else:
-            return False
+        other = find_other_dialect(self._dialects[key], refusal, self._schemas[key])
+        if other:
+            self._dialects[key] = other[0]
+            self._note(other[1].format(purpose="a step"))
+        return other is not None
+
+    def _note(self, note: str) -> None:
         if (note := f"{self._model} {note}") not in self.notes:
             self.notes.append(note)
-        return True
 
     def _add_usage(self, purpose: str, usage: Usage) -> None:
         self.usage[purpose] = add_usage(self.usage[purpose], usage)

@@ -11,7 +11,7 @@ from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
 from keystone.generation.types import Failure
 from keystone.indexing.errors import BadRecord, Report, WrongReply, stop
 from keystone.indexing.io.error_text import describe_error
-from keystone.indexing.io.json_values import digest
+from keystone.indexing.io.json_values import digest, read_whole_number
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines
 from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
 
@@ -116,9 +116,10 @@ def read_line(record: Mapping[str, Any], bound: ReplyBound) -> PaidReply:
     response, error = record.get("response"), record.get("error")
     if response is None and error is not None:
         raise WrongReply(describe_error(error))
-    if not isinstance(response, dict) or not isinstance(response.get("status_code"), int):
+    found = response if isinstance(response, dict) else {}
+    status, body = read_whole_number(found.get("status_code")), found.get("body")
+    if status is None:
         raise ValueError("not a line of a batch's output: expected response.status_code")
-    status, body = response["status_code"], response.get("body")
     if status == 200:
         return read_reply(body, bound)
     if status in REFUSED_CONTENT_STATUSES or status == 404:

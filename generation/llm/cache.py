@@ -127,13 +127,15 @@ class Cache:
 
 
 def encode_reply(answered: PaidReply) -> bytes:
-    """Encode a reply as JSON: `text`, `finish`, `logprobs`, and `usage` (prompt, cached and reply tokens)."""
+    """Encode a reply as JSON: `text`, `finish`, `logprobs`, and `usage` (prompt, cached and reply tokens).
+
+    If the places of its tokens are known, they are under `starts`.
+    """
     reply, usage = answered.outcome, answered.usage
     assert isinstance(reply, Reply)
     tokens = usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
-    return orjson.dumps(
-        {"text": reply.text, "finish": reply.finish, "logprobs": reply.logprobs, "usage": tokens},
-    )
+    kept = {"text": reply.text, "finish": reply.finish, "logprobs": reply.logprobs, "usage": tokens}
+    return orjson.dumps(kept | ({"starts": reply.starts} if reply.starts else {}))
 
 
 def decode_reply(kept: bytes | Mapping[str, Any]) -> PaidReply:
@@ -150,6 +152,10 @@ def decode_reply(kept: bytes | Mapping[str, Any]) -> PaidReply:
         {str(token): float(p) for token, p in each.items() if p is not None and math.isfinite(float(p))}
         for each in found.get("logprobs", ())
     )
+    starts = tuple(map(int, found.get("starts", ())))
+    if starts and (len(starts) != len(logprobs) or list(starts) != sorted(starts) or starts[0]):
+        raise ValueError("not the places of the tokens")
     return PaidReply(
-        Reply(found["text"], str(found.get("finish", "stop")), logprobs), count_usage(prompt, cached, completion)
+        Reply(found["text"], str(found.get("finish", "stop")), logprobs, starts),
+        count_usage(prompt, cached, completion),
     )

@@ -1,18 +1,21 @@
 """Requests and replies of OpenAI's chat completions protocol, for endpoints, batch files and vLLM alike.
 
-All functions are pure.
+The forms that servers are known to have are data: `REFUSALS`, `FINISHES` and the names of parts. All functions are
+pure.
 """
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
 from keystone.generation.types import Failure, Reply, Request, Usage
-from keystone.indexing.errors import WrongReply
-from keystone.indexing.io.error_text import describe_error
+from keystone.indexing.errors import UnknownForm, WrongReply
+from keystone.indexing.io.error_text import describe_error, name_members, show_value
+from keystone.indexing.io.json_values import digest, read_whole_number
 
 REPLY_LIMIT_BYTES = 2**24
 """The most bytes of a reply's body, compressed and decompressed, and of a line in a file of replies."""
@@ -24,14 +27,21 @@ LOGPROB_CHARACTERS = 24
 """The characters that a kept log-probability takes besides its token."""
 MOST_TOKENS = 10**9
 """The most tokens of one call. A larger number cannot be a count."""
+MOST_REFUSED_SCHEMAS = 3
+"""If an endpoint refuses this number of schemas, it is sent no other one."""
+REFUSAL_CHARACTERS = 2**16
+"""The most characters of a refusal that are searched for the field that an endpoint does not take."""
+FINISH_CHARACTERS = 100
+"""The most characters of an unknown reason for a reply's end that a note shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaidReply:
-    """A reply to a request, or its failure, and its cost."""
+    """A reply to a request, or its failure, and its cost. `note` says what is odd about its server's replies."""
 
     outcome: Reply | Failure
     usage: Usage = field(default_factory=Usage)
+    note: str = ""
 
 
 class Backend(Protocol):
@@ -62,19 +72,76 @@ class ReplyBound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The parts of a request's body that an endpoint takes."""
+    """The parts of a request's body that an endpoint takes. `refused` has the digests of schemas that it refuses."""
 
     schemas: bool = True
     temperature: bool = True
     logprobs: bool = True
     limit: str = "max_tokens"
+    refused: frozenset[str] = frozenset()
+
+    def takes(self, schema: Mapping[str, Any] | None) -> bool:
+        """Return whether a request can have this schema, as far as is known."""
+        usable = self.schemas and len(self.refused) < MOST_REFUSED_SCHEMAS
+        return usable and schema is not None and digest(schema) not in self.refused
+
+
+class Refusal(NamedTuple):
+    """A refusal that leads to another dialect: words (a pattern), the part of the dialect, its new value, and a note.
+
+    The part `refused` gets the schema of the request, and its note the request's `purpose`.
+    """
+
+    words: str
+    part: Literal["schemas", "temperature", "logprobs", "limit", "refused"]
+    value: bool | str
+    note: str
+
+
+NO_SCHEMA = "refuses the schema of {purpose}: asked without"
+REFUSALS = (
+    Refusal(r"^(?=.*invalid schema).*response_format", "refused", "", NO_SCHEMA),
+    Refusal(r"response_format", "schemas", False, "takes no JSON schemas: replies are asked for without"),
+    Refusal(
+        r"^(?!.*too large).*max_completion_tokens", "limit", "max_completion_tokens",
+        "takes max_completion_tokens in place of max_tokens",
+    ),
+    Refusal(r"^(?=.*temperature).*support", "temperature", False, "takes no temperature: its default is used"),
+    Refusal(r"logprobs", "logprobs", False, "gives no log-probabilities: replies are asked for without"),
+    Refusal(r"schema|grammar|structured.outputs?\b|guided|guidance", "refused", "", NO_SCHEMA),
+)  # fmt: skip
+"""The known refusals; the first one that fits counts."""
+
+Finish = Literal["stop", "length", "broken off", "held back"]
+_FINISH_WORDS: Mapping[Finish, str] = {
+    "stop": "stop eos eos_token end_turn stop_sequence stop_token complete completed done "
+    "tool_call tool_calls tool_use function_call",
+    "length": "length max_tokens max_output_tokens max_completion_tokens model_length token_limit "
+    "context_length_exceeded model_context_window_exceeded",
+    "broken off": "abort aborted cancel cancelled canceled error failed incomplete network_error other timeout "
+    "insufficient_system_resource malformed_function_call server_error",
+    "held back": "content_filter content_filtered safety image_safety recitation language blocklist "
+    "prohibited_content spii sensitive refusal guardrail_intervened",
+}
+FINISHES = {word: finish for finish, words in _FINISH_WORDS.items() for word in words.split()}
+"""The end of a reply by the words of servers, without `FINISH_REASON_` and the case of letters."""
+TEXT_PARTS = ("text", "output_text")
+"""The types of the parts of a content that hold its text."""
+OTHER_PARTS = ("thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text", "reference")
+"""The types of its other parts."""
+THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
+"""The members of a message that hold thoughts beside its content."""
 
 
 def combine_dialects(one: Dialect, other: Dialect) -> Dialect:
     """Combine two dialects to the parts that both take."""
     limit = one.limit if other.limit == "max_tokens" else other.limit
     return Dialect(
-        one.schemas and other.schemas, one.temperature and other.temperature, one.logprobs and other.logprobs, limit
+        one.schemas and other.schemas,
+        one.temperature and other.temperature,
+        one.logprobs and other.logprobs,
+        limit,
+        one.refused | other.refused,
     )
 
 
@@ -94,7 +161,7 @@ def write_body(
     }
     if dialect.temperature:
         body["temperature"] = request.temperature
-    if request.schema is not None and dialect.schemas:
+    if dialect.takes(request.schema):
         wanted = {"name": "reply", "schema": request.schema, "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": wanted}
     if request.top_logprobs and dialect.logprobs:
@@ -111,68 +178,121 @@ def read_bound(body: Mapping[str, Any]) -> ReplyBound:
     return ReplyBound(tokens if isinstance(tokens, int) else None, alternatives if isinstance(alternatives, int) else 0)
 
 
-def find_other_dialect(dialect: Dialect, message: str) -> tuple[Dialect, str] | None:
+def find_schema(body: Mapping[str, Any]) -> str:
+    """Find the digest of the schema in the body of a request; empty if it has none."""
+    try:
+        return digest(body["response_format"]["json_schema"]["schema"])
+    except (KeyError, TypeError):
+        return ""
+
+
+def find_other_dialect(dialect: Dialect, message: str, schema: str = "") -> tuple[Dialect, str] | None:
     """Find the dialect to use after an endpoint refused a request in these words, and a note; None if there is none.
 
-    If an endpoint finds max_tokens too large, it refuses the request, not the field. The same holds if it takes
-    schemas but not this one: see `refuses_schema`.
+    `schema` is the digest of the request's schema, if it was sent. If an endpoint finds max_tokens too large, it
+    refuses the request, not the field.
     """
-    if refuses_schema(message):
-        return None
-    message = message.lower()
-    if dialect.schemas and "response_format" in message:
-        return replace(dialect, schemas=False), "takes no JSON schemas: replies are asked for without"
-    if dialect.limit == "max_tokens" and "max_completion_tokens" in message and "too large" not in message:
-        return replace(dialect, limit="max_completion_tokens"), "takes max_completion_tokens in place of max_tokens"
-    if dialect.temperature and "temperature" in message and "support" in message:
-        return replace(dialect, temperature=False), "takes no temperature: its default is used"
-    if dialect.logprobs and "logprobs" in message:
-        return replace(dialect, logprobs=False), "gives no log-probabilities: replies are asked for without"
+    for refusal in REFUSALS:
+        if re.search(refusal.words, message[:REFUSAL_CHARACTERS], re.IGNORECASE | re.DOTALL):
+            if refusal.part == "refused" and not schema:
+                return None
+            value = dialect.refused | {schema} if refusal.part == "refused" else refusal.value
+            if value != getattr(dialect, refusal.part):
+                change: Any = {refusal.part: value}
+                return replace(dialect, **change), refusal.note
     return None
-
-
-def refuses_schema(message: str) -> bool:
-    """Return whether an endpoint that takes schemas refuses, in these words, the schema of one request."""
-    message = message.lower()
-    return "invalid schema" in message and "response_format" in message
 
 
 def read_reply(body: Any, bound: ReplyBound) -> PaidReply:
     """Read the reply in a body with status 200, with log-probabilities if the bound has alternatives.
 
-    `WrongReply` if the body holds no reply, or far more than the bound allows.
+    `WrongReply` if the body holds no reply, one that broke off, or far more than the bound allows. `UnknownForm` names
+    the members that it has in the place of a reply.
 
-    `finish` is `length` if the server says so, else `stop`. A server also says `length` if it silently lowers
-    `max_tokens` to its window. If the model refuses, or a filter holds the reply back, the outcome is a `Failure`,
-    because asking again does not help.
+    `finish` is `length` or `stop`, by the words of `FINISHES`; a note names any other word. A server also says `length`
+    if it silently lowers `max_tokens` to its window. If the model refuses, or a filter holds the reply back, the
+    outcome is a `Failure`, because asking again does not help.
     """
     if not isinstance(body, dict) or body.get("error"):
         raise WrongReply(f"an answer that is an error: {describe_error(body)}")
-    try:
-        choice = body["choices"][0]
-        message, finish = choice["message"], choice.get("finish_reason")
-        text, refusal = message.get("content"), message.get("refusal")
-    except (KeyError, IndexError, TypeError, AttributeError):
-        raise WrongReply(f"an answer without choices: {describe_error(body)}") from None
-    if finish == "abort":
-        raise WrongReply("an answer that its server broke off")
+    choice = _find_choice(body)
+    message = choice["message"]
+    finish, notes = _read_finish(choice.get("finish_reason"))
+    if finish == "broken off" or choice.get("error"):
+        why = f": {describe_error(choice['error'])}" if choice.get("error") else ""
+        raise WrongReply(f"an answer that its server broke off{why}")
     usage = _read_usage(body.get("usage"))
-    if refusal:
+    text, refusal = _read_content(message.get("content"))
+    if refusal := message.get("refusal") or refusal:
         return PaidReply(Failure(f"the model refuses: {describe_error(refusal)}"), usage)
-    if finish == "content_filter":
+    if finish == "held back":
         return PaidReply(Failure("a filter holds the reply back"), usage)
-    if text is None and finish == "length":
-        text = ""
-    if not isinstance(text, str):
-        raise WrongReply("an answer without content")
-    tokens = _read_logprobs(choice["logprobs"]) if bound.alternatives and choice.get("logprobs") else ()
+    thoughts = next((key for key in THOUGHT_KEYS if message.get(key)), None)
+    if not text and finish == "stop" and thoughts:
+        notes.append(f"puts all of a reply under {thoughts!r}: thoughts are no reply")
+    if text is None and not thoughts and finish != "length":
+        others = {key: value for key, value in message.items() if value and key not in ("role", "content")}
+        raise (UnknownForm if others else WrongReply)(f"an answer without content{name_members(others or None)}")
+    reply = Reply(text or "", finish)
+    if bound.alternatives:
+        tokens = _read_logprobs(choice["logprobs"]) if choice.get("logprobs") else []
+        reply = _place_tokens(reply, tokens)
+        if reply.text and not reply.starts and not tokens:
+            notes.append("gives no log-probabilities, which were asked for")
+        elif reply.text and not reply.starts and any(token.text for token in tokens):
+            notes.append("gives log-probabilities of another text than the reply's: they cannot be used")
     if bound.tokens is not None:
         room = SPARE_CHARACTERS + LONGEST_TOKEN_CHARACTERS * bound.tokens
         size = LOGPROB_CHARACTERS
-        listed = sum(size + sum(size + len(token) for token in alternatives) for alternatives in tokens)
-        if len(text) > room or listed > room * (1 + bound.alternatives):
-            raise WrongReply(f"an answer of {len(text):,} characters, where {bound.tokens:,} tokens were asked for")
-    return PaidReply(Reply(text, "length" if finish == "length" else "stop", tokens), usage)
+        listed = sum(size + sum(size + len(token) for token in alternatives) for alternatives in reply.logprobs)
+        if len(reply.text) > room or listed > room * (1 + bound.alternatives):
+            raise WrongReply(
+                f"an answer of {len(reply.text):,} characters, where {bound.tokens:,} tokens were asked for"
+            )
+    return PaidReply(reply, usage, "; ".join(notes))
+
+
+def _find_choice(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Find the first choice, which has a message. `WrongReply` if there is none."""
+    if "choices" not in body:
+        raise UnknownForm(f"an answer without choices{name_members(body)}")
+    try:
+        choice = body["choices"][0]
+    except (IndexError, KeyError, TypeError):
+        raise WrongReply(f"an answer without choices: {describe_error(body)}") from None
+    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+        raise UnknownForm(f"an answer without message in its choice{name_members(choice)}")
+    return choice
+
+
+def _read_finish(found: Any) -> tuple[Finish, list[str]]:
+    if found in (None, ""):
+        return "stop", []
+    word = str(found).casefold().replace("-", "_").removeprefix("finish_reason_")
+    if word in FINISHES:
+        return FINISHES[word], []
+    shown = show_value(found, FINISH_CHARACTERS)
+    return "stop", [f"ends replies for an unknown reason ({shown}): they count as whole"]
+
+
+def _read_content(content: Any) -> tuple[str | None, Any]:
+    """Read the text of a message's content and the refusal in it. The text is None if there is no content."""
+    if content is None or isinstance(content, str):
+        return content, None
+    texts, refusal = list[str](), None
+    for part in content if isinstance(content, list) else [content]:
+        found = {"text": part} if isinstance(part, str) else part
+        kind = (found.get("type") or "text") if isinstance(found, dict) else None
+        text = found.get("text") if kind in TEXT_PARTS else None
+        if isinstance(text, dict):
+            text = text.get("value")
+        if isinstance(text, str):
+            texts.append(text)
+        elif kind == "refusal":
+            refusal = found.get("refusal") or kind
+        elif kind not in OTHER_PARTS:
+            raise UnknownForm(f"an answer with content that is no text{name_members(found)}")
+    return "".join(texts) if content else None, refusal
 
 
 def _read_usage(found: Any) -> Usage:
@@ -185,18 +305,69 @@ def _read_usage(found: Any) -> Usage:
 
 def count_usage(prompt: Any, cached: Any, completion: Any) -> Usage:
     """Count the usage of one call with these tokens. A value that is no number from 0 to `MOST_TOKENS` counts as 0."""
-    found = (prompt, cached, completion)
-    return Usage(1, *(n if type(n) is int and 0 <= n <= MOST_TOKENS else 0 for n in found))
+    numbers = (read_whole_number(one) or 0 for one in (prompt, cached, completion))
+    return Usage(1, *(n if 0 <= n <= MOST_TOKENS else 0 for n in numbers))
 
 
-def _read_logprobs(found: Any) -> tuple[Mapping[str, float], ...]:
+class _Token(NamedTuple):
+    """A token's own text in bytes, empty if the server leaves it out, and the log-probabilities of its alternatives."""
+
+    text: bytes
+    alternatives: dict[str, float]
+
+
+def _read_logprobs(found: Any) -> list[_Token]:
     try:
         tokens = [
-            [(each["token"], float(each["logprob"])) for each in t["top_logprobs"] if isinstance(each["token"], str)]
+            (
+                _read_token_text(t),
+                [
+                    (each["token"], float(each["logprob"]))
+                    for each in t["top_logprobs"]
+                    if isinstance(each["token"], str)
+                ],
+            )
             for t in found["content"]
         ]
-    except (KeyError, TypeError, ValueError):
-        raise WrongReply("an answer with log-probabilities of another form") from None
-    if not all(math.isfinite(logprob) for alternatives in tokens for _, logprob in alternatives):
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UnknownForm(f"an answer with log-probabilities of another form{name_members(found)}") from None
+    if not all(math.isfinite(logprob) for _, alternatives in tokens for _, logprob in alternatives):
         raise WrongReply("an answer with log-probabilities that are not finite")
-    return tuple(dict(sorted(alternatives, key=lambda pair: pair[1])) for alternatives in tokens)
+    return [_Token(text, dict(sorted(alternatives, key=lambda pair: pair[1]))) for text, alternatives in tokens]
+
+
+def _read_token_text(token: Mapping[str, Any]) -> bytes:
+    found = token.get("bytes")
+    return bytes(found) if isinstance(found, list) else str(token.get("token") or "").encode(errors="surrogatepass")
+
+
+def _place_tokens(reply: Reply, tokens: Sequence[_Token]) -> Reply:
+    """Add to a reply the log-probabilities of its tokens and their places.
+
+    The tokens may also cover thoughts before the text and marks after it. If their own texts do not hold the text of
+    the reply, all log-probabilities stay, without places.
+    """
+    text, joined = reply.text.encode(errors="surrogatepass"), b"".join(token.text for token in tokens)
+    at = joined.rfind(text) if text else -1
+    if at < 0:
+        return replace(reply, logprobs=tuple(token.alternatives for token in tokens))
+    start, end, place = 0, at + len(text), 0
+    starts, logprobs = list[int](), list[Mapping[str, float]]()
+    for token in tokens:
+        stop = start + len(token.text)
+        first, last = token.text[: max(0, at - start)], token.text[max(0, end - start) :]
+        if own := token.text[len(first) : len(token.text) - len(last)]:
+            starts.append(place)
+            logprobs.append(_cut_alternatives(token.alternatives, first, last))
+            place += sum(byte & 0xC0 != 0x80 for byte in own)
+        start = stop
+    return replace(reply, logprobs=tuple(logprobs), starts=tuple(starts))
+
+
+def _cut_alternatives(alternatives: Mapping[str, float], first: bytes, last: bytes) -> Mapping[str, float]:
+    """Cut the beginning and the end that do not belong to the reply from those alternatives that have them."""
+    if not first and not last:
+        return alternatives
+    begin, end = first.decode(errors="replace"), last.decode(errors="replace")
+    own = (token for token in alternatives if token.startswith(begin) and token[len(begin) :].endswith(end))
+    return {token[len(begin) : len(token) - len(end)]: alternatives[token] for token in own}

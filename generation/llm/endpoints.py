@@ -6,9 +6,9 @@ request fails only after `patience_seconds`. If its replies are wrong, it fails 
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from keystone.generation.llm.chat import (
     PaidReply,
     combine_dialects,
     find_other_dialect,
+    find_schema,
     read_bound,
     read_reply,
-    refuses_schema,
     write_body,
 )
 from keystone.generation.llm.client import open_client
@@ -33,15 +33,24 @@ from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import Purse
 from keystone.generation.types import Failure, Request, Usage
-from keystone.indexing.errors import TooLarge, TurnedAway, UserError, WrongReply
+from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply
 from keystone.indexing.io.body import Body
 from keystone.indexing.io.error_text import describe_refusal
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.keys import remove_key
-from keystone.indexing.io.retry import choose_pause, is_last, is_overload, is_retryable, parse_retry_after
+from keystone.indexing.io.retry import (
+    choose_pause,
+    is_last,
+    is_overload,
+    is_retryable,
+    parse_retry_after,
+    refuses_content,
+)
 
 MOST_LATE_TRIES = 3
 """Tries of a request that gets no reply in time. After these, the request is at fault, not the endpoint."""
+MOST_UNKNOWN_FORMS = 2
+"""Tries of a request whose replies have an unknown form. They are paid, and the form will hardly change."""
 CONNECT_TIMEOUT_S = 20.0
 """How long a connection may take to open."""
 IDLE_TIMEOUT_S = 4.0
@@ -49,6 +58,9 @@ IDLE_TIMEOUT_S = 4.0
 
 _HOPELESS_STATUSES = (401, 402, 403, 404, 405)
 """Statuses that any other request to the endpoint would get too."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class _TooLate(WrongReply):
@@ -96,7 +108,7 @@ class Endpoints:
             self._pool.end()
 
     async def _answer(self, request: Request) -> PaidReply:
-        faults = turned_away = late = 0
+        faults = turned_away = late = unknown = 0
         seconds, pause, busy_since = 0.0, 0.0, None
         while True:
             endpoint = await self._pool.take_room(first=not faults and not turned_away)
@@ -117,7 +129,10 @@ class Endpoints:
                     endpoint.limit.overloaded(sent, self._loop.time())
                 if endpoint.rests or not isinstance(error, _TooLate):
                     self._pool.note_failure(endpoint, str(error), sent)
-                if is_last(faults) or late == MOST_LATE_TRIES:
+                if isinstance(error, UnknownForm):
+                    unknown += 1
+                    self._note(endpoint, f"gives {error}")
+                if is_last(faults) or late == MOST_LATE_TRIES or unknown == MOST_UNKNOWN_FORMS:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, {faults} times"))
                 pause = choose_pause(faults)
             else:
@@ -149,19 +164,16 @@ class Endpoints:
                 raise TurnedAway(reason, parse_retry_after(headers.get("Retry-After")))
             if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
+            refusal, schema = body.decode(errors="replace"), find_schema(self._make_body(request, dialect))
+            if 400 <= status <= 500 and (other := find_other_dialect(dialect, refusal, schema)):
+                dialect = other[0]
+                notes.append(other[1].format(purpose=request.purpose))
+                continue
             if is_retryable(status) and endpoint.rests_until > self._loop.time():
                 raise TurnedAway(reason, reached=False)
-            if is_retryable(status) or status < 300:
+            if status < 300 or (is_retryable(status) and not refuses_content(status, reason)):
                 raise WrongReply(reason)
-            refusal = body.decode(errors="replace")
-            if request.schema is not None and dialect.schemas and refuses_schema(refusal):
-                notes.append(f"{endpoint.url}: {self._model} refuses the schema of {request.purpose}: asked without")
-                request = replace(request, schema=None)
-                continue
-            if (other := find_other_dialect(dialect, refusal)) is None:
-                return PaidReply(Failure(f"{endpoint.url}: refused with status {reason}"))
-            dialect = other[0]
-            notes.append(f"{endpoint.url}: {self._model} {other[1]}")
+            return PaidReply(Failure(f"{endpoint.url}: refused with status {reason}"))
         try:
             found = parse_json(body)
         except orjson.JSONDecodeError:
@@ -169,10 +181,16 @@ class Endpoints:
         except ValueError as error:
             raise WrongReply(f"an answer that cannot be kept: {error}") from None
         answered = read_reply(found, read_bound(self._make_body(request, dialect)))
-        if notes:  # a reply came in this dialect, so the fields were the reason of the refusal
-            endpoint.dialect = combine_dialects(endpoint.dialect, dialect)
-            self.notes += [note for note in notes if note not in self.notes]
+        # a reply came in this dialect, so the fields were the reason of the refusals
+        endpoint.dialect = combine_dialects(endpoint.dialect, dialect)
+        for note in filter(None, [*notes, answered.note]):
+            self._note(endpoint, note)
         return answered
+
+    def _note(self, endpoint: Endpoint, note: str) -> None:
+        if (note := f"{endpoint.url}: {self._model} {note}") not in self.notes:
+            self.notes.append(note)
+            _log.warning("%s", note)
 
     async def _post(
         self, endpoint: Endpoint, request: Request, dialect: Dialect

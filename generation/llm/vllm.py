@@ -108,6 +108,8 @@ class OfflineEngine:
             self._engine = load_engine(self._model, self._arguments)
         began = time.monotonic()
         answers = self._ask_engine(requests)
+        notes = dict.fromkeys(f"{self._model} {one.note}" for one in answers if one.note)
+        self.notes += [note for note in notes if note not in self.notes]
         seconds = time.monotonic() - began
         return [replace(each, usage=replace(each.usage, calls=1, seconds=seconds)) for each in answers]
 
@@ -184,15 +186,18 @@ def read_output(output: Any, request: Request) -> PaidReply:
         completion_tokens=len(completion.token_ids),
     )
     tokens = [
-        [
-            {"token": token.decoded_token, "logprob": max(token.logprob, LEAST_LOGPROB)}
-            for token in islice(alternatives.values(), request.top_logprobs)
-        ]
-        for alternatives in completion.logprobs or ()
+        {
+            "token": alternatives[own].decoded_token if own in alternatives else "",
+            "top_logprobs": [
+                {"token": token.decoded_token, "logprob": max(token.logprob, LEAST_LOGPROB)}
+                for token in islice(alternatives.values(), request.top_logprobs)
+            ],
+        }
+        for own, alternatives in zip(completion.token_ids, completion.logprobs or (), strict=False)
     ]
     choice: dict[str, Any] = {"message": {"content": completion.text}, "finish_reason": completion.finish_reason}
     if tokens:
-        choice["logprobs"] = {"content": [{"top_logprobs": alternatives} for alternatives in tokens]}
+        choice["logprobs"] = {"content": tokens}
     try:
         return replace(read_reply({"choices": [choice]}, ReplyBound(None, request.top_logprobs)), usage=usage)
     except WrongReply as error:

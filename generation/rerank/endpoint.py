@@ -22,10 +22,12 @@ from keystone.generation.ask import run_together
 from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked, list_passages
 from keystone.generation.rerank.settings import RerankEndpoint, RerankSettings
 from keystone.indexing.errors import Refused, UserError
+from keystone.indexing.io.error_text import name_members
 from keystone.indexing.io.http import HttpRequest
+from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.io.kept import hash_parts, open_kept
 from keystone.indexing.io.keys import choose_key
-from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
+from keystone.indexing.io.retry import refuses_content
 from keystone.indexing.io.server import Asker
 
 SCORES_FILE = "scores.sqlite"
@@ -113,7 +115,7 @@ class Client:
         try:
             return self._ask(query, passages)
         except Refused as refusal:
-            if refusal.status not in REFUSED_CONTENT_STATUSES:
+            if not refuses_content(refusal.status, str(refusal)):
                 raise
             if len(passages) > 1:
                 middle = len(passages) // 2
@@ -138,8 +140,8 @@ def read_scores(reply: Any, form: Form, count: int) -> list[float]:
     """Read the scores of a reply in the order of its passages. `ValueError` unless each has one finite score."""
     items = reply.get(form.items) if isinstance(reply, dict) else None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise ValueError(f"found no list of scores under {form.items!r}")
-    found = {item.get("index"): item.get(form.score) for item in items if type(item.get("index")) is int}
+        raise ValueError(f"found no list of scores under {form.items!r}{name_members(reply)}")
+    found = {read_whole_number(item.get("index")): item.get(form.score) for item in items}
     if len(items) != count or found.keys() != set(range(count)):
         raise ValueError(f"found {len(items)} items, expected one for each index from 0 to {count - 1}")
     scores = [found[index] for index in range(count)]

@@ -16,9 +16,10 @@ from keystone.generation.context.fit_window import share_window
 from keystone.generation.prompts.grading import rank as prompt
 from keystone.generation.rerank.candidates import Candidates, Means, Rerank, Reranked, show_closest
 from keystone.generation.rerank.settings import RerankSettings
-from keystone.generation.structured import read_list
+from keystone.generation.structured import HELD_DRAFTS, note_drafts, read_list
 from keystone.generation.types import Failure, Fallback, Reply, Request
 from keystone.indexing.errors import Unusable
+from keystone.indexing.io.json_values import read_whole_number
 
 MOST_MISSING_SHARE = 0.5
 """If a reply leaves out more of its passages than this share, it is no ranking."""
@@ -66,23 +67,30 @@ async def _open_asking(settings: RerankSettings, means: Means, candidates: Candi
     texts = await asyncio.to_thread(show_closest, candidates, settings.segments, tokens)
 
     async def ask_blocks(blocks: Sequence[Sequence[int]]) -> tuple[list[list[int]], tuple[Fallback, ...]]:
+        asked = [request_ranking(narrative, [texts[place] for place in block]) for block in blocks]
         requests = (
-            (request_ranking(narrative, [texts[place] for place in block]), partial(read_ranking, passages=len(block)))
-            for block in blocks
+            (request, note_drafts(request, partial(read_ranking, passages=len(block))))
+            for request, block in zip(asked, blocks, strict=True)
         )
         found = {number: ranking async for number, ranking in ask(model, requests)}
         orders = [
-            list(block) if isinstance(ranking := found[number], Failure) else [block[place] for place in ranking]
+            list(block) if isinstance(one := found[number], Failure) else [block[place] for place in one[0]]
             for number, block in enumerate(blocks)
         ]
         fallbacks = tuple(
-            Fallback(candidates.topic_id, "rerank", f"no order for block {number + 1} of {len(blocks)}: {one.reason}")
+            Fallback(candidates.topic_id, "rerank", f"{what} block {number + 1} of {len(blocks)}: {reason}")
             for number in range(len(blocks))
-            if isinstance(one := found[number], Failure)
+            for what, reason in _name_faults(found[number])
         )
         return orders, fallbacks
 
     return ask_blocks
+
+
+def _name_faults(found: tuple[list[int], bool] | Failure) -> list[tuple[str, str]]:
+    if isinstance(found, Failure):
+        return [("no order for", found.reason)]
+    return [("the order of", HELD_DRAFTS)] if found[1] else []
 
 
 def request_ranking(narrative: str, passages: Sequence[str]) -> Request:
@@ -103,8 +111,8 @@ def read_ranking(reply: Reply, passages: int) -> list[int]:
     A number that is repeated or unknown is skipped. Passages that the reply leaves out follow in the order in which the
     request showed them. `Unusable` if these are more than half.
     """
-    numbers = (str(one) for one in read_list(reply, "ranking") if isinstance(one, int | str))
-    named = dict.fromkeys(int(one) - 1 for one in numbers if one.isascii() and one.isdigit() and len(one) < 9)
+    numbers = map(read_whole_number, read_list(reply, "ranking"))
+    named = dict.fromkeys(number - 1 for number in numbers if number is not None)
     found = [number for number in named if 0 <= number < passages]
     if passages - len(found) > MOST_MISSING_SHARE * passages:
         raise Unusable(f"it ranks {len(found)} of the {passages} passages")

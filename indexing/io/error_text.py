@@ -16,6 +16,8 @@ PHRASES = {status.value: status.phrase for status in HTTPStatus}
 """The text of each status of HTTP."""
 LINE_CHARACTERS = 1_000
 """The longest line."""
+MEMBERS_CHARACTERS = 200
+"""The longest list of the members of an object."""
 PAGE_BYTES = 1_000
 """If a body is not JSON, such as a page of HTML, its first bytes are read, at most this number."""
 
@@ -55,6 +57,14 @@ def show_value(value: Any, most: int | None = None) -> str:
         except orjson.JSONEncodeError:
             value = "JSON that is nested too deeply"
     return printable(value, most) if most else printable(value)
+
+
+def name_members(value: Any) -> str:
+    """The members of an object of another form than expected, as the end of a message; empty for another value."""
+    if not isinstance(value, dict):
+        return ""
+    names = ", ".join(f"type {show_value(value[key])}" if key == "type" else str(key) for key in value)
+    return f", but {show_value(names, MEMBERS_CHARACTERS) or 'nothing'}"
 
 
 _TEXT_KEYS = ("error", "message", "detail")

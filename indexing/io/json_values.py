@@ -12,9 +12,13 @@ MOST_LEVELS = 254
 """Levels of lists and objects within each other. The JSON library reads more levels than it writes."""
 
 
+LARGEST_EXACT = 2**53
+"""The largest whole number up to which floating-point numbers hold each one."""
+
 _BRACKETS = r'[-+.,:\s\dEaeflnrstu]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?[-+.,:\s\dEaeflnrstu]*+)*+([\[{]*+)([\]}]*+)'
 """Values and strings up to the next brackets, then those that open, then those that close."""
 _IN_TEXT = re.compile(_BRACKETS, re.DOTALL)
+_WHOLE = re.compile(r"([+-]?[0-9]{1,18})(?:\.0*)?")
 _IN_BYTES = re.compile(_BRACKETS.encode(), re.DOTALL)
 
 
@@ -53,6 +57,18 @@ def check_nesting_from(text: bytes | str, start: int) -> int:
         levels -= end - closed
         if levels <= 0 or end == opened:
             return int(end)
+
+
+def read_whole_number(value: Any) -> int | None:
+    """The whole number that a foreign value stands for: `2`, and also `2.0` and `"2"`; None if it is none.
+
+    Models and servers write numbers in all of these forms.
+    """
+    if isinstance(value, str):
+        return int(found[1]) if (found := _WHOLE.fullmatch(value.strip())) else None
+    if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT:
+        return int(value)
+    return value if type(value) is int else None
 
 
 def digest(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -27,6 +28,11 @@ AWAY_STATUSES = frozenset({502, 503, 504, 529})
 """The server cannot work now; another server may be able to."""
 REFUSED_CONTENT_STATUSES = frozenset({400, 413, 422})
 """The server declines the content of the request."""
+_TOO_LONG = re.compile(
+    r"too (?:large|long)|context (?:length|size|window)|max(?:imum)?[ _](?:\w{1,20}[ _])?(?:length|tokens)",
+    re.IGNORECASE,
+)
+"""Words by which a server declines a text for its length."""
 
 
 def is_overload(status: int) -> bool:
@@ -37,6 +43,11 @@ def is_overload(status: int) -> bool:
 def is_retryable(status: int) -> bool:
     """Whether the same request may succeed later."""
     return is_overload(status) or status >= 500
+
+
+def refuses_content(status: int, reason: str) -> bool:
+    """Whether a server declines the content of a request. Some servers do so by 500 if a text is too long."""
+    return status in REFUSED_CONTENT_STATUSES or (status == 500 and bool(_TOO_LONG.search(reason)))
 
 
 def tells_overload(error: UserError) -> bool:

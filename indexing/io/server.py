@@ -16,7 +16,14 @@ from keystone.indexing.io.http import HttpRequest, Sender
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.keys import remove_key
 from keystone.indexing.io.limit import Limit
-from keystone.indexing.io.retry import choose_pause, is_last, is_retryable, read_asked_pause, tells_overload
+from keystone.indexing.io.retry import (
+    choose_pause,
+    is_last,
+    is_retryable,
+    read_asked_pause,
+    refuses_content,
+    tells_overload,
+)
 
 R = TypeVar("R")
 
@@ -63,8 +70,8 @@ class Asker:
                 return read(parse_json(body))
             except ValueError as error:
                 raise WrongReply(f"a wrong reply: {printable(str(error))}") from error
-        retryable = is_retryable(reply.status)
         text = f"HTTP {describe_refusal(reply.status, reply.headers, body)}"
+        retryable = is_retryable(reply.status) and not refuses_content(reply.status, text)
         pause = read_asked_pause(reply.headers) if retryable else None
         raise Refused(text if retryable else f"{self._where}: {text}", reply.status, retryable, pause)
 

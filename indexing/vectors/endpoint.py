@@ -22,10 +22,11 @@ import orjson
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import Refused, TextRefused, UserError
-from keystone.indexing.io.error_text import show_value
+from keystone.indexing.io.error_text import name_members, show_value
 from keystone.indexing.io.http import HttpRequest
+from keystone.indexing.io.json_values import read_whole_number
 from keystone.indexing.io.keys import OPENAI_KEY, choose_key
-from keystone.indexing.io.retry import REFUSED_CONTENT_STATUSES
+from keystone.indexing.io.retry import refuses_content
 from keystone.indexing.io.server import Asker
 from keystone.indexing.types import Tick
 from keystone.indexing.vectors.types import ReportCut, Vectors, round_to_grid
@@ -50,7 +51,9 @@ CUT_WINDOW_SHARE = 0.95
 """The share of the estimated window that a cut text fills."""
 
 _TOKEN_COUNTS = re.compile(r"(\d+) tokens\D+(\d+)")
-"""Finds the window and the length of the request in a server's message."""
+"""Finds the window and the length of the request in a server's message, in either order."""
+_BASE64 = re.compile("base64|encoding_format", re.IGNORECASE)
+"""Finds the field that a server does not take in its message."""
 
 
 class Endpoint:
@@ -58,6 +61,7 @@ class Endpoint:
 
     def __init__(self, model: str, url: str, window: int | None = None, key_env: str | None = None) -> None:
         self._model, self._url, self._asked_window = model, url, window
+        self._takes_base64 = True
         self._asker = Asker(url, model, choose_key(url, OPENAI_KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
 
     @cached_property
@@ -74,8 +78,7 @@ class Endpoint:
         models = reply.get("data") if isinstance(reply, dict) else None
         for model in models if isinstance(models, list) else ():
             if isinstance(model, dict) and model.get("id") == self._model:
-                found = model.get("max_model_len")
-                return found if type(found) is int and found > 0 else WINDOW_TOKENS
+                return max(0, read_whole_number(model.get("max_model_len")) or 0) or WINDOW_TOKENS
         return WINDOW_TOKENS
 
     @cached_property
@@ -138,7 +141,7 @@ class Endpoint:
         try:
             vectors = self._ask([text for _, text in batch], stopped)
         except Refused as refusal:
-            if refusal.status not in REFUSED_CONTENT_STATUSES:
+            if not refuses_content(refusal.status, str(refusal)):
                 raise
             if len(batch) > 1:
                 middle = len(batch) // 2
@@ -163,14 +166,24 @@ class Endpoint:
                 raise UserError(f"{self._url}: {self._model}: a wrong reply: {error}") from error
             return vectors
 
-        body = orjson.dumps({"model": self._model, "input": texts, "encoding_format": "base64"})
-        return self._asker.ask(HttpRequest("POST", "/embeddings", body, REPLY_LIMIT_BYTES), read, stopped)
+        def ask(**further: str) -> list[NDArray[np.float64]]:
+            body = orjson.dumps({"model": self._model, "input": texts, **further})
+            return self._asker.ask(HttpRequest("POST", "/embeddings", body, REPLY_LIMIT_BYTES), read, stopped)
+
+        if self._takes_base64:
+            try:
+                return ask(encoding_format="base64")
+            except Refused as refusal:
+                if not _BASE64.search(str(refusal)):
+                    raise
+                self._takes_base64 = False
+        return ask()
 
 
 def shorten(text: str, reason: str) -> str:
     """A text cut to the window that a refusal names, or to its half if the refusal names none."""
     found = _TOKEN_COUNTS.search(reason)
-    window, length = (int(found[1]), int(found[2])) if found else (0, 0)
+    window, length = sorted((int(found[1]), int(found[2]))) if found else (0, 0)
     share = window / length * CUT_WINDOW_SHARE if 0 < window < length else 0.5
     return text[: int(len(text) * share)]
 
@@ -179,13 +192,14 @@ def read_reply(reply: Any, count: int) -> list[NDArray[np.float64]]:
     """The vectors of a reply in the order of its texts. `ValueError` unless each text has one whole vector."""
     data = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
-        raise ValueError("found no list of vectors under 'data'")
+        raise ValueError(f"found no list of vectors under 'data'{name_members(reply)}")
     if len(data) != count:
         raise ValueError(f"found {len(data)} vectors for {count} texts")
-    indexes = [item.get("index") for item in data]
-    if not all(type(index) is int for index in indexes) or sorted(indexes) != list(range(count)):
-        raise ValueError(f"found the indexes {show_value(indexes)}, expected 0 to {count - 1}, each once")
-    vectors = [_read_vector(item.get("embedding")) for item in sorted(data, key=lambda item: item["index"])]
+    by_index = {read_whole_number(item.get("index")): item.get("embedding") for item in data}
+    if by_index.keys() != set(range(count)):
+        found = show_value([item.get("index") for item in data])
+        raise ValueError(f"found the indexes {found}, expected 0 to {count - 1}, each once")
+    vectors = [_read_vector(by_index[index]) for index in range(count)]
     if len({len(vector) for vector in vectors}) > 1:
         raise ValueError(f"found vectors of {sorted({len(vector) for vector in vectors})} numbers in one reply")
     return vectors

@@ -22,7 +22,7 @@ from keystone.generation.rerank.listwise import read_ranking, request_ranking
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unreached, Unusable, UserError
 from keystone.indexing.io.http import HttpRequest, Sender
-from keystone.indexing.io.json_values import parse_json
+from keystone.indexing.io.json_values import parse_json, read_whole_number
 from keystone.indexing.io.keys import OPENAI_KEY, choose_key
 from keystone.runs.doctor.machine import Finding
 from keystone.runs.doctor.server_records import PairOrder, ServerFacts, normalise_url
@@ -90,7 +90,8 @@ def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
 
 
 def _as_window(value: Any) -> int | None:
-    return value if type(value) is int and value > 0 else None
+    window = read_whole_number(value)
+    return window if window and window > 0 else None
 
 
 async def _probe(settings: ModelSettings, listed_window: int | None) -> Probe:

@@ -66,7 +66,7 @@ def test_json_is_found_in_prose_and_fences(value: Any, before: str, after: str) 
         ('<think>Perhaps {"grade": 3}? Or [1]?</think>\n{"grade": 0}', {"grade": 0}),
         ('<think>Perhaps ```json\n{"grade": 3}\n```?</think>{"grade": 0}', {"grade": 0}),
         ('\ufeff{"a": 1}', {"a": 1}),
-        ('{"a": 1} and {"a": 2}', {"a": 1}),
+        ('{"a": 1} and {"a": 2}', {"a": 2}),
         ("Set {1, 2} is no JSON, [1, 2] is", [1, 2]),
         ('{"quoted": "```json\\n{\\"grade\\": 3}\\n```"}', {"quoted": '```json\n{"grade": 3}\n```'}),
         ('It says ```text\nno JSON\n``` but {"a": 1}', {"a": 1}),

@@ -15,8 +15,8 @@ from keystone.generation.answers.claims.quotes import (
 from keystone.generation.answers.sentences import (
     Passage,
     allow_tokens,
-    is_place,
     make_messages,
+    read_place,
     show_notes,
     show_passages,
     tidy,
@@ -97,8 +97,8 @@ def _read_claim(item: Mapping[str, Any], task: ClaimTask, documents: Mapping[str
     If the segments of the quote lack names or numbers of the claim, others of the passage are cited too. None if those
     do not hold them either.
     """
-    text, quote, number = item.get("text"), item.get("quote"), item.get("document")
-    if not isinstance(text, str) or not isinstance(quote, str) or not is_place(number, len(task.passages)):
+    text, quote, number = item.get("text"), item.get("quote"), read_place(item.get("document"), len(task.passages))
+    if not isinstance(text, str) or not isinstance(quote, str) or number is None:
         return None
     document = documents[task.passages[number].doc_id]
     span = find_quote(document, task.spans, quote)

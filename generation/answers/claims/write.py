@@ -15,9 +15,9 @@ from keystone.generation.answers.claims.names import find_names, split_words
 from keystone.generation.answers.sentences import (
     allow_tokens,
     count_words,
-    is_place,
     make_messages,
     make_sentences,
+    read_places,
     tidy,
 )
 from keystone.generation.ask import ask_all
@@ -71,7 +71,7 @@ def read_prose(reply: Reply, task: ProseTask) -> tuple[tuple[Sentence, ...], lis
     left = set(range(len(task.claims)))
     for item in read_objects(reply, "sentences"):
         ids, text = item.get("claims"), item.get("text")
-        known = [id for id in ids if is_place(id, len(task.claims))] if isinstance(ids, list) else []
+        known = read_places(ids, len(task.claims))
         if not isinstance(ids, list) or not 0 < len(known) <= MOST_JOINED or len(set(known) - used) < len(ids):
             raise Unusable(f"each item needs the ids of 1 to {MOST_JOINED} claims, none of them twice, and a text")
         used |= set(known)

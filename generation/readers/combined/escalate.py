@@ -12,7 +12,7 @@ from typing import get_args
 
 import numpy as np
 
-from keystone.generation.answers.sentences import is_place, make_messages
+from keystone.generation.answers.sentences import make_messages, read_place
 from keystone.generation.context.delimit import delimit, neutralise
 from keystone.generation.llm.model import Model
 from keystone.generation.prompts.readers import check_coverage as prompt
@@ -146,8 +146,6 @@ def read_open(reply: Reply, number: int) -> list[int]:
     `Unusable` if the reply holds no list of objects.
     """
     full = {
-        item["id"]
-        for item in read_objects(reply, "queries")
-        if is_place(item.get("id"), number) and item.get("support") == "full"
+        read_place(item.get("id"), number) for item in read_objects(reply, "queries") if item.get("support") == "full"
     }
     return [place for place in range(number) if place not in full]

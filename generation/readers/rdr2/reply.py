@@ -12,6 +12,7 @@ from keystone.generation.readers.rdr2.view import View
 from keystone.generation.structured import find_objects, strip_thought
 from keystone.generation.types import Reply
 from keystone.indexing.errors import Unusable
+from keystone.indexing.io.json_values import read_whole_number
 
 LEAST_RATIO = 0.6
 """How much of the words that a reply gives for a line must agree with the line, from 0 to 1."""
@@ -113,11 +114,12 @@ def _read_objects(reply: Reply) -> Iterator[Action]:
     for found in find_objects(reply):
         tag, id = found.get("tag"), found.get("id")
         name = tag.strip("[] ").lower() if isinstance(tag, str) else ""
-        number = _ID.fullmatch(id.translate(_DASHES)) if isinstance(id, str) else None
+        written = _ID.fullmatch(id.translate(_DASHES)) if isinstance(id, str) else None
+        number = int(written[1]) if written else read_whole_number(id)
         if name == "refuse":
             yield Action(name)
-        elif name in ("answer", "expand") and (number or type(id) is int):
-            yield Action(name, int(number[1]) if number else id)  # type: ignore[arg-type]
+        elif name in ("answer", "expand") and number is not None:
+            yield Action(name, number)
 
 
 def _find_fault(action: Action, view: View, expand: bool) -> str:

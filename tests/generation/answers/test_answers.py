@@ -47,7 +47,12 @@ def task(topic_id: str = "1", words: tuple[int, int] = (3, 8), passages: Sequenc
             make_reply(("A.", [2, -1, 0, 10**18])), [("A.", ("bees",))], id="numbers of no document are dropped"
         ),
         pytest.param(
-            make_reply(("A.", [True, 1.0, "0", None])), [("A.", ())], id="values that are no whole numbers are dropped"
+            make_reply(("A.", [True, 1.5, "b", None])), [("A.", ())], id="values that are no whole numbers are dropped"
+        ),
+        pytest.param(
+            make_reply(("A.", [1.0]), ("B.", ["0"])),
+            [("A.", ("ants",)), ("B.", ("bees",))],
+            id="numbers in other forms",
         ),
         pytest.param(make_reply(("A.", None), ("B.", "0")), [("A.", ()), ("B.", ())], id="no list cites nothing"),
         pytest.param('[{"text": "A."}]', [("A.", ())], id="the list alone, without citations"),

@@ -74,7 +74,7 @@ def test_a_model_cites_anew_rewrites_and_drops() -> None:
     ("item", "kept"),
     [
         pytest.param(("none", [], "Hornets winter somewhere."), None, id="no source: dropped, whatever the text"),
-        pytest.param(("none", [99, "0", True], ""), None, id="unknown sources are none"),
+        pytest.param(("none", [99, "b", True], ""), None, id="unknown sources are none"),
         pytest.param(("none", [0], "They winter with 7 queens."), None, id="a number that no source has: dropped"),
         pytest.param(("partial", [0], "They dance in Paris."), WINTER.text, id="a name that no source has: refused"),
         pytest.param(("partial", [0], "Bees avoid Florida."), "Bees avoid Florida.",

@@ -175,10 +175,11 @@ def test_a_request_is_rewritten_without_a_refused_field_which_is_remembered_afte
     assert isinstance(three, Failure), "refused in the same words again"
     assert len([note for note in notes if note.startswith("m ")]) == 3
     with pytest.raises(Waits):
-        ask_steps(settings(tmp_path), [asking("d", schema=SCHEMA)])
+        ask_steps(settings(tmp_path), [asking("d", schema=SCHEMA), asking("e", schema={"type": "array"})])
     (file,) = waiting(tmp_path)
-    body = lines(file)[0]["body"]
-    assert body.keys() == {"model", "messages", "max_completion_tokens", "response_format"}
+    same, another = (request["body"].keys() for request in lines(file))
+    assert same == {"model", "messages", "max_completion_tokens"}, "the schema that was refused"
+    assert another == {*same, "response_format"}
 
 
 def test_a_refusal_that_repeats_a_text_changes_nothing_for_others(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keystone.generation.rerank.endpoint import BATCH_PASSAGES, MOST_REQUESTS, SCORES_FILE
+from keystone.generation.rerank.endpoint import BATCH_PASSAGES, FORMS, MOST_REQUESTS, SCORES_FILE, read_scores
 from keystone.indexing.errors import UserError
 from tests.support.places import ROOT
 from tests.support.runs.rerankings import make_candidates, rerank
@@ -144,6 +144,27 @@ def test_a_refused_batch_is_halved_and_a_refused_passage_is_cut(tmp_path: Path) 
         (found,) = rerank(settings(server.root, tokens=1000), tmp_path, [documents(*WORDS[:2], long, *WORDS[3:])])
     assert found.order == BY_SHARED_LETTERS
     assert max(map(len, server.scored)) == len(long) // 4
+
+
+def test_a_passage_that_is_too_long_for_a_server_that_says_500_is_cut(tmp_path: Path) -> None:
+    def too_large(handler: Any, _right: Any) -> bool:
+        asked = handler.state.requests[-1][1]["documents"]
+        if max(map(len, asked)) <= 300:
+            return False
+        handler.reply({"error": {"code": 500, "message": "input (900 tokens) is too large to process"}}, 500)
+        return True
+
+    with serving(always=too_large) as server:
+        (found,) = rerank(settings(server.root, tokens=1000), tmp_path, [documents("abcdefgh" + "x" * 900, "abc", "b")])
+    assert found.order == [0, 1, 2]
+    assert len(server.requests) < 8
+
+
+def test_indexes_are_read_as_strings_and_other_forms_are_named() -> None:
+    items = [{"index": "1", "relevance_score": 0.5}, {"index": 0.0, "relevance_score": 1}]
+    assert read_scores({"results": items}, FORMS["rerank"], 2) == [1.0, 0.5]
+    with pytest.raises(ValueError, match="no list of scores under 'results', but data, usage"):
+        read_scores({"data": items, "usage": {}}, FORMS["rerank"], 2)
 
 
 def test_a_server_that_refuses_everything_is_a_user_error_with_the_lengths(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from keystone.fusion.blocks import list_windows, make_blocks
 from keystone.generation.context.tokens import count_tokens
 from keystone.generation.rerank.candidates import Candidates, Reranked
 from keystone.generation.rerank.listwise import read_ranking
+from keystone.generation.structured import HELD_DRAFTS
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable
 from tests.support.models.scripted import Said, Scripted
@@ -97,6 +98,16 @@ def test_a_block_without_an_order_keeps_its_own_and_is_recorded(method: str) -> 
             assert len(found.fallbacks) == (3 if method == "listwise" else 2)
 
 
+def test_the_last_order_of_a_reply_counts_and_drafts_are_recorded() -> None:
+    def say(request: Request) -> Said:
+        draft = json.dumps({"ranking": list(range(1, 11))})
+        return f"Draft: {draft}. Final: {rank_by_worth(request)}"
+
+    (found,) = order("listwise", Scripted(say), make_topic(range(9, -1, -1)))
+    assert found.order == list(range(9, -1, -1))
+    assert [one.reason for one in found.fallbacks] == [f"the order of block 1 of 1: {HELD_DRAFTS}"]
+
+
 def test_a_refused_reply_is_asked_for_once_more() -> None:
     def say(request: Request) -> Said:
         return rank_by_worth(request) if len(request.messages) > 2 else "[]"
@@ -112,6 +123,7 @@ def test_a_refused_reply_is_asked_for_once_more() -> None:
     [
         ('{"ranking": [3, 1, 2, 4]}', [2, 0, 1, 3]),
         ("[4, 3, 2, 1]", [3, 2, 1, 0]),
+        ('{"ranking": [4.0, "3.0", " 2", 1]}', [3, 2, 1, 0]),
         ('Here it is:\n```json\n{"ranking": ["4", 3, "2", 1]}\n```', [3, 2, 1, 0]),
         ('{"ranking": [2, 2, 9, 0, -1, true, null, 4]}', [1, 3, 0, 2]),
         ('{"ranking": [2, 4]}', [1, 3, 0, 2]),

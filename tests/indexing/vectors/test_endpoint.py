@@ -1,6 +1,7 @@
 """The embedder at an endpoint, with a real server on a socket and its faults."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,12 @@ def test_a_reply_in_another_order_is_put_in_order_by_its_indexes() -> None:
     assert [v.tolist() for v in read_reply(items([1.0], [2.0], [3.0], indexes=[2, 0, 1]), 3)] == [[2], [3], [1]]
 
 
+def test_indexes_are_read_in_each_form_of_a_whole_number() -> None:
+    assert [v.tolist() for v in read_reply(items([1.0], [2.0], [3.0], indexes=["2", 0.0, "1.0"]), 3)] == [[2], [3], [1]]
+    with pytest.raises(ValueError, match="no list of vectors under 'data', but embeddings, model"):
+        read_reply({"embeddings": [[1.0]], "model": "m"}, 1)
+
+
 def test_a_later_reply_of_another_dimension_is_an_error() -> None:
     with serving() as server:
         model = Endpoint("letters", server.url)
@@ -179,6 +186,31 @@ def test_a_refused_text_is_cut_further_and_reported(tell: bool) -> None:
     kept = [text for request in server.requests for text in request if len(text) <= 2000 and text.startswith("tears")]
     assert len(kept[-1]) == (1900 if tell else 1500)
     assert found.tobytes() == round_to_grid(letters([texts[0], kept[-1], texts[2]])).tobytes()
+
+
+def test_a_text_that_is_too_long_for_a_server_that_says_500_is_cut_to_its_window() -> None:
+    def too_large(handler: Any, found: list[str]) -> bool:
+        longest = max(map(len, found))
+        said = f"input ({longest} tokens) is too large to process. increase it (current batch size: 512)"
+        return longest > 512 and status(500, said)(handler, found)
+
+    texts, cut = ["tears " * 200, "no"], list[int]()
+    with serving(always=too_large) as server:
+        found = Endpoint("letters", server.url).embed(texts, cut=cut.append)
+    assert cut == [0]
+    assert len(server.requests) == 1 + 3 + 1, "the dimension, a batch of two and its halves, the text cut"
+    assert found.tobytes() == round_to_grid(letters([texts[0][: int(512 * 0.95)], "no"])).tobytes()
+
+
+def test_a_server_that_takes_no_base64_is_asked_without_from_then_on() -> None:
+    def no_base64(handler: Any, found: list[str]) -> bool:
+        return handler.asked.get("encoding_format") == "base64" and status(400, "base64 is not supported")(
+            handler, found
+        )
+
+    with serving(always=no_base64, as_lists=True) as server:
+        assert Endpoint("letters", server.url).embed(TEXTS).tobytes() == round_to_grid(letters(TEXTS)).tobytes()
+    assert len(server.requests) == 2 + math.ceil(len(TEXTS) / 32), "one refusal, the dimension, and the texts"
 
 
 def test_a_document_refused_at_any_length_is_named(tmp_path: Path) -> None:

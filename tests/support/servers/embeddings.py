@@ -43,6 +43,7 @@ class Server:
 
 class Handler(JsonHandler):
     state: Server
+    asked: dict[str, Any]
 
     def do_GET(self) -> None:  # noqa: N802
         if self.state.listed is not None:
@@ -52,7 +53,7 @@ class Handler(JsonHandler):
         self.reply({"object": "list", "data": [{"id": "letters", "object": "model", **limit}]})
 
     def do_POST(self) -> None:  # noqa: N802
-        asked = self.read_json()
+        asked = self.asked = self.read_json()
         texts, state = asked["input"], self.state
         with state.lock:
             state.requests.append(texts)

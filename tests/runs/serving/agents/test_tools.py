@@ -15,7 +15,7 @@ from mcp.types import TextContent
 from keystone.generation.context.tokens import count_tokens
 from keystone.runs.serving.agents.budget import DEFAULT_REPLY_TOKENS, LEAST_REPLY_TOKENS, MOST_REPLY_TOKENS
 from keystone.runs.serving.agents.server import make_mcp_server, perform
-from keystone.runs.serving.agents.tools import TOOLS
+from keystone.runs.serving.agents.tools import TOOLS, Search
 from keystone.runs.serving.call_log import Call
 from keystone.runs.serving.service import METHODS, Service
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
@@ -127,7 +127,9 @@ def test_a_reply_never_exceeds_its_budget(service: Service, budget: int, doc_id:
     [
         pytest.param("search", {}, "query: Field required", id="no query"),
         pytest.param("search", {"query": " "}, "query: found none, expected words", id="no words"),
-        pytest.param("search", {"query": "bees", "k": "3"}, "k: Input should be a valid integer; found '3'", id="text"),
+        pytest.param(
+            "search", {"query": "bees", "k": "3a"}, "k: Input should be a valid integer; found '3a'", id="text"
+        ),
         pytest.param("search", {"query": "bees", "k": 101}, "k: Input should be less than or equal to 100", id="large"),
         pytest.param("search", {"query": "bees"} | dict.fromkeys(map(str, range(999))), "0: Extra", id="999 keys"),
         pytest.param("search", {"query": "bees", "top": 3}, "top: Extra inputs are not permitted", id="unknown key"),
@@ -150,6 +152,12 @@ def test_a_malformed_call_is_an_error_that_says_how_to_correct_it(
     assert count_tokens(content.text) <= LEAST_REPLY_TOKENS
     logged = orjson.loads(log_file.read_bytes().splitlines()[-1])
     assert (logged["operation"], logged["arguments"], logged["surfaced"]) == (tool, arguments, [])
+
+
+def test_a_whole_number_may_be_written_as_a_string_or_with_a_point() -> None:
+    wanted = Search(query="bees", k=3, start=2, budget_tokens=500)
+    assert Search.model_validate({"query": "bees", "k": "3", "start": 2.0, "budget_tokens": "500.0"}) == wanted
+    assert Search.model_json_schema()["properties"]["k"]["type"] == "integer"
 
 
 @pytest.mark.parametrize(
