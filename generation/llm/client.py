@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.cache import Cache, judge_replies
 from keystone.generation.llm.chat import Backend, PaidReply, make_keyed_name
 from keystone.generation.llm.model import make_request_key
 from keystone.generation.llm.settings import ModelSettings
@@ -20,9 +20,14 @@ MOST_READY_OUTCOMES = 256
 
 
 @asynccontextmanager
-async def open_client(settings: ModelSettings, folder: Path, backend: Callable[[], Backend]) -> AsyncIterator["Client"]:
-    """Open the model of a backend that answers single requests, with the cache of the settings."""
-    with closing(Cache(settings.replies_in(folder))) as cache:
+async def open_client(
+    settings: ModelSettings, folder: Path, backend: Callable[[], Backend], retry: bool = False
+) -> AsyncIterator["Client"]:
+    """Open the model of a backend that answers single requests, with the cache of the settings.
+
+    If `retry` is true, it asks for replies again that no reader could use.
+    """
+    with closing(Cache(settings.replies_in(folder), retry)) as cache:
         client = Client(make_keyed_name(settings.name, settings.extra), backend(), cache, settings.run_seconds)
         try:
             yield client
@@ -100,6 +105,10 @@ class Client:
         finally:
             self._remove_stream(stream)
             self._deliver()
+
+    def judge(self, asked: Sequence[Request], refusal: str, cut: bool = False) -> None:
+        """See `keystone.generation.llm.model.Judged`."""
+        judge_replies(self._cache, self.name, asked, refusal)
 
     async def close(self) -> None:
         """Cancel open requests. Replies that have arrived are kept."""

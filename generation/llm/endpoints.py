@@ -65,10 +65,10 @@ class _TooLate(WrongReply):
 
 
 def open_backend(
-    settings: ModelSettings, folder: Path, purse: Purse | None = None
+    settings: ModelSettings, folder: Path, retry: bool = False, purse: Purse | None = None
 ) -> AbstractAsyncContextManager[OpenModel]:
     """Open the model of the endpoints. `purse` pays for its calls."""
-    return open_client(settings, folder, lambda: Endpoints(settings, purse))
+    return open_client(settings, folder, lambda: Endpoints(settings, purse), retry)
 
 
 class Endpoints:

@@ -1,7 +1,7 @@
 """The interface of language models, and the key of a request."""
 
-from collections.abc import AsyncIterator, Iterable, MutableMapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Iterable, MutableMapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.io.json_values import digest
@@ -21,6 +21,19 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class Judged(Protocol):
+    """A model that is told what became of its replies."""
+
+    def judge(self, asked: Sequence[Request], refusal: str, cut: bool = False) -> None:
+        """Note the outcome of a step, after its last request.
+
+        `asked` are its requests that got a reply: one, or its repair too. `refusal` is the reason why the step has no
+        usable reply, empty if a reader took one. `cut` says whether the last reply was cut at `max_tokens`.
+        """
+        ...
+
+
 class OpenModel(Model, Protocol):
     """A model that counts its cost, and has notes for the user."""
 
@@ -33,6 +46,12 @@ class OpenModel(Model, Protocol):
     def notes(self) -> list[str]:
         """Notes, for instance that an endpoint takes no schemas."""
         ...
+
+
+def judge(model: Model, asked: Sequence[Request], refusal: str = "", cut: bool = False) -> None:
+    """Tell a model the outcome of a step, if it wants to know: see `Judged`."""
+    if isinstance(model, Judged):
+        model.judge(asked, refusal, cut)
 
 
 def make_request_key(model: str, request: Request) -> str:

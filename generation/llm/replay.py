@@ -20,8 +20,10 @@ from keystone.indexing.io.writing import write_whole
 
 
 @asynccontextmanager
-async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
-    """Open the model of recorded replies and of the replies in the cache."""
+async def open_backend(settings: ModelSettings, folder: Path, retry: bool = False) -> AsyncIterator[OpenModel]:
+    """Open the model of recorded replies and of the replies in the cache. `UserError` for `retry`: it asks nobody."""
+    if retry:
+        raise UserError("model.backend: found 'replay', which asks nobody again, expected another one")
     cache = settings.replies_in(folder)
     with closing(Cache(cache)) if cache.exists() else nullcontext() as known:
         yield Replay(make_keyed_name(settings.name, settings.extra), settings.replies, known)
