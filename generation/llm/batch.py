@@ -47,6 +47,7 @@ from keystone.generation.llm.chat import (
     write_body,
 )
 from keystone.generation.llm.model import OpenModel, make_request_key
+from keystone.generation.llm.prompt_sizes import PromptSizes
 from keystone.generation.llm.settings import BATCH_FOLDER, ModelSettings
 from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
@@ -76,6 +77,7 @@ class Batch:
         self.name = make_keyed_name(model, extra)
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
         self.notes: list[str] = []
+        self.prompts = PromptSizes()
         self._model, self._folder, self._cache, self._extra = model, folder, cache, extra
         self._refused: dict[str, Failure] = {}
         self._fates: dict[str, str] = {}
@@ -102,6 +104,8 @@ class Batch:
                 missing += 1
                 self._record(key, request)
                 continue
+            if known:
+                self.prompts.note(request, known.usage)
             new = known is not None and key in self._new
             self._new.discard(key)
             self._add_usage(request.purpose, known.usage if new and known else Usage(cache_hits=1))
@@ -109,7 +113,7 @@ class Batch:
         if missing:
             raise Waits(f"{self.name}: {_count_waiting(missing)} for replies")
 
-    def judge(self, asked: Sequence[Request], refusal: str, cut: bool = False) -> None:
+    def judge(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
         """See `keystone.generation.llm.model.Judged`."""
         judge_replies(self._cache, self.name, asked, refusal)
 

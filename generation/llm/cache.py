@@ -3,8 +3,8 @@
 Each reply is committed when it comes. In write-ahead mode it survives any end of the process. Failures are not kept, so
 the next run asks again.
 
-The table `replies` holds the replies, and the table `unusable` those that no reader could use, by attempt. So a repeated
-run finds these too, and a run that asks for better ones knows which they are.
+The table `replies` holds the replies, and the table `unusable` those that no reader could use, by attempt. So a
+repeated run finds these too, and a run that asks for better ones knows which they are.
 """
 
 import math

@@ -10,6 +10,7 @@ from pathlib import Path
 from keystone.generation.llm.cache import Cache, judge_replies
 from keystone.generation.llm.chat import Backend, PaidReply, make_keyed_name
 from keystone.generation.llm.model import make_request_key
+from keystone.generation.llm.prompt_sizes import PromptSizes
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
@@ -68,6 +69,7 @@ class Client:
     def __init__(self, name: str, backend: Backend, cache: Cache, run_seconds: float | None = None) -> None:
         self.name = name
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
+        self.prompts = PromptSizes()
         self._backend, self._cache = backend, cache
         self._loop = asyncio.get_running_loop()
         self._streams: list[_Stream] = []
@@ -106,7 +108,7 @@ class Client:
             self._remove_stream(stream)
             self._deliver()
 
-    def judge(self, asked: Sequence[Request], refusal: str, cut: bool = False) -> None:
+    def judge(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
         """See `keystone.generation.llm.model.Judged`."""
         judge_replies(self._cache, self.name, asked, refusal)
 
@@ -160,6 +162,8 @@ class Client:
         for job, answered in arrived:
             outcome = (known.get(job.key) or answered).outcome
             self._add_usage(job.request.purpose, answered.usage)
+            if isinstance(outcome, Reply):
+                self.prompts.note(job.request, answered.usage)
             for _, _, purpose in job.asked_by[1:]:
                 self._add_usage(purpose, Usage(cache_hits=1))
             for stream, number, _ in job.asked_by:
@@ -187,6 +191,7 @@ class Client:
                     break
                 if known:
                     self._add_usage(request.purpose, Usage(cache_hits=1))
+                    self.prompts.note(request, known.usage)
                     stream.done.append((number, known.outcome))
                     stream.wake()
                     continue

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, MutableMapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from keystone.generation.llm.prompt_sizes import PromptSizes
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.io.json_values import digest
 
@@ -25,7 +26,7 @@ class Model(Protocol):
 class Judged(Protocol):
     """A model that is told what became of its replies."""
 
-    def judge(self, asked: Sequence[Request], refusal: str, cut: bool = False) -> None:
+    def judge(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
         """Note the outcome of a step, after its last request.
 
         `asked` are its requests that got a reply: one, or its repair too. `refusal` is the reason why the step has no
@@ -45,6 +46,11 @@ class OpenModel(Model, Protocol):
     @property
     def notes(self) -> list[str]:
         """Notes, for instance that an endpoint takes no schemas."""
+        ...
+
+    @property
+    def prompts(self) -> PromptSizes:
+        """The sizes of the prompts that it has answered."""
         ...
 
 

@@ -40,9 +40,7 @@ LEAST_LOGPROB = -9999.0
 """The log-probability that servers write for a token that a schema forbids."""
 
 
-def open_backend(
-    settings: ModelSettings, folder: Path, retry: bool = False
-) -> AbstractAsyncContextManager[OpenModel]:
+def open_backend(settings: ModelSettings, folder: Path, retry: bool = False) -> AbstractAsyncContextManager[OpenModel]:
     """Open the model of vLLM's engine.
 
     In the settings, `name` is a model's folder or its name on Hugging Face. `engine` holds arguments of `vllm.LLM`.

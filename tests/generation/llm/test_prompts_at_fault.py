@@ -65,7 +65,7 @@ def test_a_server_that_stops_answering_ends_the_run(fault: Fault, tmp_path: Path
         return next(answers, None) is None and await fault(exchange)
 
     with serving(always=stops) as server:
-        with pytest.raises(UserError, match="no endpoint has answered|flagged"):
+        with pytest.raises(UserError, match=r"no endpoint has answered|flagged"):
             complete(make_settings(tmp_path, server.url, patience_seconds=0.02), ask(*map(str, range(200))))
         assert len(server.answered) == 10
 
