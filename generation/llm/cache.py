@@ -30,7 +30,7 @@ _RECORD = (
     "CREATE TABLE IF NOT EXISTS unusable "
     "(key TEXT NOT NULL, attempt INTEGER NOT NULL, reply BLOB NOT NULL, PRIMARY KEY (key, attempt))"
 )
-_LAST_UNUSABLE = "SELECT reply FROM unusable WHERE key = ? ORDER BY attempt DESC LIMIT 1"
+_LAST_UNUSABLE = "SELECT reply FROM unusable WHERE key = ?1 ORDER BY attempt DESC LIMIT 1"
 _PLACE_ERRORS = ("SQLITE_BUSY", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_PERM", "SQLITE_READONLY")
 """Errors of the disk, the folder or other processes. The file's content is not at fault."""
 

@@ -166,8 +166,8 @@ def _add_to_usage_file(model: OpenModel | None, folder: Path | None, config: Run
     model.usage.clear()
     prices = config.model.prices if config.model else None
     account = {"model": model.name, "purposes": report_usage(known, prices), "notes": model.notes}
-    if cut := model.prompts.find_cut() or known_cut:
-        account["cut_prompt"] = asdict(cut)
+    if cuts := list(filter(None, (known_cut, model.prompts.find_cut()))):
+        account["cut_prompt"] = asdict(max(cuts, key=lambda cut: (cut.tokens, cut.characters)))
     folder.mkdir(parents=True, exist_ok=True)
     with write_whole(folder / USAGE_FILE) as out:
         out.write(orjson.dumps(account, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -22,8 +22,8 @@ def warn_of_unusable_replies(directory: Path) -> str:
     text = f"the model gave no usable reply in {unusable:,} of {asked:,} steps (most often: {reason})"
     if cut == unusable:
         text += (
-            ". All these replies were cut: raise model.thinking, which is added to the max_tokens of each request, "
-            "and is needed by models that think first"
+            ". All these replies were cut: raise model.thinking, the tokens that a reply may have beyond those of its "
+            "step, as models that think first need them (there is no model.max_tokens)"
         )
     return f"{text}. keystone run --retry-unusable asks for them again"
 
