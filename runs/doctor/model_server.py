@@ -114,10 +114,9 @@ async def _probe(settings: ModelSettings, listed_window: int | None) -> Probe:
     url = normalise_url(settings.urls[0])
     facts = ServerFacts(
         url, settings.name, date, same_when_warm, same_in_batch, pair, schema.state == "ok", logprobs.state == "ok",
-        window, notes,
+        window or find_cut(counts), notes,
     )  # fmt: skip
     context = Finding("ok", "context length", f"{window:,} tokens") if window else _describe_counts(counts)
-    window = window or find_cut(counts)
     dialect = (Finding("note", "dialect", note) for note in notes)
     return Probe((*repeated, ordered, schema, logprobs, context, *dialect), facts)
 
@@ -217,7 +216,7 @@ async def _count_long_prompts(backend: Endpoints) -> tuple[int, int]:
     counts = []
     for characters in LONG_PROMPTS:
         lines = (f"{number}. {BETTER}\n" for number in range(characters // len(BETTER)))
-        answered = await backend.answer(replace(_ask_prose("".join(lines) + QUESTION), max_tokens=1))
+        answered = await backend.answer(_ask_prose("".join(lines) + QUESTION))
         counts.append(answered.usage.prompt_tokens if isinstance(answered.outcome, Reply) else 0)
     return counts[0], counts[1]
 

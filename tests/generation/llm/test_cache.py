@@ -79,7 +79,7 @@ def test_unusable_replies_are_found_again_except_by_those_who_ask_for_better_one
         assert read_text(cache, "bad") is None
         assert cache.put([("bad", answer("well"))]) == {"bad"}
     with closing(Cache(path)) as cache:
-        assert dict(cache.items())["bad"] == answer("well")
+        assert dict(cache.items())["bad"].outcome == Reply("well")
 
 
 def test_a_cache_of_an_older_version_is_read_and_gets_its_record_when_a_reply_is_refused(tmp_path: Path) -> None:
