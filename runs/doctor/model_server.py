@@ -18,7 +18,7 @@ from keystone.generation.grading.umbrela import read_grades, request_grades
 from keystone.generation.llm.chat import PaidReply
 from keystone.generation.llm.endpoints import Endpoints
 from keystone.generation.llm.prompt_sizes import LEAST_TOKENS
-from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.settings import LEAST_WINDOW, ModelSettings
 from keystone.generation.rerank.listwise import read_ranking, request_ranking
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unreached, Unusable, UserError
@@ -230,9 +230,10 @@ def find_cut(counts: tuple[int, int]) -> int | None:
 
 def _describe_counts(counts: tuple[int, int]) -> Finding:
     if cut := find_cut(counts):
+        other = f", or set model.window to {cut}" if cut >= LEAST_WINDOW else ""
         said = (
             f"{cut:,} tokens: the server cuts longer prompts and does not say so. Raise its window (such as num_ctx of "
-            f"Ollama), or set model.window to {cut}"
+            f"Ollama){other}"
         )
         return Finding("note", "context length", said)
     read = f"; it read a prompt of {max(counts):,} tokens whole" if min(counts) >= LEAST_TOKENS else ""
