@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import replace
 from typing import TypeVar
 
-from keystone.generation.llm.model import Model, judge
+from keystone.generation.llm.model import Model, tell_outcome
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable, Waits, printable
 
@@ -40,9 +40,9 @@ async def ask(
                 repairs.append((number, request, request_repair(request, reply, str(refusal)), read))
             else:
                 if isinstance(found, Failure):
-                    judge(model, [], found.reason)
+                    tell_outcome(model, [], found.reason)
                 else:
-                    judge(model, [request])
+                    tell_outcome(model, [request])
                 yield number, found
     except Waits as error:  # raised below, when the repairs are in the file too
         waits = error
@@ -53,7 +53,7 @@ async def ask(
             found = reply if isinstance(reply, Failure) else read(reply)
         except Unusable as refusal:
             found = Failure(printable(str(refusal)))
-        judge(
+        tell_outcome(
             model,
             asked,
             found.reason if isinstance(found, Failure) else "",

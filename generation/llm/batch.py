@@ -33,7 +33,7 @@ from keystone.generation.llm.batch_files import (
     read_line,
     read_lines,
 )
-from keystone.generation.llm.cache import Cache, judge_replies
+from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import (
     REPLY_LIMIT_BYTES,
     Dialect,
@@ -113,9 +113,9 @@ class Batch:
         if missing:
             raise Waits(f"{self.name}: {_count_waiting(missing)} for replies")
 
-    def judge(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
-        """See `keystone.generation.llm.model.Judged`."""
-        judge_replies(self._cache, self.name, asked, refusal)
+    def take_outcome(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
+        """See `keystone.generation.llm.model.TakesOutcomes`."""
+        keep_outcome(self._cache, self.name, asked, refusal)
 
     def flush(self) -> None:
         """Write the files of requests without replies, and raise `Waits` with their names. If none is open, return."""

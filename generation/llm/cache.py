@@ -10,7 +10,7 @@ repeated run finds these too, and a run that asks for better ones knows which th
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -209,13 +209,11 @@ class Cache:
             ) from error
 
 
-def judge_replies(cache: Cache, model: str, asked: Iterable[Request], refusal: str) -> None:
+def keep_outcome(cache: Cache, model: str, asked: Sequence[Request], refusal: str) -> None:
     """Keep the replies to the requests of one step as usable, or as unusable if there is a `refusal`."""
-    keys = (make_request_key(model, request) for request in asked)
-    if refusal:
-        cache.refuse(keys)
-    else:
-        cache.accept(keys)
+    if asked:
+        change = cache.refuse if refusal else cache.accept
+        change(make_request_key(model, request) for request in asked)
 
 
 def encode_reply(answered: PaidReply) -> bytes:

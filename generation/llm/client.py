@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from keystone.generation.llm.cache import Cache, judge_replies
+from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import Backend, PaidReply, make_keyed_name
 from keystone.generation.llm.model import make_request_key
 from keystone.generation.llm.prompt_sizes import PromptSizes
@@ -108,9 +108,9 @@ class Client:
             self._remove_stream(stream)
             self._deliver()
 
-    def judge(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
-        """See `keystone.generation.llm.model.Judged`."""
-        judge_replies(self._cache, self.name, asked, refusal)
+    def take_outcome(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
+        """See `keystone.generation.llm.model.TakesOutcomes`."""
+        keep_outcome(self._cache, self.name, asked, refusal)
 
     async def close(self) -> None:
         """Cancel open requests. Replies that have arrived are kept."""

@@ -23,10 +23,10 @@ class Model(Protocol):
 
 
 @runtime_checkable
-class Judged(Protocol):
+class TakesOutcomes(Protocol):
     """A model that is told what became of its replies."""
 
-    def judge(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
+    def take_outcome(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
         """Note the outcome of a step, after its last request.
 
         `asked` are its requests that got a reply: one, or its repair too. `refusal` is the reason why the step has no
@@ -54,10 +54,10 @@ class OpenModel(Model, Protocol):
         ...
 
 
-def judge(model: Model, asked: Sequence[Request], refusal: str = "", cut: bool = False) -> None:
-    """Tell a model the outcome of a step, if it wants to know: see `Judged`."""
-    if isinstance(model, Judged):
-        model.judge(asked, refusal, cut)
+def tell_outcome(model: Model, asked: Sequence[Request], refusal: str = "", cut: bool = False) -> None:
+    """Tell a model the outcome of a step, if it wants to know: see `TakesOutcomes`."""
+    if isinstance(model, TakesOutcomes):
+        model.take_outcome(asked, refusal, cut)
 
 
 def make_request_key(model: str, request: Request) -> str:

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from keystone.generation.ask import request_repair
 from keystone.generation.context.tokens import count_tokens
-from keystone.generation.llm.model import Model, judge
+from keystone.generation.llm.model import Model, tell_outcome
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable, printable
 
@@ -91,8 +91,8 @@ async def ask_within(model: Model, request: Request, read: Callable[[Reply], T],
             asked = Asked(Failure(printable(str(refusal))), outcome.text, prompt_tokens, reply_tokens)
             request, cut = request_repair(request, outcome, str(refusal)), outcome.finish == "length"
         else:
-            judge(model, replied)
+            tell_outcome(model, replied)
             return found
     if isinstance(asked.found, Failure) and not isinstance(asked.found, Spent):
-        judge(model, replied, asked.found.reason, cut)
+        tell_outcome(model, replied, asked.found.reason, cut)
     return asked

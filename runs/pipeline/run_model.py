@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from keystone.generation.llm.model import Model, judge
+from keystone.generation.llm.model import Model, tell_outcome
 from keystone.generation.types import Failure, Reply, Request
 
 MOST_REASONS = 5
@@ -44,13 +44,13 @@ class RunModel:
         """See `keystone.generation.llm.model.Model`."""
         return self.model.complete(self._widen(requests))
 
-    def judge(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
-        """See `keystone.generation.llm.model.Judged`."""
+    def take_outcome(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
+        """See `keystone.generation.llm.model.TakesOutcomes`."""
         self.steps.asked += 1
         if refusal:
             self.steps.refusals[refusal] += 1
             self.steps.cut += cut
-        judge(self.model, list(self._widen(asked)), refusal, cut)
+        tell_outcome(self.model, list(self._widen(asked)), refusal, cut)
 
     def _widen(self, requests: Iterable[Request]) -> Iterable[Request]:
         if not self.thinking:

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from keystone.generation.llm.usage import BUDGET_SPENT
 from keystone.runs.pipeline.directory import MANIFEST, count_steps
 
 
@@ -25,7 +26,8 @@ def warn_of_unusable_replies(directory: Path) -> str:
             ". All these replies were cut: raise model.thinking, the tokens that a reply may have beyond those of its "
             "step, as models that think first need them (there is no model.max_tokens)"
         )
-    return f"{text}. keystone run --retry-unusable asks for them again"
+    advice = "" if reason.startswith(BUDGET_SPENT) else ". keystone run --retry-unusable asks for them again"
+    return f"{text}{advice}"
 
 
 def warn_of_cut_prompts(directory: Path) -> str:
