@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from keystone.runs.cli.commands import run_commands
 from keystone.runs.report import terminal
 from tests.support.indexes.small_corpus import write_topics
 from tests.support.models.plain_model import say
+from tests.support.processes import run_with_kills
 from tests.support.runs.command_line import keystone
 from tests.support.runs.model_runs import answer_command, read_run_content
 from tests.support.servers.chat import Exchange, Fault, Server, changed, serving, status
@@ -159,3 +162,53 @@ def test_a_stage_that_fails_for_a_wrong_key_is_not_told_as_made(
     assert "r: queries" not in said
     assert "made" not in said
     assert not (tmp_path / "out/r/queries.jsonl").exists()
+
+
+def test_a_killed_run_with_unusable_replies_ends_with_the_same_bytes_and_the_same_warning(
+    index: Index, tmp_path: Path
+) -> None:
+    def model(body: dict[str, Any]) -> str:
+        """Spoil a third of the replies, as their prompts say, and some of their repairs."""
+        return "" if zlib.crc32(orjson.dumps(body)) % 3 == 0 else say(body)
+
+    made, whole = tmp_path / "out/keystone", dict[str, bytes]()
+
+    def done() -> None:
+        found = read_run_content(made) | {"manifest.json": (made / "manifest.json").read_bytes()}
+        whole.update(whole or found)
+        assert found == whole
+        shutil.rmtree(tmp_path / "out")
+
+    write_topics(tmp_path / "topics.jsonl")
+    with serving(model=model, latency=0.01) as server:
+        settings = [part for value in SETTINGS for part in ("--set", value)]
+        run_with_kills(*answer_command(index, tmp_path, server, "run"), *settings, times=10, kills=6, done=done)
+    assert b'"unusable": ' in whole["manifest.json"]
+
+
+def test_recorded_replies_hold_the_unusable_ones(index: Index, tmp_path: Path) -> None:
+    with make_run(index, tmp_path, always=changed(message={"role": "assistant", "content": ""})) as (server, run):
+        said = run()
+        content, calls = read_run_content(tmp_path / "out/keystone"), len(server.requests)
+        replies = tmp_path / "replies.jsonl"
+        assert keystone("record", tmp_path / "out" / REPLIES_FILE, "--out", replies).returncode == 0
+        shutil.rmtree(tmp_path / "out")
+        recorded = "--set", "model.backend=replay", "--set", f"model.replies={replies}"
+        assert run(*recorded) == said
+        assert read_run_content(tmp_path / "out/keystone") == content
+        assert len(server.requests) == calls
+        code, refusal = run(*recorded, "--retry-unusable", "--set", "run_id=again")
+    assert code == 1
+    assert "found 'replay', which asks nobody again" in refusal
+
+
+def test_a_budget_counts_replies_that_are_asked_for_again(index: Index, tmp_path: Path) -> None:
+    with make_run(index, tmp_path, always=changed(message={"role": "assistant", "content": ""})) as (server, run):
+        assert run("--budget", "calls=15")[0] == 0
+        assert len(server.requests) == 15
+        code, said = run("--budget", "calls=15", "--retry-unusable")
+        assert code == 0
+        assert "most often: the budget is spent" in said
+        assert len(server.requests) == 15
+        run("--budget", "calls=18", "--retry-unusable")
+        assert len(server.requests) == 18
