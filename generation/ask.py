@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import replace
 from typing import TypeVar
 
-from keystone.generation.llm.model import Model
+from keystone.generation.llm.model import Model, tell_outcome
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable, Waits, printable
 
@@ -22,7 +22,7 @@ async def ask(
     is a `Failure`. `Waits` is raised last, so that the repairs are written to the same file.
     """
     waiting: dict[int, tuple[Request, Callable[[Reply], T]]] = {}
-    repairs: list[tuple[int, Request, Callable[[Reply], T]]] = []
+    repairs: list[tuple[int, Request, Request, Callable[[Reply], T]]] = []
 
     def draw_requests() -> Iterable[Request]:
         for number, (request, read) in enumerate(requests):
@@ -37,17 +37,28 @@ async def ask(
                 found = reply if isinstance(reply, Failure) else read(reply)
             except Unusable as refusal:
                 assert isinstance(reply, Reply)
-                repairs.append((number, request_repair(request, reply, str(refusal)), read))
+                repairs.append((number, request, request_repair(request, reply, str(refusal)), read))
             else:
+                if isinstance(found, Failure):
+                    tell_outcome(model, [], found.reason)
+                else:
+                    tell_outcome(model, [request])
                 yield number, found
     except Waits as error:  # raised below, when the repairs are in the file too
         waits = error
-    async for place, reply in model.complete([request for _, request, _ in repairs]):
-        number, _, read = repairs[place]
+    async for place, reply in model.complete([repair for _, _, repair, _ in repairs]):
+        number, request, repair, read = repairs[place]
+        asked = [request] if isinstance(reply, Failure) else [request, repair]
         try:
             found = reply if isinstance(reply, Failure) else read(reply)
         except Unusable as refusal:
             found = Failure(printable(str(refusal)))
+        tell_outcome(
+            model,
+            asked,
+            found.reason if isinstance(found, Failure) else "",
+            isinstance(reply, Reply) and reply.finish == "length",
+        )
         yield number, found
     if waits:
         raise waits

@@ -8,11 +8,14 @@ If a request was refused for its content, it is a `Failure` as long as the file 
 failed otherwise, or if its reply cannot be used, it is written again. If a refusal names a field that has another form,
 the request is written again in that form. A message counts and names unusable replies and repeated requests, because
 the user pays for them again.
+
+The `custom_id` of a request is its key. If it is asked again because no reader could use its reply, the number of such
+replies follows after a point, so that each reply belongs to one attempt.
 """
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,7 @@ from keystone.generation.llm.batch_files import (
     read_line,
     read_lines,
 )
-from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import (
     REPLY_LIMIT_BYTES,
     Dialect,
@@ -43,6 +46,7 @@ from keystone.generation.llm.chat import (
     write_body,
 )
 from keystone.generation.llm.model import OpenModel, make_request_key
+from keystone.generation.llm.prompt_sizes import PromptSizes
 from keystone.generation.llm.settings import BATCH_FOLDER, ModelSettings
 from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
@@ -54,9 +58,9 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
+async def open_backend(settings: ModelSettings, folder: Path, retry: bool = False) -> AsyncIterator[OpenModel]:
     """Open the model of the replies in a folder of batch files. `Waits` at its end if any reply is missing."""
-    with closing(Cache(settings.replies_in(folder))) as cache:
+    with closing(Cache(settings.replies_in(folder), retry)) as cache:
         batch = Batch(settings.name, folder / BATCH_FOLDER, cache, settings.extra)
         try:
             with suppress(Waits):  # `flush` raises it again, with the names of the files
@@ -73,6 +77,7 @@ class Batch:
         self.name = make_keyed_name(model, extra)
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
         self.notes: list[str] = []
+        self.prompts = PromptSizes()
         self._model, self._folder, self._cache, self._extra = model, folder, cache, extra
         self._refused: dict[str, Failure] = {}
         self._fates: dict[str, str] = {}
@@ -100,12 +105,18 @@ class Batch:
                 missing += 1
                 self._record(key, request)
                 continue
+            if known:
+                self.prompts.note(request, known.usage)
             new = known is not None and key in self._new
             self._new.discard(key)
             self._add_usage(request.purpose, known.usage if new and known else Usage(cache_hits=1))
             yield number, outcome
         if missing:
             raise Waits(f"{self.name}: {_count_waiting(missing)} for replies")
+
+    def take_outcome(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
+        """See `keystone.generation.llm.model.TakesOutcomes`."""
+        keep_outcome(self._cache, self.name, asked, refusal)
 
     def flush(self) -> None:
         """Write the files of requests without replies, and raise `Waits` with their names. If none is open, return."""
@@ -139,11 +150,13 @@ class Batch:
             return
         self._asked.add(key)
         body = write_body(self._model, request, self._extra, combine_dialects(self._dialect, self._dialects[key]))
-        line = orjson.dumps({"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}) + b"\n"
+        attempt = self._cache.count_unusable(key)
+        name = f"{key}.{attempt}" if attempt else key
+        line = orjson.dumps({"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}) + b"\n"
         with _report_write_errors(self._folder):
             if not self._files or not self._files[-1].has_room_for(line):
                 self._files.append(RequestFile(self._folder))
-            self._files[-1].write(key, line)
+            self._files[-1].write(name, line)
 
     def _read_replies(self) -> set[str]:
         """Put all replies of the folder into the cache; returns the keys of the new ones."""
@@ -151,16 +164,19 @@ class Batch:
         for file in sorted(self._folder.glob(f"*{REQUESTS_SUFFIX}")):
             replies = locate_replies(file)
             for _, record in read_lines(file):
-                key, body = record["custom_id"], record.get("body")
+                name, body = record["custom_id"], record.get("body")
                 body = body if isinstance(body, dict) else {}
-                known[key], self._schemas[key] = read_bound(body), find_schema(body)
+                key, attempt = _split_name(name)
+                known[name], self._schemas[key] = read_bound(body), find_schema(body)
+                if attempt < self._cache.count_unusable(key):
+                    continue
                 if replies.exists():
                     self._fates[key] = f"{replies.name} holds no reply"
                 else:
                     self._waiting[key].append(file)
         files = {file: FileAccount(file) for file in sorted(self._folder.glob(f"*{REPLIES_SUFFIX}"))}
         new = (
-            self._cache.put(reply for account in files.values() for reply in self._read_file(account, known))
+            self._cache.put((reply for account in files.values() for reply in self._read_file(account, known)), True)
             if files
             else set()
         )
@@ -178,12 +194,16 @@ class Batch:
     def _read_file(self, account: "FileAccount", known: Mapping[str, ReplyBound]) -> Iterator[tuple[str, PaidReply]]:
         """Read the replies of a file, and fill its account. `known` has the bound of each request's reply."""
         for number, record in read_lines(account.file, account.add_broken, REPLY_LIMIT_BYTES):
-            key = record["custom_id"]
-            if key not in known:
-                account.unknown.append(printable(key))
+            name = record["custom_id"]
+            if name not in known:
+                account.unknown.append(printable(name))
+                continue
+            key, attempt = _split_name(name)
+            if attempt < self._cache.count_unusable(key):
+                account.taken.append(key)  # by an earlier run
                 continue
             try:
-                answered = read_line(record, known[key])
+                answered = read_line(record, known[name])
             except (WrongReply, ValueError) as error:
                 self._fates[key] = account.failed[key] = f"line {number}: {error}"
                 continue
@@ -216,6 +236,12 @@ class Batch:
 
     def _add_usage(self, purpose: str, usage: Usage) -> None:
         self.usage[purpose] = add_usage(self.usage[purpose], usage)
+
+
+def _split_name(name: str) -> tuple[str, int]:
+    """Split a `custom_id` into the key of the request, and the number of its earlier replies."""
+    key, _, attempt = name.partition(".")
+    return (key, int(attempt)) if attempt.isdecimal() else (name, 0)
 
 
 def _count_waiting(number: int) -> str:

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from keystone.generation.llm.cache import Cache
+from keystone.generation.llm.cache import Cache, keep_outcome
 from keystone.generation.llm.chat import Backend, PaidReply, make_keyed_name
 from keystone.generation.llm.model import make_request_key
+from keystone.generation.llm.prompt_sizes import PromptSizes
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
@@ -20,9 +21,14 @@ MOST_READY_OUTCOMES = 256
 
 
 @asynccontextmanager
-async def open_client(settings: ModelSettings, folder: Path, backend: Callable[[], Backend]) -> AsyncIterator["Client"]:
-    """Open the model of a backend that answers single requests, with the cache of the settings."""
-    with closing(Cache(settings.replies_in(folder))) as cache:
+async def open_client(
+    settings: ModelSettings, folder: Path, backend: Callable[[], Backend], retry: bool = False
+) -> AsyncIterator["Client"]:
+    """Open the model of a backend that answers single requests, with the cache of the settings.
+
+    If `retry` is true, it asks for replies again that no reader could use.
+    """
+    with closing(Cache(settings.replies_in(folder), retry)) as cache:
         client = Client(make_keyed_name(settings.name, settings.extra), backend(), cache, settings.run_seconds)
         try:
             yield client
@@ -63,6 +69,7 @@ class Client:
     def __init__(self, name: str, backend: Backend, cache: Cache, run_seconds: float | None = None) -> None:
         self.name = name
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
+        self.prompts = PromptSizes()
         self._backend, self._cache = backend, cache
         self._loop = asyncio.get_running_loop()
         self._streams: list[_Stream] = []
@@ -100,6 +107,10 @@ class Client:
         finally:
             self._remove_stream(stream)
             self._deliver()
+
+    def take_outcome(self, asked: Sequence[Request], refusal: str, _cut: bool, /) -> None:
+        """See `keystone.generation.llm.model.TakesOutcomes`."""
+        keep_outcome(self._cache, self.name, asked, refusal)
 
     async def close(self) -> None:
         """Cancel open requests. Replies that have arrived are kept."""
@@ -151,6 +162,8 @@ class Client:
         for job, answered in arrived:
             outcome = (known.get(job.key) or answered).outcome
             self._add_usage(job.request.purpose, answered.usage)
+            if isinstance(outcome, Reply):
+                self.prompts.note(job.request, answered.usage)
             for _, _, purpose in job.asked_by[1:]:
                 self._add_usage(purpose, Usage(cache_hits=1))
             for stream, number, _ in job.asked_by:
@@ -178,6 +191,7 @@ class Client:
                     break
                 if known:
                     self._add_usage(request.purpose, Usage(cache_hits=1))
+                    self.prompts.note(request, known.usage)
                     stream.done.append((number, known.outcome))
                     stream.wake()
                     continue

@@ -13,7 +13,7 @@ from yarl import URL
 
 from keystone.generation.llm.chat import Dialect
 from keystone.generation.llm.settings import ModelSettings
-from keystone.indexing.errors import TurnedAway, UserError
+from keystone.indexing.errors import TurnedAway
 from keystone.indexing.io.http import check_url
 from keystone.indexing.io.keys import OPENAI_KEY, choose_key
 from keystone.indexing.io.limit import Limit
@@ -37,11 +37,12 @@ class Endpoint:
         self.key = choose_key(url, OPENAI_KEY, settings.named_key, settings.key_file, required=False)
         self.headers = {"Authorization": f"Bearer {self.key.secret}"} if self.key.secret else {}
         self.flying = self.failures = self.rests = 0
-        self.rests_until = self.changed = -float("inf")
+        self.rests_until = self.changed = self.answered_at = -float("inf")
         self.failing_since: float | None = None
 
-    def note_success(self) -> None:
-        """Note that the endpoint answered."""
+    def note_success(self, at: float) -> None:
+        """Note that the endpoint answered at the time `at`."""
+        self.answered_at = at
         self.failures = self.rests = 0
         self.failing_since = None
 
@@ -111,10 +112,7 @@ class EndpointPool:
         self.note_failure(endpoint, str(error), sent, at_once=not error.reached)
 
     def note_failure(self, endpoint: Endpoint, why: str, sent: float, at_once: bool = False) -> None:
-        """Count a failure. After too many in a row, the endpoint rests.
-
-        `UserError` if no endpoint has answered for `patience_seconds`.
-        """
+        """Count a failure. After too many in a row, the endpoint rests."""
         now = self._loop.time()
         if sent < endpoint.changed:
             return
@@ -126,11 +124,11 @@ class EndpointPool:
             self._rest(endpoint, now + choose_pause(endpoint.rests))
             if endpoint.rests == 1:
                 _log.warning("%s: %s; trying for another %g s", endpoint.url, why, self._patience)
-        if all(each.get_failing_seconds(now) >= self._patience for each in self.endpoints):
-            raise UserError(
-                f"{endpoint.url}: {why}; no endpoint has answered for {self._patience:g} s. "
-                "All replies are kept: run the same command again to continue"
-            )
+
+    def is_silent(self) -> bool:
+        """Return whether all requests to all endpoints have failed for `patience_seconds`."""
+        now = self._loop.time()
+        return all(endpoint.get_failing_seconds(now) >= self._patience for endpoint in self.endpoints)
 
     def _rest(self, endpoint: Endpoint, until: float) -> None:
         endpoint.rests_until = max(endpoint.rests_until, until)

@@ -3,6 +3,9 @@
 `keystone.generation.llm.endpoint_pool` chooses the endpoint of each request. If a server is overloaded or rests, a
 request fails only after `patience_seconds`. If its replies are wrong, it fails after the tries of
 `keystone.indexing.io.retry`.
+
+If all requests have failed for `patience_seconds`, a short plain request tells whether the server is at fault or their
+prompts. Only a server that does not answer it ends the run.
 """
 
 import asyncio
@@ -31,7 +34,7 @@ from keystone.generation.llm.client import open_client
 from keystone.generation.llm.endpoint_pool import Endpoint, EndpointPool
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.llm.usage import Purse
+from keystone.generation.llm.usage import Purse, add_usage
 from keystone.generation.types import Failure, Request, Usage
 from keystone.indexing.errors import TooLarge, TurnedAway, UnknownForm, UserError, WrongReply
 from keystone.indexing.io.body import Body
@@ -56,8 +59,14 @@ CONNECT_TIMEOUT_S = 20.0
 IDLE_TIMEOUT_S = 4.0
 """How long an idle connection stays open. The limit of many servers is 5 seconds."""
 
-_HOPELESS_STATUSES = (401, 402, 403, 404, 405)
+_HOPELESS_STATUSES = (401, 402, 404, 405)
 """Statuses that any other request to the endpoint would get too."""
+_PLAIN_REQUEST = Request("probe", (("user", "Reply with one word."),), 16)
+"""A request that every server of a language model answers."""
+
+
+class _Forbidden(UserError):
+    """The endpoint refused a request with status 403: because of the key, or of the prompt."""
 
 
 _log = logging.getLogger(__name__)
@@ -68,10 +77,10 @@ class _TooLate(WrongReply):
 
 
 def open_backend(
-    settings: ModelSettings, folder: Path, purse: Purse | None = None
+    settings: ModelSettings, folder: Path, retry: bool = False, purse: Purse | None = None
 ) -> AbstractAsyncContextManager[OpenModel]:
     """Open the model of the endpoints. `purse` pays for its calls."""
-    return open_client(settings, folder, lambda: Endpoints(settings, purse))
+    return open_client(settings, folder, lambda: Endpoints(settings, purse), retry)
 
 
 class Endpoints:
@@ -88,6 +97,7 @@ class Endpoints:
         self._model, self._extra, self._patience = settings.name, settings.extra, settings.patience_seconds
         self._pool = EndpointPool(settings)
         self._loop = asyncio.get_running_loop()
+        self._probing = asyncio.Lock()
         self.at_once = settings.concurrency * len(settings.urls)
         self.notes = [endpoint.key.note for endpoint in self._pool.endpoints if endpoint.key.note]
         call_seconds = settings.call_seconds
@@ -109,20 +119,22 @@ class Endpoints:
 
     async def _answer(self, request: Request) -> PaidReply:
         faults = turned_away = late = unknown = 0
-        seconds, pause, busy_since = 0.0, 0.0, None
+        seconds, pause, busy_since, probes = 0.0, 0.0, None, Usage()
         while True:
             endpoint = await self._pool.take_room(first=not faults and not turned_away)
-            sent, answered = self._loop.time(), None
+            sent, answered, why = self._loop.time(), None, ""
             try:
                 ask = partial(self._ask, endpoint, request)
                 answered = await (self._purse.pay(request, ask) if self._purse else ask())
             except TurnedAway as error:
+                why = str(error)
                 turned_away, busy_since = turned_away + 1, busy_since or self._loop.time()
                 self._pool.note_busy(endpoint, error, sent)
                 if self._loop.time() - busy_since >= self._patience:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, for {self._patience:g} s"))
                 pause = choose_pause(turned_away) if error.reached and error.wait is None else 0.0
             except WrongReply as error:
+                why = str(error)
                 faults, busy_since = faults + 1, None
                 if isinstance(error, _TooLate):
                     late += 1
@@ -135,18 +147,52 @@ class Endpoints:
                 if is_last(faults) or late == MOST_LATE_TRIES or unknown == MOST_UNKNOWN_FORMS:
                     answered = PaidReply(Failure(f"{endpoint.url}: {error}, {faults} times"))
                 pause = choose_pause(faults)
+            except _Forbidden as error:
+                async with self._probing:
+                    probed = Usage() if endpoint.answered_at > sent else await self._probe(endpoint)
+                if probed is None:
+                    raise
+                answered, probes = PaidReply(Failure(str(error))), probed
             else:
-                endpoint.note_success()
+                endpoint.note_success(self._loop.time())
                 endpoint.limit.answered(self._loop.time())
             finally:
                 self._pool.give_back(endpoint)
             seconds += self._loop.time() - sent
+            if self._pool.is_silent():
+                probes = add_usage(probes, await self._check_silence(endpoint, why))
             if answered is not None:
-                cost, retries = answered.usage, faults + turned_away
+                cost, retries = add_usage(answered.usage, probes), faults + turned_away
                 tokens = cost.prompt_tokens, cost.cached_tokens, cost.completion_tokens
-                return PaidReply(answered.outcome, Usage(1, *tokens, seconds, retries))
+                return PaidReply(answered.outcome, Usage(1 + probes.calls, *tokens, seconds, retries))
             if pause:
                 await asyncio.sleep(pause)
+
+    async def _check_silence(self, failed: Endpoint, why: str) -> Usage:
+        """Find an endpoint that answers a plain request; returns the cost. `UserError` if there is none.
+
+        If one answers, the prompts of the requests that fail are at fault.
+        """
+        async with self._probing:
+            if not self._pool.is_silent():
+                return Usage()
+            for endpoint in self._pool.endpoints:
+                if (cost := await self._probe(endpoint)) is not None:
+                    return cost
+        raise UserError(
+            f"{failed.url}: {why}; no endpoint has answered for {self._patience:g} s. "
+            "All replies are kept: run the same command again to continue"
+        )
+
+    async def _probe(self, endpoint: Endpoint) -> Usage | None:
+        """Send an endpoint a short plain request, which the budget pays; returns its cost, or None without a reply."""
+        ask = partial(self._ask, endpoint, _PLAIN_REQUEST)
+        try:
+            answered = await (self._purse.pay(_PLAIN_REQUEST, ask) if self._purse else ask())
+        except (TurnedAway, UserError):
+            return None
+        endpoint.note_success(self._loop.time())
+        return answered.usage
 
     async def close(self) -> None:
         """Close the connections."""
@@ -162,6 +208,8 @@ class Endpoints:
             reason = describe_refusal(status, headers, body)
             if is_overload(status) and b'"insufficient_quota"' not in body:
                 raise TurnedAway(reason, parse_retry_after(headers.get("Retry-After")))
+            if status == 403:
+                raise _Forbidden(f"{endpoint.url}: {self._model}: refused with status {reason}")
             if status in _HOPELESS_STATUSES or is_overload(status) or 300 <= status < 400:
                 raise UserError(f"{endpoint.url}: {self._model}: refused with status {reason}")
             refusal, schema = body.decode(errors="replace"), find_schema(self._make_body(request, dialect))

@@ -1,8 +1,9 @@
 """The interface of language models, and the key of a request."""
 
-from collections.abc import AsyncIterator, Iterable, MutableMapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Iterable, MutableMapping, Sequence
+from typing import Protocol, runtime_checkable
 
+from keystone.generation.llm.prompt_sizes import PromptSizes
 from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.io.json_values import digest
 
@@ -21,6 +22,19 @@ class Model(Protocol):
         ...
 
 
+@runtime_checkable
+class TakesOutcomes(Protocol):
+    """A model that is told what became of its replies."""
+
+    def take_outcome(self, asked: Sequence[Request], refusal: str, cut: bool, /) -> None:
+        """Note the outcome of a step, after its last request.
+
+        `asked` are its requests that got a reply: one, or its repair too. `refusal` is the reason why the step has no
+        usable reply, empty if a reader took one. `cut` says whether the last reply was cut at `max_tokens`.
+        """
+        ...
+
+
 class OpenModel(Model, Protocol):
     """A model that counts its cost, and has notes for the user."""
 
@@ -33,6 +47,17 @@ class OpenModel(Model, Protocol):
     def notes(self) -> list[str]:
         """Notes, for instance that an endpoint takes no schemas."""
         ...
+
+    @property
+    def prompts(self) -> PromptSizes:
+        """The sizes of the prompts that it has answered."""
+        ...
+
+
+def tell_outcome(model: Model, asked: Sequence[Request], refusal: str = "", cut: bool = False) -> None:
+    """Tell a model the outcome of a step, if it wants to know: see `TakesOutcomes`."""
+    if isinstance(model, TakesOutcomes):
+        model.take_outcome(asked, refusal, cut)
 
 
 def make_request_key(model: str, request: Request) -> str:

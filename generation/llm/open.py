@@ -11,12 +11,19 @@ from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import NO_SHARES, Purse
 
 OpenBackend = Callable[..., AbstractAsyncContextManager[OpenModel]]
-"""Opens a model: `open_backend(settings, folder)`. Its files are in the folder, unless the settings name others."""
+"""Opens a model: `open_backend(settings, folder, retry)`. Its files are in the folder, unless the settings name others.
+
+If `retry` is true, the model is asked again for replies that no reader could use.
+"""
 
 
 @asynccontextmanager
 async def open_model(
-    settings: ModelSettings, folder: Path, costs: Path | None = None, shares: Mapping[str, float] = NO_SHARES
+    settings: ModelSettings,
+    folder: Path,
+    costs: Path | None = None,
+    shares: Mapping[str, float] = NO_SHARES,
+    retry: bool = False,
 ) -> AsyncIterator[OpenModel]:
     """Open the model of the settings, within a running event loop. `UserError` for wrong settings, keys and files.
 
@@ -29,5 +36,5 @@ async def open_model(
         if settings.budget is not None:
             purse = stack.enter_context(closing(Purse(settings.budget, settings.prices, costs, shares)))
             open_backend = partial(open_backend, purse=purse)
-        async with open_backend(settings, folder) as model:
+        async with open_backend(settings, folder, retry) as model:
             yield model

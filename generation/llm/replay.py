@@ -11,6 +11,7 @@ import orjson
 from keystone.generation.llm.cache import Cache, decode_reply, encode_reply
 from keystone.generation.llm.chat import REPLY_LIMIT_BYTES, PaidReply, make_keyed_name
 from keystone.generation.llm.model import OpenModel, make_request_key
+from keystone.generation.llm.prompt_sizes import PromptSizes
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.llm.usage import add_usage
 from keystone.generation.types import Failure, Reply, Request, Usage
@@ -20,8 +21,10 @@ from keystone.indexing.io.writing import write_whole
 
 
 @asynccontextmanager
-async def open_backend(settings: ModelSettings, folder: Path) -> AsyncIterator[OpenModel]:
-    """Open the model of recorded replies and of the replies in the cache."""
+async def open_backend(settings: ModelSettings, folder: Path, retry: bool = False) -> AsyncIterator[OpenModel]:
+    """Open the model of recorded replies and of the replies in the cache. `UserError` for `retry`: it asks nobody."""
+    if retry:
+        raise UserError("model.backend: found 'replay', which asks nobody again, expected another one")
     cache = settings.replies_in(folder)
     with closing(Cache(cache)) if cache.exists() else nullcontext() as known:
         yield Replay(make_keyed_name(settings.name, settings.extra), settings.replies, known)
@@ -37,6 +40,7 @@ class Replay:
         self.name = name
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
         self.notes: list[str] = []
+        self.prompts = PromptSizes()
         self._recorded = {} if recorded is None else read_recorded(recorded)
         self._cache = cache
 
@@ -47,6 +51,7 @@ class Replay:
             found = self._recorded.get(key) or (self._cache and self._cache.get(key))
             if not found:
                 raise NotRecorded(f"{self.name}: no recorded reply to a request of {request.purpose!r}, key {key}")
+            self.prompts.note(request, found.usage)
             paid = replace(found.usage, calls=0, retries=0, seconds=0.0, cache_hits=1)
             self.usage[request.purpose] = add_usage(self.usage[request.purpose], paid)
             yield number, found.outcome

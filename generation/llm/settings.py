@@ -13,6 +13,8 @@ from keystone.indexing.settings.strict_settings import StrictSettings
 
 AnyPath = Annotated[Path, Strict(False)]
 """A path, which configuration files hold as text."""
+LEAST_WINDOW = 512
+"""The smallest `window`. A smaller one has no room for a prompt."""
 LONGEST_WAIT_S = 10_000_000
 """About four months. A longer wait is a mistake, and a system's clock has an end."""
 REPLIES_FILE = "replies.sqlite"
@@ -38,7 +40,7 @@ class ModelSettings(StrictSettings):
     """The environment variable that holds the key."""
     key_file: AnyPath | None = None
     """A file of mode 600 that holds the key. If it is set, `key_env` is not read."""
-    window: int = Field(default=32_768, ge=512, le=MOST_TOKENS)
+    window: int = Field(default=32_768, ge=LEAST_WINDOW, le=MOST_TOKENS)
     """The tokens that the model takes, its reply included."""
     thinking: int = Field(default=0, ge=0, le=1_000_000)
     """The tokens that a reply may have besides those of its step, for models that think first."""

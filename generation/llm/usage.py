@@ -80,6 +80,8 @@ def report_usage(usages: Mapping[str, Usage], prices: Prices | None = None) -> d
 
 MESSAGE_TOKENS = 64
 """More tokens than a server's chat template adds to a message."""
+BUDGET_SPENT = "the budget is spent"
+"""How the reason of a call begins that was not sent."""
 NO_PRICES = Prices(prompt=0, completion=0)
 NO_SHARES: Mapping[str, float] = {}
 
@@ -132,7 +134,7 @@ class Purse:
         while not self._allows(most, share):
             if not self._open:
                 left = "" if share == 1 else ", but for the part of later steps"
-                return PaidReply(Failure(f"the budget is spent{left}"))
+                return PaidReply(Failure(f"{BUDGET_SPENT}{left}"))
             await self._settled.wait()
         number = len(self._costs)
         self._record(number, most)

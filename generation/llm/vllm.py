@@ -40,14 +40,15 @@ LEAST_LOGPROB = -9999.0
 """The log-probability that servers write for a token that a schema forbids."""
 
 
-def open_backend(settings: ModelSettings, folder: Path) -> AbstractAsyncContextManager[OpenModel]:
+def open_backend(settings: ModelSettings, folder: Path, retry: bool = False) -> AbstractAsyncContextManager[OpenModel]:
     """Open the model of vLLM's engine.
 
     In the settings, `name` is a model's folder or its name on Hugging Face. `engine` holds arguments of `vllm.LLM`.
     `extra` holds fields of its `SamplingParams`, or `chat_template_kwargs`.
     """
     at_once = min(MOST_CHUNK_REQUESTS, CHUNK_SHARE * settings.concurrency)
-    return open_client(settings, folder, lambda: OfflineEngine(settings.name, settings.engine, settings.extra, at_once))
+    engine = partial(OfflineEngine, settings.name, settings.engine, settings.extra, at_once)
+    return open_client(settings, folder, engine, retry)
 
 
 class OfflineEngine:

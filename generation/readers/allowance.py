@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from keystone.generation.ask import request_repair
 from keystone.generation.context.tokens import count_tokens
-from keystone.generation.llm.model import Model
+from keystone.generation.llm.model import Model, tell_outcome
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unusable, printable
 
@@ -72,18 +72,27 @@ async def ask_within(model: Model, request: Request, read: Callable[[Reply], T],
     raised if another program has to make the reply.
     """
     asked: Asked[T] = Asked(Spent())
+    replied: list[Request] = []
+    cut = False
     for _ in range(2):
         if not allowance.reserve(request):
-            return asked
+            break
         (outcome,) = [outcome async for _, outcome in model.complete([request])]
         prompt_tokens = asked.prompt_tokens + count_prompt_tokens(request)
         if isinstance(outcome, Failure):
-            return replace(asked, found=outcome, prompt_tokens=prompt_tokens)
+            asked = replace(asked, found=outcome, prompt_tokens=prompt_tokens)
+            break
+        replied.append(request)
         allowance.settle(request, outcome)
         reply_tokens = asked.reply_tokens + count_tokens(outcome.text)
         try:
-            return Asked(read(outcome), outcome.text, prompt_tokens, reply_tokens)
+            found = Asked(read(outcome), outcome.text, prompt_tokens, reply_tokens)
         except Unusable as refusal:
             asked = Asked(Failure(printable(str(refusal))), outcome.text, prompt_tokens, reply_tokens)
-            request = request_repair(request, outcome, str(refusal))
+            request, cut = request_repair(request, outcome, str(refusal)), outcome.finish == "length"
+        else:
+            tell_outcome(model, replied)
+            return found
+    if isinstance(asked.found, Failure) and not isinstance(asked.found, Spent):
+        tell_outcome(model, replied, asked.found.reason, cut)
     return asked

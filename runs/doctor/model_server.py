@@ -1,6 +1,6 @@
 """A probe of a server of a language model: are its replies the same again, and which fields does it take?
 
-Each probe is a few short requests to the server, without cache: 25 at most.
+Each probe is a few requests to the server, without cache: 27 at most, and all but two of them short.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ import orjson
 from keystone.generation.grading.umbrela import read_grades, request_grades
 from keystone.generation.llm.chat import PaidReply
 from keystone.generation.llm.endpoints import Endpoints
-from keystone.generation.llm.settings import ModelSettings
+from keystone.generation.llm.prompt_sizes import LEAST_TOKENS
+from keystone.generation.llm.settings import LEAST_WINDOW, ModelSettings
 from keystone.generation.rerank.listwise import read_ranking, request_ranking
 from keystone.generation.types import Failure, Reply, Request
 from keystone.indexing.errors import Unreached, Unusable, UserError
@@ -34,6 +35,10 @@ PATIENCE_S = 5.0
 """How long the probe tries a server that cannot be reached, or is busy."""
 LISTING_TIMEOUT_S = 30.0
 PROSE_TOKENS = 64
+LONG_PROMPTS = (12_000, 48_000)
+"""The characters of two prompts whose counts of tokens show a window that the server does not tell."""
+LEAST_SHARE = 0.9
+"""If a prompt has a smaller share of the tokens that its length lets expect, its server has cut it."""
 HUGE_TOKENS = 100_000_000
 """More tokens than any model's window has. A server refuses them and says its own number."""
 
@@ -102,6 +107,7 @@ async def _probe(settings: ModelSettings, listed_window: int | None) -> Probe:
         schema = await _probe_schema(backend)
         logprobs = await _probe_logprobs(backend)
         window = listed_window or await _probe_window(backend)
+        counts = (0, 0) if window else await _count_long_prompts(backend)
     finally:
         await backend.close()
     notes = list(dict.fromkeys(backend.notes))
@@ -109,10 +115,9 @@ async def _probe(settings: ModelSettings, listed_window: int | None) -> Probe:
     url = normalise_url(settings.urls[0])
     facts = ServerFacts(
         url, settings.name, date, same_when_warm, same_in_batch, pair, schema.state == "ok", logprobs.state == "ok",
-        window, notes,
+        window or find_cut(counts), notes,
     )  # fmt: skip
-    told = f"{window:,} tokens" if window else "the server does not tell it: set model.window"
-    context = Finding("ok" if window else "note", "context length", told)
+    context = Finding("ok", "context length", f"{window:,} tokens") if window else _describe_counts(counts)
     dialect = (Finding("note", "dialect", note) for note in notes)
     return Probe((*repeated, ordered, schema, logprobs, context, *dialect), facts)
 
@@ -205,3 +210,32 @@ async def _probe_window(backend: Endpoints) -> int | None:
     outcome = (await backend.answer(replace(_ask_prose("Reply with one word."), max_tokens=HUGE_TOKENS))).outcome
     found = _WINDOW.search(outcome.reason) if isinstance(outcome, Failure) else None
     return int(found[1].replace(",", "")) if found else None
+
+
+async def _count_long_prompts(backend: Endpoints) -> tuple[int, int]:
+    """Count the tokens of two long prompts, as the server reports them; 0 if it gives no reply."""
+    counts = []
+    for characters in LONG_PROMPTS:
+        lines = (f"{number}. {BETTER}\n" for number in range(characters // len(BETTER)))
+        answered = await backend.answer(_ask_prose("".join(lines) + QUESTION))
+        counts.append(answered.usage.prompt_tokens if isinstance(answered.outcome, Reply) else 0)
+    return counts[0], counts[1]
+
+
+def find_cut(counts: tuple[int, int]) -> int | None:
+    """Find the window to which a server cuts prompts, from the tokens of the two long ones. None if it cuts neither."""
+    short, long = counts
+    expected = short * LONG_PROMPTS[1] / LONG_PROMPTS[0]
+    return long if LEAST_TOKENS <= long < LEAST_SHARE * expected else None
+
+
+def _describe_counts(counts: tuple[int, int]) -> Finding:
+    if cut := find_cut(counts):
+        other = f", or set model.window to {cut}" if cut >= LEAST_WINDOW else ""
+        said = (
+            f"{cut:,} tokens: the server cuts longer prompts and does not say so. Raise its window (such as num_ctx of "
+            f"Ollama){other}"
+        )
+        return Finding("note", "context length", said)
+    read = f"; it read a prompt of {max(counts):,} tokens whole" if min(counts) >= LEAST_TOKENS else ""
+    return Finding("note", "context length", f"the server does not tell it: set model.window{read}")

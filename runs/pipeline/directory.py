@@ -11,7 +11,7 @@ holds no time of day.
 A run directory may borrow from others: a missing artifact that another one has with the same key is linked, not made.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,10 +98,12 @@ class Watch:
     """The observers of a run.
 
     `announce` gets each stage before it is made, and whether it is reused. `progress` follows the making of each stage.
+    `take_facts` returns facts about the making of a stage, for the manifest.
     """
 
     announce: Callable[[Stage, bool], None] = field(default=lambda _stage, _reused: None)
     progress: Progress = silent
+    take_facts: Callable[[], Mapping[str, Any]] = dict
 
 
 UNWATCHED = Watch()
@@ -117,8 +119,11 @@ def perform_stages(
     description: dict[str, Any],
     watch: Watch = UNWATCHED,
     conclude: Callable[[], dict[str, Any]] = dict,
+    retry: bool = False,
 ) -> None:
     """Perform the stages of a run directory, and reuse all artifacts that are still right.
+
+    If `retry` is true, stages with steps to which the model gave no usable reply are made again.
 
     `description` goes into the manifest beside the artifacts, and its `versions` into every key. `conclude` returns the
     facts that are added at the end. If a stage fails, all earlier artifacts stay. If nothing is missing, nothing is
@@ -138,6 +143,8 @@ def perform_stages(
     for stage in stages:
         inputs = {name: kept[name]["sha256"] for name in stage.inputs}
         reused = all(name in kept and kept[name].get("inputs") == inputs for name in stage.artifacts)
+        if retry and any(count_steps(kept[name], "unusable") for name in stage.artifacts if name in kept):
+            reused = False
         watch.announce(stage, reused)
         if not reused:
             kept = {name: entry for name, entry in kept.items() if name not in stage.artifacts}
@@ -148,6 +155,7 @@ def perform_stages(
                 _make(stage, values)
             for name in stage.artifacts:
                 kept[name] = {"key": keys[name], "sha256": hash_file(directory / name), "inputs": inputs}
+            kept[stage.artifacts[0]].update(watch.take_facts())
     _write_manifest(directory, {**description, **conclude()}, {name: kept[name] for name in keys})
 
 
@@ -219,6 +227,12 @@ def read_entries(directory: Path) -> dict[str, dict[str, Any]]:
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return {}
     return artifacts if isinstance(artifacts, dict) else {}
+
+
+def count_steps(entry: Mapping[str, Any], what: str) -> int:
+    """Count the steps of a kind in the entry of an artifact: those that asked the model, or those without a reply."""
+    found: int = entry.get("steps", {}).get(what, 0)
+    return found
 
 
 def _is_kept(path: Path, entry: Any, keys: dict[str, str], name: str) -> bool:

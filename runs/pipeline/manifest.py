@@ -20,6 +20,7 @@ from keystone.runs.doctor.server_records import select_facts
 from keystone.runs.pipeline.artifacts import Artifacts
 from keystone.runs.pipeline.directory import MANIFEST, Values
 from keystone.runs.pipeline.job import Job
+from keystone.runs.pipeline.model_runner import read_cut_prompt
 from keystone.runs.trec.topics import hash_topics
 from keystone.runs.wording import plural
 
@@ -70,8 +71,13 @@ def _list_servers(config: RunConfig) -> list[dict[str, Any]]:
 
 
 def describe_outcome(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:
-    """Describe the outcome of a run for its manifest: official segments, saved grades, support, and fallbacks."""
-    return {**_count_segments(job, values, files), **_collect_model_facts(job, values, files)}
+    """Describe the outcome of a run for its manifest: segments, saved grades, support, fallbacks, and a cut prompt."""
+    cut = read_cut_prompt(job.directory) if job.config.model else None
+    return {
+        **_count_segments(job, values, files),
+        **_collect_model_facts(job, values, files),
+        **({"cut_prompt": asdict(cut)} if cut else {}),
+    }
 
 
 def _count_segments(job: Job, values: Values, files: Artifacts) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """The language model of a run. It is opened at its first use, and closed when the run ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -12,10 +12,12 @@ import orjson
 
 from keystone.generation.llm.model import Model, OpenModel
 from keystone.generation.llm.open import open_model
+from keystone.generation.llm.prompt_sizes import CutPrompt
 from keystone.generation.llm.usage import add_usage, report_usage
-from keystone.generation.types import Failure, Reply, Request, Usage
+from keystone.generation.types import Usage
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.pipeline.run_model import RunModel, StepCount
 
 T = TypeVar("T")
 
@@ -51,24 +53,28 @@ def list_shares(config: RunConfig) -> dict[str, float]:
 
 
 @contextmanager
-def open_model_runner(config: RunConfig, folder: Path | None) -> Iterator[RunWithModel]:
-    """Open a runner of work that uses the model of a run.
+def open_model_runner(
+    config: RunConfig, folder: Path | None, steps: StepCount | None = None, retry: bool = False
+) -> Iterator[RunWithModel]:
+    """Open a runner of work that uses the model of a run. `steps` counts the outcomes.
+
+    If `retry` is true, the model is asked again for replies that no reader could use.
 
     After each work, the cost of its calls is added to `usage.json` in `folder`, unless that is None. Each reply is on
     disk before a step uses it. If the run is interrupted, the replies that have arrived are kept.
     """
     model: OpenModel | None = None
     costs = None if folder is None else folder / COSTS_FILE
-    shares = list_shares(config)
+    shares, thinking = list_shares(config), config.model.thinking if config.model else 0
+    counted = StepCount() if steps is None else steps
     stack = AsyncExitStack()
 
     def run_with_model(work: Callable[[Model | None], Awaitable[T]]) -> T:
         async def work_with_model() -> T:
             nonlocal model
             if model is None and config.model is not None:
-                model = await stack.enter_async_context(open_model(config.model, config.out, costs, shares))
-            thinking = config.model.thinking if config.model else 0
-            return await work(ThinkingModel(model.name, model, thinking) if model and thinking else model)
+                model = await stack.enter_async_context(open_model(config.model, config.out, costs, shares, retry))
+            return await work(model and RunModel(model.name, model, thinking, counted))
 
         try:
             return run(work_with_model())
@@ -127,19 +133,6 @@ def open_event_loop() -> Iterator[RunCoroutine]:
         thread.shutdown(wait=False)
 
 
-@dataclass(slots=True)
-class ThinkingModel:
-    """A model that thinks before it replies. Each request allows it `tokens` more for that."""
-
-    name: str
-    model: Model
-    tokens: int
-
-    def complete(self, requests: Iterable[Request]) -> AsyncIterator[tuple[int, Reply | Failure]]:
-        """See `keystone.generation.llm.model.Model`."""
-        return self.model.complete(replace(one, max_tokens=one.max_tokens + self.tokens) for one in requests)
-
-
 def read_total_usage(folder: Path) -> Mapping[str, float]:
     """Read the row `total` of `usage.json` in a run directory; empty if the run asked no model."""
     with suppress(OSError, ValueError, TypeError, KeyError):
@@ -148,21 +141,33 @@ def read_total_usage(folder: Path) -> Mapping[str, float]:
     return {}
 
 
+def read_cut_prompt(folder: Path) -> CutPrompt | None:
+    """Read from `usage.json` in a run directory which prompt the model's server has cut; None if it cut none."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return CutPrompt(**orjson.loads((folder / USAGE_FILE).read_bytes())["cut_prompt"])
+    return None
+
+
 def _add_to_usage_file(model: OpenModel | None, folder: Path | None, config: RunConfig) -> None:
     """Add the cost of the calls to `usage.json`. If the file belongs to another model, start it anew."""
     if folder is None or model is None or not model.usage:
         return
     known: dict[str, Usage] = {}
+    known_cut: CutPrompt | None = None
     with suppress(OSError, ValueError, TypeError, KeyError):
         account = orjson.loads((folder / USAGE_FILE).read_bytes())
-        rows = account["purposes"] if account["model"] == model.name else {}
+        same = account["model"] == model.name
+        rows = account["purposes"] if same else {}
         rows.pop("total", None)
-        known = {name: Usage(**{field.name: row[field.name] for field in fields(Usage)}) for name, row in rows.items()}
+        known = {name: Usage(**{one.name: row[one.name] for one in fields(Usage)}) for name, row in rows.items()}
+        known_cut = read_cut_prompt(folder) if same else None
     for purpose, usage in model.usage.items():
         known[purpose] = add_usage(known.get(purpose, Usage()), usage)
     model.usage.clear()
     prices = config.model.prices if config.model else None
     account = {"model": model.name, "purposes": report_usage(known, prices), "notes": model.notes}
+    if cuts := list(filter(None, (known_cut, model.prompts.find_cut()))):
+        account["cut_prompt"] = asdict(max(cuts, key=lambda cut: (cut.tokens, cut.characters)))
     folder.mkdir(parents=True, exist_ok=True)
     with write_whole(folder / USAGE_FILE) as out:
         out.write(orjson.dumps(account, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))

@@ -19,6 +19,7 @@ from keystone.runs.pipeline.directory import Stage, Values, Watch, perform_stage
 from keystone.runs.pipeline.job import Job, open_job
 from keystone.runs.pipeline.manifest import describe_inputs, describe_model, describe_outcome
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
+from keystone.runs.pipeline.run_model import StepCount
 from keystone.runs.pipeline.stage_work import (
     make_answers,
     make_evidence,
@@ -39,10 +40,12 @@ def run(
     progress: Progress = silent,
     announce: Callable[[Stage, bool], None] = lambda _stage, _reused: None,
     lenders: Sequence[Path] = (),
+    retry: bool = False,
 ) -> Path:
     """Make a run, or finish one that was interrupted; returns its directory.
 
-    Artifacts that the run directories `lenders` have with the same inputs are linked, not made again.
+    Artifacts that the run directories `lenders` have with the same inputs are linked, not made again. If `retry` is
+    true, the model is asked again for replies that no reader could use, and the files from them are made anew.
 
     `UserError` if the configuration names a missing file, or if another process makes the same run.
     """
@@ -53,11 +56,11 @@ def run(
     job = open_job(config, threads, progress)
     values = Values(job.directory, lenders)
     found = list_artifacts(job, values)
-    with lock_folder(job.directory), open_model_runner(config, job.directory) as run_with_model:
+    steps = StepCount()
+    watch = Watch(announce, name_run, steps.take)
+    with lock_folder(job.directory), open_model_runner(config, job.directory, steps, retry) as run_with_model:
         table = list_stages(job, run_with_model, found)
-        perform_stages(
-            values, table, describe_inputs(job), Watch(announce, name_run), lambda: describe_outcome(job, values, found)
-        )
+        perform_stages(values, table, describe_inputs(job), watch, lambda: describe_outcome(job, values, found), retry)
     return job.directory
 
 

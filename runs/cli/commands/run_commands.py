@@ -37,6 +37,12 @@ def run(
             "--dry-run", help="Print the stages, calls, tokens and cost at most. Write nothing and ask no model."
         ),
     ] = False,
+    retry_unusable: Annotated[
+        bool, typer.Option("--retry-unusable", help="Ask the model again for replies that no step could use.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with exit code 1 if the model gave no usable reply in any step.")
+    ] = False,
     json: Json = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
@@ -60,6 +66,7 @@ def run(
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.pipeline import stages
     from keystone.runs.pipeline.manifest import list_remarks
+    from keystone.runs.pipeline.warnings import warn_of_cut_prompts, warn_of_unusable_replies
     from keystone.runs.report.terminal import progress_bars
 
     check_run_outputs(settings, [config], {"the run directory": settings.out / settings.run_id})
@@ -81,7 +88,7 @@ def run(
         (kept if reused else made).append(stage.name)
 
     with progress_bars(quiet) as progress:
-        directory = stages.run(settings, threads, progress, announce)
+        directory = stages.run(settings, threads, progress, announce, retry=retry_unusable)
     if not quiet:
         done = [f"{word} {', '.join(names)}" for word, names in (("made", made), ("kept", kept)) if names]
         say(f"{settings.run_id}: {'; '.join(done)}", err=True)
@@ -89,10 +96,15 @@ def run(
             say(line, err=True)
     if settings.has_default_team and not quiet:
         say(f"warning: team_id: {settings.team_id!r} is the default: set your team's name before you submit", err=True)
+    unusable = warn_of_unusable_replies(directory)
+    for warning in filter(None, (warn_of_cut_prompts(directory), unusable)):
+        say(f"warning: {warning}", err=True)
     if json:
         say_result("run", config, {"directory": directory})
     else:
         say(directory)
+    if strict and unusable:
+        raise typer.Exit(1)
 
 
 def answer(

@@ -42,7 +42,7 @@ def serve(
 
     from keystone.indexing.index import open_index
     from keystone.runs.pipeline.answering.bulk import make_config
-    from keystone.runs.serving.agents.open_front import serve_stdio
+    from keystone.runs.serving.agents.stdio import serve_stdio
     from keystone.runs.serving.app import make_app
     from keystone.runs.serving.call_log import open_call_log
     from keystone.runs.serving.keys import make_settings_key

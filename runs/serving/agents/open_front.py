@@ -1,9 +1,8 @@
-"""The MCP front of a service, over streamable HTTP and over standard input and output."""
+"""The MCP front of a service over streamable HTTP."""
 
 import asyncio
 from functools import partial
 
-from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.requests import Request
@@ -58,10 +57,3 @@ class _Endpoint:
             await self._app(scope, receive_whole, send)
 
         await run_until_left(request, answer())
-
-
-async def serve_stdio(service: Service) -> None:
-    """Serve MCP over standard input and output until the input ends."""
-    server = make_mcp_server(service)
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())

@@ -15,6 +15,7 @@ from keystone.generation.llm.batch_files import locate_replies
 from keystone.generation.llm.cache import Cache
 from keystone.generation.llm.chat import read_bound, read_reply
 from keystone.generation.llm.model import make_request_key
+from keystone.generation.llm.open import open_model
 from keystone.generation.llm.replay import record_replies
 from keystone.generation.llm.settings import ModelSettings
 from keystone.generation.types import Failure, Reply, Request, Usage
@@ -117,6 +118,46 @@ def test_requests_of_later_steps_and_repairs_wait_in_their_own_files(tmp_path: P
     assert ask_steps(settings(tmp_path), [asking("a"), asking("b"), asking("c")], read=read)[0] == [
         ["a", "mended", "mended"]
     ]
+
+
+def test_unusable_replies_are_asked_again_in_a_file_of_their_own_and_each_reply_belongs_to_one_attempt(
+    tmp_path: Path,
+) -> None:
+    def read(reply: Reply) -> str:
+        if reply.text == "bad":
+            raise Unusable("bad")
+        return reply.text
+
+    def ask(retry: bool = False) -> Any:
+        async def run() -> Any:
+            async with open_model(settings(tmp_path), tmp_path, retry=retry) as model:
+                return await ask_all(model, [(request, read) for request in (asking("a"), asking("b"))])
+
+        return asyncio.run(run())
+
+    def reply(said: str, retry: bool = False) -> list[str]:
+        """Run until requests wait, and reply to each; "b" gets what is `said`."""
+        with pytest.raises(Waits):
+            ask(retry)
+        (file,) = waiting(tmp_path)
+        requests = lines(file)
+        write(
+            locate_replies(file),
+            [answer(one, "a" if one["body"]["messages"][0]["content"] == "a" else said) for one in requests],
+        )
+        return [one["custom_id"] for one in requests]
+
+    first, repair = reply("bad"), reply("bad")
+    outcome = ["a", Failure("bad")]
+    assert ask() == ask() == outcome
+    (again,) = reply("bad", retry=True)
+    assert again == f"{make_request_key('m', asking('b'))}.1"
+    assert again.removesuffix(".1") in first
+    assert reply("bad", retry=True) == [f"{repair[0]}.1"], "the same repair, once more"
+    assert ask(retry=True) == outcome, "each is asked once for each time that the user wants it"
+    assert ask() == outcome
+    assert reply("well", retry=True) == [f"{again.removesuffix('.1')}.2"]
+    assert ask(retry=True) == ask() == ["a", "well"]
 
 
 REFUSALS = {

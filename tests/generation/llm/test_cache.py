@@ -51,6 +51,50 @@ def test_the_first_reply_to_a_request_stays(
         assert cache.get("none of them, surely") is None
 
 
+def read_text(cache: Cache, key: str) -> str | None:
+    found = cache.get(key)
+    return found.outcome.text if found and isinstance(found.outcome, Reply) else None
+
+
+def test_unusable_replies_are_found_again_except_by_those_who_ask_for_better_ones(tmp_path: Path) -> None:
+    def answer(text: str) -> PaidReply:
+        return PaidReply(Reply(text))
+
+    path = tmp_path / "c"
+    with closing(Cache(path)) as cache:
+        cache.put([("good", answer("good")), ("bad", answer("bad")), ("other", answer("other"))])
+        cache.refuse(["bad", "other", "none"])
+        assert [read_text(cache, key) for key in ("good", "bad", "other", "none")] == ["good", "bad", "other", None]
+        assert cache.put([("bad", answer("from another process"))]) == set()
+        assert [key for key, _ in cache.items()] == ["bad", "good", "other"]
+        cache.accept(["other", "good"])
+        assert [cache.count_unusable(key) for key in ("bad", "other", "good")] == [1, 0, 0]
+    with closing(Cache(path, retry=True)) as cache:
+        assert [read_text(cache, key) for key in ("good", "bad", "other")] == ["good", None, "other"]
+        assert cache.put([("bad", answer("again"))]) == {"bad"}
+        cache.refuse(["bad"])
+        assert read_text(cache, "bad") == "again", "it is asked once a run"
+        assert cache.count_unusable("bad") == 2
+    with closing(Cache(path, retry=True)) as cache:
+        assert read_text(cache, "bad") is None
+        assert cache.put([("bad", answer("well"))]) == {"bad"}
+    with closing(Cache(path)) as cache:
+        assert dict(cache.items())["bad"].outcome == Reply("well")
+
+
+def test_a_cache_of_an_older_version_is_read_and_gets_its_record_when_a_reply_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    with closing(Cache(path)) as cache:
+        cache.put([("a", PaidReply(Reply("a")))])
+    run_sql(path, "DROP TABLE unusable")
+    with closing(Cache(path)) as cache:
+        assert (read_text(cache, "a"), read_text(cache, "b"), cache.count_unusable("a")) == ("a", None, 0)
+        assert cache.put([("b", PaidReply(Reply("b")))]) == {"b"}
+        assert [key for key, _ in cache.items()] == ["a", "b"]
+        cache.refuse(["a"])
+        assert (read_text(cache, "a"), cache.count_unusable("a")) == ("a", 1)
+
+
 def test_replies_that_are_kept_together_are_kept_all_or_none(tmp_path: Path) -> None:
     answered = PaidReply(Reply("a"))
     with closing(Cache(tmp_path / "c")) as cache:

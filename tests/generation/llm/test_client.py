@@ -182,7 +182,7 @@ def test_a_fault_of_every_request_ends_the_run_at_once(fault: Fault, words: str,
         complete(make_settings(tmp_path, server.url), [asking(str(i)) for i in range(100)])
     assert words in str(error.value)
     assert server.url in str(error.value)
-    assert len(server.requests) <= FIRST_REQUESTS
+    assert len(server.requests) <= FIRST_REQUESTS + 1, "one more tells whether a refused prompt is at fault"
 
 
 def test_length_is_passed_on_also_with_content_that_is_cut_or_null(tmp_path: Path) -> None:

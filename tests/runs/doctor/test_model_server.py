@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from keystone.generation.llm.settings import LEAST_WINDOW
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.runs.cli.commands.machine_commands import doctor
@@ -33,7 +34,7 @@ def say(body: dict[str, Any]) -> Any:
     if "rank passages" in messages[0]:
         first, second = (1, 2) if messages[1].index(BETTER[:20]) < messages[1].index("The tram") else (2, 1)
         return json.dumps({"ranking": [first, second]})
-    return plain_model.say(body) if len(messages) > 1 else messages[-1]
+    return plain_model.say(body) if len(messages) > 1 else messages[-1][:200]
 
 
 def make_always(**parts: Any) -> Fault:
@@ -129,6 +130,31 @@ def test_the_context_length_is_read_from_a_refusal(refusal: str) -> None:
         return refusal if body["max_tokens"] > 10**6 else ""
 
     assert probe(models={"data": [{"id": "m"}]}, refuse=refuse).facts.window == 8192
+
+
+@pytest.mark.parametrize("window", [200, 2_048, 4_096, 10**6])
+def test_a_window_to_which_the_server_cuts_prompts_is_found_by_two_long_ones(window: int) -> None:
+    answers = make_always(models={"data": [{"id": "m"}]})
+
+    async def count(exchange: Exchange) -> bool:
+        if exchange.path.endswith("/models"):
+            return await answers(exchange)
+        size = sum(len(message["content"]) for message in exchange.body["messages"]) // 4
+        usage = {"prompt_tokens": min(size, window), "completion_tokens": 5}
+        exchange.reply(exchange.completion() | {"usage": usage})
+        return True
+
+    with serving(model=say, always=count) as server:
+        found = probe_model_server(server.url)
+    state, said = describe(found)["context length"]
+    assert state == "note"
+    if window < 10**6:
+        assert found.facts.window == window
+        assert f"{window:,} tokens: the server cuts longer prompts" in said
+        assert (f"set model.window to {window}" in said) == (window >= LEAST_WINDOW)
+    else:
+        assert found.facts.window is None
+        assert "read a prompt of 12," in said
 
 
 def test_requests_that_fail_in_a_batch_are_a_problem() -> None:

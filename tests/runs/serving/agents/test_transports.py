@@ -23,6 +23,7 @@ from keystone.runs.cli.commands.replay_command import replay
 from keystone.runs.serving.app import make_app
 from keystone.runs.serving.server.guard import Guard
 from keystone.runs.serving.service import Service
+from tests.support import programs
 from tests.support.indexes.small_corpus import CORPUS, NARRATIVES
 from tests.support.places import ROOT
 from tests.support.servers.ports import free_port
@@ -65,6 +66,33 @@ async def search_read_and_answer(client: Client) -> None:
     assert document["text"] == CORPUS[best["document"]][1]
     assert (await call(client, "answer", narrative=NARRATIVES["1"]))["sentences"]
     assert (await client.call_tool("fetch_segment", {"id": "moon"})).is_error
+
+
+def test_all_calls_of_a_file_are_answered_before_stdio_closes(index: Index, tmp_path: Path) -> None:
+    def make_call(number: int | str, tool: str, **arguments: Any) -> dict[str, Any]:
+        params = {"name": tool, "arguments": arguments}
+        return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+    calls = [
+        make_call(2, "search", query="bees", k=2),
+        make_call(3, "answer", narrative=NARRATIVES["1"]),
+        make_call(3, "search", query="the same id again"),
+        make_call("last", "answer", narrative=NARRATIVES["2"]),
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "none"}},
+        {"jsonrpc": "2.0", "id": 4, "method": "no/such"},
+    ]
+    messages = [INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}, *calls]
+    command = [sys.executable, "-m", "keystone.runs.cli.main", "serve", index.folder, "--stdio"]
+    for sent in (messages, messages[:1], []):
+        content = b"".join(orjson.dumps(message) + b"\n" for message in sent)
+        done = programs.run(
+            [*command, "--log", tmp_path / "calls.jsonl"], input=content, cwd=ROOT, capture_output=True, check=True
+        )
+        replies = [orjson.loads(line) for line in done.stdout.splitlines()]
+        asked = [message["id"] for message in sent if "id" in message]
+        assert sorted(str(reply["id"]) for reply in replies) == sorted(map(str, asked))
+        assert {reply["id"] for reply in replies if "error" in reply} == {4} & set(asked)
+        assert b"Connection closed" not in done.stdout
 
 
 def test_a_session_over_stdio_is_logged_and_repeats_byte_for_byte(
