@@ -152,6 +152,7 @@ def test_a_free_answer_reads_the_first_documents_of_the_last_ranking_whichever_w
     answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
     made = {one["topic_id"]: [(s["text"], s["citations"]) for s in one["sentences"]] for one in answers}
     assert {one.topic_id: [(s.text, list(s.citations)) for s in one.sentences] for one in found} == made
+    assert "answer" not in {fallback.step for one in found for fallback in one.fallbacks}
     records = map(orjson.loads, (tmp_path / "answers.jsonl").read_bytes().splitlines())
     texts = {one["metadata"]["narrative_id"]: [s["text"] for s in one["answer"]] for one in records}
     assert texts == {topic: [text for text, _ in sentences] for topic, sentences in made.items()}
