@@ -21,26 +21,39 @@ def show_documents(context: TopicContext, rows: Sequence[int], queries: slice, t
     """
     rows = rows[: max(1, tokens // LEAST_DOCUMENT_TOKENS)]
     limit = tokens // max(len(rows), 1)
+    return [item for row in rows for item in _show_document(context, row, queries, limit)]
+
+
+def show_whole_documents(context: TopicContext, rows: Sequence[int], tokens: int) -> list[Evidence]:
+    """Choose the first documents in these rows, each whole, while all together have at most `tokens` tokens.
+
+    The first document that does not fit is shown by its best segments, if `LEAST_DOCUMENT_TOKENS` are left for it. The
+    documents after it are left out.
+    """
     shown: list[Evidence] = []
     for row in rows:
-        document, cosines = context.documents[row], context.query_vectors[queries] @ context.segments[row].T
-        spans = [(0, len(document.text))]
-        if not context.whole or count_tokens(join_spans(document, spans)) > limit:
-            spans = choose_best_spans(document, cosines, None, limit)
-            if spans and count_tokens(join_spans(document, spans)) > limit:
-                start, end = spans[0]
-                spans = [
-                    (
-                        start,
-                        start + len(clip(document.text[start:end], max(0, limit - count_tokens(document.title) - 1))),
-                    )
-                ]
-        query = context.queries[queries][int(cosines.max(axis=1).argmax())]
-        shown += [
-            Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
-            for start, end in spans
-        ]
+        if tokens < LEAST_DOCUMENT_TOKENS:
+            break
+        shown += _show_document(context, row, slice(None), tokens)
+        tokens -= count_tokens(context.documents[row].contents)
     return shown
+
+
+def _show_document(context: TopicContext, row: int, queries: slice, limit: int) -> list[Evidence]:
+    """Choose the stretches of a document that a model is shown, within `limit` tokens."""
+    document, cosines = context.documents[row], context.query_vectors[queries] @ context.segments[row].T
+    spans = [(0, len(document.text))]
+    if not context.whole or count_tokens(join_spans(document, spans)) > limit:
+        spans = choose_best_spans(document, cosines, None, limit)
+        if spans and count_tokens(join_spans(document, spans)) > limit:
+            start, end = spans[0]
+            room = max(0, limit - count_tokens(document.title) - 1)
+            spans = [(start, start + len(clip(document.text[start:end], room)))]
+    query = context.queries[queries][int(cosines.max(axis=1).argmax())]
+    return [
+        Evidence(Span(document.id, start, end), document.text[start:end], float(cosines.max()), query.id)
+        for start, end in spans
+    ]
 
 
 def share_window(window: int, documents: int) -> int:

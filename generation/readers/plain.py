@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from keystone.generation.context.fit_window import show_documents
+from keystone.generation.context.fit_window import show_documents, show_whole_documents
 from keystone.generation.readers.reader import AnswerMethod, Hits, Task, Tools
 from keystone.generation.readers.write import gather_all_sentences, write_answer
 from keystone.generation.types import Answer, Evidence, EvidenceSet
@@ -39,6 +39,11 @@ def _gather_for_topic(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
     return [item for rows in hits for item in show_documents(task.context, rows, slice(None), tools.evidence_tokens)]
 
 
+def _gather_whole(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
+    """Gather the first documents, whole while there is room."""
+    return [item for rows in hits for item in show_whole_documents(task.context, rows, tools.evidence_tokens)]
+
+
 def _gather_for_queries(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
     """Gather the parts of each query's documents that the model is shown, for that query."""
     return [
@@ -51,6 +56,7 @@ def _gather_for_queries(tools: Tools, task: Task, hits: Hits) -> list[Evidence]:
 GATHERERS: Mapping[AnswerMethod, Callable[[Tools, Task, Hits], list[Evidence]]] = {
     "rules": _gather_sentences,
     "retrieval": _gather_for_topic,
+    "whole": _gather_whole,
     "answers": _gather_for_queries,
     "claims": _gather_for_queries,
 }

@@ -14,10 +14,11 @@ from keystone.generation.readers.settings import PlainSettings, ReaderSettings
 from keystone.generation.types import Answer, EvidenceSet, Sentence
 from keystone.retrieval.types import Topic
 
-AnswerMethod = Literal["rules", "retrieval", "answers", "claims"]
-"""`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `answers`
-has it write an answer to each query, and makes one of these. `claims` has it quote what answers each query, and write
-the quoted claims as prose."""
+AnswerMethod = Literal["rules", "retrieval", "whole", "answers", "claims"]
+"""`rules` chooses sentences of the documents. `retrieval` has the model write one answer from all documents. `whole`
+has it write freely from the first documents of the last ranking, whole while the window holds them. `answers` has it
+write an answer to each query, and makes one of these. `claims` has it quote what answers each query, and write the
+quoted claims as prose."""
 
 Synthesis = Literal["select_edit", "edit", "resynthesise"]
 """How the answers to queries become one answer. See `keystone.generation.answers.synthesise`."""
@@ -45,6 +46,11 @@ class AnswerSettings:
     synthesis: Synthesis = "select_edit"
     segments: SegmentChoice = "words"
     support: SupportMethod = "none"
+
+    @property
+    def reads_ranking(self) -> bool:
+        """Whether the last ranking chooses the documents of an answer, and not the grades."""
+        return self.method == "whole"
 
     @property
     def is_by_query(self) -> bool:
@@ -127,6 +133,7 @@ def open_reader(tools: Tools) -> Reader:
 HITS_BY_METHOD: Mapping[AnswerMethod, Callable[[Sequence[int], Sequence[Sequence[int]]], Sequence[Sequence[int]]]] = {
     "rules": lambda selected, _of_queries: [selected],
     "retrieval": lambda selected, _of_queries: [selected],
+    "whole": lambda selected, _of_queries: [selected],
     "answers": lambda _selected, of_queries: of_queries,
     "claims": lambda _selected, of_queries: of_queries,
 }

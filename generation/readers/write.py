@@ -112,9 +112,10 @@ def _choose_answer(tools: Tools, task: Task, evidence: Sequence[Evidence]) -> An
 
 
 async def _write_from_all(tools: Tools, task: Task, evidence: EvidenceSet) -> Draft:
-    """Write one answer from all documents (paper, section 3.2.2)."""
+    """Write one answer from all documents (paper, section 3.2.2), freely with the method `whole`."""
     passages, notes = _make_passages(task.context, evidence.items), _join_notes(evidence.notes)
-    answer_task = AnswerTask(task.topic.id, task.topic.narrative, passages, _get_word_range(task), notes)
+    topic, free = task.topic, tools.settings.method == "whole"
+    answer_task = AnswerTask(topic.id, topic.narrative, passages, _get_word_range(task), notes, free)
     (made,), fallbacks = await write_answers(_require_model(tools), [answer_task])
     return made, fallbacks
 
@@ -235,6 +236,7 @@ def _require_model(tools: Tools) -> Model:
 WRITERS: Mapping[AnswerMethod, Callable[[Tools, Task, EvidenceSet], Awaitable[Draft]] | None] = {
     "rules": None,
     "retrieval": _write_from_all,
+    "whole": _write_from_all,
     "answers": _write_from_each,
     "claims": _write_from_claims,
 }

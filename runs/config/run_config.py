@@ -102,9 +102,9 @@ class RunConfig(StrictSettings):
                 f"fusion.depths: found {self.fusion.depths[deep[0]]} for topic {deep[0]!r}, above retrieval.depth "
                 f"{self.retrieval.depth}; expected at most that"
             )
-        if self.track is not None and self.answer.method in ("rules", "retrieval"):
+        if self.track is not None and self.answer.method in ("rules", "retrieval", "whole"):
             key, depth = ("fusion.depth", self.fusion.depth)
-            if self.grading.method is not None:
+            if self.grading.method is not None and self.answer.method != "whole":
                 key, depth = ("grading.documents", self.grading.documents)
             if self.answer.documents > depth:
                 raise ValueError(
@@ -185,6 +185,6 @@ class RunConfig(StrictSettings):
             "retrieval.summarise": (self.retrieval.summarise, (True,)),
             "rerank.method": (self.rerank.method, ("listwise", "sliding")),
             "grading.method": (self.grading.method, ("pointwise", "grid")),
-            "answer.method": (self.answer.method, ("retrieval", "answers", "claims")),
+            "answer.method": (self.answer.method, ("retrieval", "whole", "answers", "claims")),
         }
         return {key: value for key, (value, models) in needed.items() if value in models}

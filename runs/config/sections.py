@@ -181,13 +181,14 @@ class Answer(StrictSettings):
     """
 
     method: Annotated[
-        Literal["rules", "retrieval", "answers", "claims"] | None,
-        NoneNamed("rules", "retrieval", "answers", "claims", "none"),
+        Literal["rules", "retrieval", "whole", "answers", "claims"] | None,
+        NoneNamed("rules", "retrieval", "whole", "answers", "claims", "none"),
     ] = "rules"
     """`rules` chooses sentences of the documents for coverage. `retrieval` asks the model for one answer from all
-    documents. `answers` asks the model for one answer to each query, and makes one answer of these. `claims` asks it
-    for claims with quotes for each query, and writes prose from those whose quotes are found. `none` submits rankings
-    only."""
+    selected documents. `whole` asks it for an answer from the first documents of the last ranking, which it sees whole
+    and answers from freely. `answers` asks the model for one answer to each query, and makes one answer of these.
+    `claims` asks it for claims with quotes for each query, and writes prose from those whose quotes are found. `none`
+    submits rankings only."""
     documents: int = Field(default=20, ge=1, le=100_000)
     """How many documents an answer is made from. With `answers` and `claims` this number holds for each query."""
     words: int | None = Field(default=None, ge=1, le=100_000)

@@ -217,10 +217,12 @@ def _list_searches(
 
     These are the documents that its grades select, or its ranking.
     """
+    ranked = {topic.id: ranking.of(place).tolist() for place, topic in enumerate(job.topics)}
     for records in grades:
         selected, known = find_selected_rows(records, job.store), find_grades(records, job.store)
-        return [(SearchedTopic(one, queries, hybrid, known[one.id]), selected[one.id]) for one in job.topics]
-    return [(SearchedTopic(one, queries, hybrid), ranking.of(i).tolist()) for i, one in enumerate(job.topics)]
+        chosen = ranked if job.answer_settings.reads_ranking else selected
+        return [(SearchedTopic(one, queries, hybrid, known[one.id]), chosen[one.id]) for one in job.topics]
+    return [(SearchedTopic(one, queries, hybrid), ranked[one.id]) for one in job.topics]
 
 
 def _work_on_each_topic(

@@ -154,13 +154,15 @@ def answer(index: Index, topics: Any, config: RunConfig | None = None, ranking: 
     """
     config = _choose_config(config)
     if config.answer.method is None:
-        raise UserError("answer.method: found none, expected rules, retrieval, answers or claims")
+        raise UserError("answer.method: found none, expected rules, retrieval, whole, answers or claims")
     with _open(index, topics, config) as (job, ask):
         (understood,) = stage_work.make_queries(job, ask)
         hybrid, narrative = _rank(job, ask, understood) if ranking is None else _share(job, understood, ranking)
         found: tuple[Any, ...] = (understood, hybrid, narrative)
         if config.grading.method is not None:
             records, _, narrative, *rounds = stage_work.make_grades(job, ask, *found)
+            if ranking is None and job.answer_settings.reads_ranking and config.reranks_after("grades"):
+                narrative, _ = stage_work.make_reranked(job, ask, narrative)
             found = (understood, rounds[-1] if rounds else hybrid, narrative, records)
         evidence, *_ = stage_work.make_evidence(job, ask, *found)
         (answers,) = stage_work.make_answers(job, ask, evidence, *found)

@@ -59,12 +59,14 @@ async def answer_topic(
         records = list(make_grade_records([graded], one.store, ""))
         searched = replace(searched, grades=find_grades(records, one.store)[topic.id])
         ranked = rank_graded(one, [graded], ranked)
-        if searches.rerank and watch and job.config.reranks_after("grades"):
+        if searches.rerank and (watch or one.answer_settings.reads_ranking) and job.config.reranks_after("grades"):
             ranking, reranked = await rerank_rows(one, searches.rerank, topic, ranked.of(0).tolist())
             fallbacks += reranked.fallbacks
             ranked = rank_by_place([topic.id], [ranking])
         if watch:
             watch("grades", tuple(make_judgments(records)))
+        if one.answer_settings.reads_ranking:
+            selected = ranked.of(0).tolist()
     else:
         selected = ranking
     task, hits = await open_task(one, searched, selected)

@@ -38,13 +38,13 @@ def list_answer_asks(config: RunConfig, one: AskedTopic, model: ModelSettings, s
         yield from _list_synthesis_asks(config, one, model, stage, evidence)
     if method == "claims":
         yield from _list_claim_asks(one, model, stage, evidence)
-    if method in ("retrieval", "claims"):  # without any claim, the answer is written from all documents
+    if method in ("retrieval", "whole", "claims"):  # without any claim, the answer is written from all documents
         words = _get_range(one)
         written = _count_written(one.words, model)
-        task = AnswerTask(one.topic.id, one.topic.narrative, (), words)
+        task = AnswerTask(one.topic.id, one.topic.narrative, (), words, free=method == "whole")
         yield Ask(stage, 1, request_answer(task), evidence)
         yield from _list_corrections(one, stage, written, evidence)
-    if method in ("retrieval", "answers", "claims") and config.answer.support == "model":
+    if method != "rules" and config.answer.support == "model":
         likely = _request_checks(stage, one, model, _count_likely(one.words))
         yield replace(_request_checks(stage, one, model, min(MOST_SENTENCES, one.words)), likely=likely)
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from keystone.generation.context.fit_window import show_documents
+from keystone.generation.context.fit_window import show_documents, show_whole_documents
+from keystone.generation.context.tokens import count_tokens
 from keystone.generation.context.topic import keep_closest_segments
-from tests.support.structures.topic_segments import ANTS, BEES, make_context, toward
+from tests.support.structures.topic_segments import ANTS, BEES, make_context, make_document, toward
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,31 @@ def test_only_the_closest_segments_of_each_document_are_evidence(
     assert list(map(len, context.segments.values())) == [len(document.segments) for document in documents]
     shown = "\n".join(item.text for item in show_documents(context, [0, 1], slice(None), 1000))
     assert [text for text in (*BEES, *ANTS) if text in shown] == [t for t in (*BEES, *ANTS) if t in expected]
+
+
+LONG = [f"Swarm {number} of the bees leaves its hive in May to find a tree." for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "spare", "expected"),
+    [
+        pytest.param([0, 1, 2], 10_000, [0, 1, 2], id="all fit"),
+        pytest.param([1, 0, 2], 10_000, [1, 0, 2], id="in the order of the ranking"),
+        pytest.param([0, 2, 1], 0, [0, 2], id="no room is left after the second"),
+        pytest.param([0, 2, 1], 63, [0, 2], id="too little room for a part of the third"),
+    ],
+)
+def test_the_first_documents_are_whole_while_there_is_room(rows: list[int], spare: int, expected: list[int]) -> None:
+    context = make_context((make_document("swarms", LONG),))
+    tokens = spare + sum(count_tokens(context.documents[row].contents) for row in expected)
+    shown = show_whole_documents(context, rows, tokens)
+    assert [item.text for item in shown] == [context.documents[row].text for row in expected]
+
+
+def test_the_first_document_without_room_is_shown_by_its_best_segments_and_the_last_of_the_list() -> None:
+    context = make_context((make_document("swarms", LONG),))
+    first, *rest = show_whole_documents(context, [0, 2, 1], count_tokens(context.documents[0].contents) + 100)
+    assert first.text == context.documents[0].text
+    assert {item.span.doc_id for item in rest} == {"swarms"}
+    assert 0 < sum(count_tokens(item.text) for item in rest) <= 100
+    assert all(item.text in context.documents[2].text for item in rest)

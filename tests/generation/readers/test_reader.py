@@ -63,7 +63,7 @@ def test_every_reader_of_the_table_answers_from_its_evidence_by_rules(name: str,
     assert asyncio.run(reader.gather(task_over(sources, []), ((),))).stop == "empty"
 
 
-@pytest.mark.parametrize("method", ["retrieval", "answers", "claims"])
+@pytest.mark.parametrize("method", ["retrieval", "whole", "answers", "claims"])
 def test_if_the_model_gives_nothing_rules_answer_and_that_is_recorded(method: AnswerMethod, index: Index) -> None:
     sources = Sources(index, open_store(index))
     task = task_over(sources, [0, 1, 2, 3])
@@ -132,7 +132,7 @@ def test_without_any_claim_the_answer_is_written_from_all_documents(index: Index
     ]
 
 
-@pytest.mark.parametrize("method", ["retrieval", "answers"])
+@pytest.mark.parametrize("method", ["retrieval", "whole", "answers"])
 @pytest.mark.parametrize("support", get_args(SupportMethod))
 def test_sentences_are_checked_against_their_segments(
     method: AnswerMethod, support: SupportMethod, index: Index

@@ -54,7 +54,7 @@ def write_reader_option(name: str, *settings: str) -> list[str]:
     return ["--set", f"reader={{{', '.join([f'name: {name}', 'evidence_tokens: 300', *settings])}}}"]
 
 
-@pytest.mark.parametrize("method", ["retrieval", "answers", "claims"])
+@pytest.mark.parametrize("method", ["retrieval", "whole", "answers", "claims"])
 @pytest.mark.parametrize("name", STRUCTURED)
 def test_a_run_with_each_reader_is_valid_and_repeats_nothing(
     name: str, method: str, index: Index, tmp_path: Path

@@ -134,6 +134,30 @@ def test_the_graded_ranking_is_ranked_again_and_the_answer_reads_what_grades_sel
     assert answered["grades"] == answered["nothing"]
 
 
+def test_a_free_answer_reads_the_first_documents_of_the_last_ranking_whichever_way_it_is_made(
+    index: Index, tmp_path: Path, server: Server
+) -> None:
+    with chat.serving(model=say) as model:
+        settings = [f"model={{name: plain, urls: ['{model.url}'], window: 4096}}", "rerank.after=grades"]
+        settings += ["grading={method: grid, pool: 1, documents: 2}", "answer={method: whole, documents: 2}"]
+        config = read_config(None, list_settings(index, tmp_path, server.root, *settings))
+        directory = run(config, threads=2)
+        found = api.answer(index, api.read_topics(tmp_path / "topics.jsonl"), config)
+        answer_to_file(config, tmp_path / "answers.jsonl")
+    ranking = read_ranking(find_last_ranking(directory))
+    evidence = [orjson.loads(line) for line in (directory / "evidence.jsonl").read_bytes().splitlines()]
+    shown = {one["topic_id"]: [item["span"]["doc_id"] for item in one["items"]] for one in evidence}
+    assert shown == {topic: documents[:2] for topic, documents in ranking.items()}
+    assert ranking != read_ranking(directory / GRADED)
+    answers = [orjson.loads(line) for line in (directory / "answers.jsonl").read_bytes().splitlines()]
+    made = {one["topic_id"]: [(s["text"], s["citations"]) for s in one["sentences"]] for one in answers}
+    assert {one.topic_id: [(s.text, list(s.citations)) for s in one.sentences] for one in found} == made
+    assert "answer" not in {fallback.step for one in found for fallback in one.fallbacks}
+    records = map(orjson.loads, (tmp_path / "answers.jsonl").read_bytes().splitlines())
+    texts = {one["metadata"]["narrative_id"]: [s["text"] for s in one["answer"]] for one in records}
+    assert texts == {topic: [text for text, _ in sentences] for topic, sentences in made.items()}
+
+
 def test_run_answer_and_the_python_api_answer_from_the_same_ranking(
     index: Index, tmp_path: Path, server: Server
 ) -> None:

@@ -15,6 +15,7 @@ from keystone.generation.prompts.answers import (
     shorten,
     sub_answer,
     summarise,
+    whole,
     write_claims,
 )
 from keystone.generation.prompts.grading import rank, umbrela
@@ -140,6 +141,7 @@ _STEPS = {
     umbrela.GRID: _grid,
     rank.SYSTEM: _rank,
     answer.SYSTEM: _answer,
+    whole.SYSTEM: _answer,
     claims.SYSTEM: _claims,
     write_claims.SYSTEM: _write_claims,
     sub_answer.SYSTEM: _answer,

@@ -1,5 +1,7 @@
 """Two documents about animals whose segments are single sentences, each with a direction of its own as its vector."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from keystone.generation.answers.choose_segments import list_segments
@@ -21,10 +23,13 @@ def make_document(name: str, sentences: list[str]) -> Document:
     return Document(id=name, title=name, text=" ".join(sentences), segments=segments)
 
 
-def make_context() -> TopicContext:
-    documents = {0: make_document("bees", BEES), 1: make_document("ants", ANTS)}
+def make_context(further: Sequence[Document] = ()) -> TopicContext:
+    """Make the context of one query. The segments of further documents all have the direction of the last one."""
+    documents = dict(enumerate([make_document("bees", BEES), make_document("ants", ANTS), *further]))
     every = np.eye(DIMENSION, dtype=np.float32)
-    return TopicContext(documents, {0: every[:4], 1: every[4:6]}, [Query("1", "1-1", "Q?", "Q", "Q")], every[:1])
+    vectors = {row: every[-1:].repeat(len(document.segments), 0) for row, document in documents.items()}
+    query = Query("1", "1-1", "Q?", "Q", "Q")
+    return TopicContext(documents, {**vectors, 0: every[:4], 1: every[4:6]}, [query], every[:1])
 
 
 def toward(*places: int) -> Vectors:

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow
 WHOLE = ["grading.rounds=2", "grading.deeper=3", "grading.bounds=false", "queries.passages=both"]
 RUNS = {
     "retrieval": ("keystone", WHOLE),
+    "whole": ("listwise", ["answer.method=whole", "answer.support=model"]),
     "answers": (
         "uema21lab_B4",
         [
