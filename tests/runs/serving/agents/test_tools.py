@@ -155,7 +155,7 @@ def test_a_malformed_call_is_an_error_that_says_how_to_correct_it(
 
 
 def test_a_whole_number_may_be_written_as_a_string_or_with_a_point() -> None:
-    wanted = Search(query="bees", k=3, start=2, budget_tokens=500)
+    wanted = Search.model_validate({"query": "bees", "k": 3, "start": 2, "budget_tokens": 500})
     assert Search.model_validate({"query": "bees", "k": "3", "start": 2.0, "budget_tokens": "500.0"}) == wanted
     assert Search.model_json_schema()["properties"]["k"]["type"] == "integer"
 

@@ -81,8 +81,9 @@ def test_all_calls_of_a_file_are_answered_before_stdio_closes(index: Index, tmp_
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "none"}},
         {"jsonrpc": "2.0", "id": 4, "method": "no/such"},
     ]
-    messages = [INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"}, *calls]
-    command = [sys.executable, "-m", "keystone.runs.cli.main", "serve", index.folder, "--stdio"]
+    initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    messages: list[dict[str, Any]] = [INITIALIZE, initialized, *calls]
+    command = [sys.executable, "-m", "keystone.runs.cli.main", "serve", str(index.folder), "--stdio"]
     for sent in (messages, messages[:1], []):
         content = b"".join(orjson.dumps(message) + b"\n" for message in sent)
         done = programs.run(
