@@ -11,12 +11,12 @@ import numpy as np
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_error
 from keystone.indexing.lucene.method_handles import handle_of
 from keystone.indexing.lucene.write import CONTENTS_FIELD, damaged_error, make_analyzer, open_reader
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
-from keystone.retrieval.lucene.analyzer import stems_of
 from keystone.retrieval.lucene.top_docs import make_batch_search, search_columns
 from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
 
@@ -68,8 +68,8 @@ class LuceneSearcher:
     ) -> Rankings:
         """Rank the top `depth` documents of each query by BM25; ties by document number, ascending.
 
-        A query is a text, or a mapping from stems to weights. `UserError` if the index is damaged, and for a query of more
-        than `MOST_WORDS` distinct words.
+        A query is a text, or a mapping from stems to weights. `UserError` if the index is damaged, and for a query
+        of more than `MOST_WORDS` distinct words.
         """
         found: list[Columns] = []
         for start in range(0, len(queries), CHUNK_QUERIES * threads):
