@@ -9,6 +9,8 @@ LEAST_SHARE = 0.1
 """The least share of the texts that a language has, to be named."""
 LEAST_COMMON_SHARE = 0.08
 """The least share of a text's words that are common ones of its language."""
+LEAST_OWN_WORDS = 3
+"""The least common words, each counted once, that tell the language of a passage in Latin letters."""
 LEAST_UNLIKE_WORDS = 2
 """The least common words of another language in a sentence that differs from a passage."""
 GUESSED_CHARACTERS = 2000
@@ -87,7 +89,8 @@ def guess_language(text: str) -> str:
         share = len(own.findall(letters)) / len(letters)
         if share >= _LEAST_LETTERS_SHARE.get(language, _OTHER_LETTERS_SHARE):
             return language
-    counts = {language: sum(word in common for word in words) for language, common in _COMMON_WORDS.items()}
+    held = Counter(words)
+    counts = {language: sum(held[word] for word in common) for language, common in _COMMON_WORDS.items()}
     best = max(counts, key=lambda language: counts[language])
     return best if counts[best] >= LEAST_COMMON_SHARE * len(words) else ""
 
@@ -103,7 +106,9 @@ def differ_in_language(sentence: str, passage: str) -> bool:
         languages = {guess_language(sentence), guess_language(passage)} - {""}
         return len(scripts) > 1 or (bool(scripts) and len(languages) > 1)
     own = guess_language(passage)
-    if own not in _COMMON_WORDS or len(_COMMON_WORDS[own].intersection(passage.lower().split())) < LEAST_UNLIKE_WORDS:
+    sure = _COMMON_WORDS.get(own, frozenset())
+    sure = sure if own == "English" else {word for word in sure - _COMMON_WORDS["English"] - _ENGLISH_TOO if word[1:]}
+    if len(sure.intersection(passage.lower().split())) < LEAST_OWN_WORDS:
         return False
     every = _WORD.findall(sentence[:GUESSED_CHARACTERS])
     words = [word for word in every if word[0].islower()]
