@@ -21,6 +21,7 @@ from benchmarks.table import Row, compare_costs, take_turns
 from benchmarks.texts import draw_questions, read_passages
 from keystone.fusion.rrf import fuse_systems
 from keystone.indexing.index import Index
+from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.write import build_lucene
 from keystone.indexing.opensearch.cluster import place_of
 from keystone.indexing.opensearch.index import CONTENTS, VECTOR, Target
@@ -29,7 +30,6 @@ from keystone.indexing.store import DocumentStore, build_store
 from keystone.indexing.types import Document, Embedding
 from keystone.indexing.vectors.shards import SHARD_DOCUMENTS, Shards
 from keystone.indexing.vectors.types import Vectors, round_to_grid
-from keystone.retrieval.lucene.analyzer import stems_of
 from keystone.retrieval.lucene.search import LuceneSearcher
 from keystone.retrieval.opensearch.dense import QUERY_SCALE, OpenSearchDense
 from keystone.retrieval.opensearch.sparse import OpenSearchSparse

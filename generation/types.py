@@ -175,6 +175,9 @@ Support = Literal["full", "partial", "none"]
 """How far the cited segments state a sentence: every claim in it, some of its claims, or no claim."""
 
 
+Checked = Support | Literal["unchecked"]
+"""The outcome of a check. A sentence is unchecked if it cites a text in another language: rules cannot compare."""
+
 SupportAction = Literal["kept", "cited anew", "rewritten", "dropped"]
 """The consequence of a check for its sentence."""
 
@@ -184,7 +187,7 @@ class SupportCheck:
     """The check of one sentence of a draft: its text then, how far its citations supported it, and the consequence."""
 
     text: str
-    support: Support
+    support: Checked
     action: SupportAction
 
 

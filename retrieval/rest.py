@@ -9,9 +9,9 @@ import numpy as np
 from keystone.indexing.attached.rest_store import RestStore
 from keystone.indexing.errors import TooDeep, UserError
 from keystone.indexing.index import Index
+from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
-from keystone.retrieval.lucene.analyzer import stems_of
 from keystone.retrieval.ties import SPARE_HITS, search_past_ties
 from keystone.retrieval.types import Bm25, Columns, Rankings, offsets_of, ranked
 

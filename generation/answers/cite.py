@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from keystone.fusion.closest import find_closest_segments
 from keystone.generation.answers.sentences import (
@@ -19,6 +20,7 @@ from keystone.generation.llm.model import Model
 from keystone.generation.prompts.answers import cite as prompt
 from keystone.generation.structured import read_objects
 from keystone.generation.types import Answer, Failure, Fallback, Reply, Request, Sentence
+from keystone.indexing.corpora.languages import differ_in_language
 from keystone.indexing.vectors.types import Vectors
 
 LEAST_CITED_COSINE = 0.1
@@ -80,12 +82,17 @@ async def assign_citations(
 
 
 def drop_far_citations(
-    sentences: Sequence[Sentence], vectors: Vectors, segments: Mapping[str, Vectors], near: float = LEAST_CITED_COSINE
+    sentences: Sequence[Sentence],
+    vectors: Vectors,
+    segments: Mapping[str, Vectors],
+    near: float = LEAST_CITED_COSINE,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[Sentence], list[tuple[int, str, float]]]:
     """Drop citations of documents whose subject is another than the sentence's.
 
     `vectors` is float32[sentences, d], and `segments` has float32[s, d] by document id. A citation is dropped if the
-    document's closest segment has a cosine below `near`. A document without segments is not checked.
+    document's closest segment has a cosine below `near`. A document without segments is not checked. Neither is
+    one whose text, in `texts`, is in another language than the sentence: the threshold was measured within a language.
 
     Returns the sentences, and the dropped citations as (place of the sentence, document id, cosine). The check cannot
     find out whether a document supports a sentence.
@@ -97,7 +104,7 @@ def drop_far_citations(
             own = segments.get(doc_id)
             if own is not None and len(own):
                 cosine = float(find_closest_segments(vectors[place : place + 1], own)[1][0])
-                if cosine < near:
+                if cosine < near and not differ_in_language(sentence.text, texts.get(doc_id, "")):
                     far.append((place, doc_id, cosine))
         dropped_ids = {doc_id for _, doc_id, _ in far}
         checked.append(replace(sentence, citations=tuple(c for c in sentence.citations if c not in dropped_ids)))

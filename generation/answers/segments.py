@@ -24,8 +24,12 @@ def cite_segments(
     If no segment of a document is close to the sentence, the citation is dropped, and a `Fallback` records that.
     """
     cited = {doc_id for sentence in answer.sentences for doc_id in sentence.citations}
+    places_of = {doc_id: segments.find_of([doc_id]) for doc_id in cited}
     sentences, dropped = drop_far_citations(
-        answer.sentences, vectors, {doc_id: segments.vectors[segments.find_of([doc_id])] for doc_id in cited}
+        answer.sentences,
+        vectors,
+        {doc_id: segments.vectors[places] for doc_id, places in places_of.items()},
+        texts={doc_id: "\n".join(segments.texts[place] for place in places) for doc_id, places in places_of.items()},
     )
     now = list[Sentence]()
     for sentence, vector in zip(sentences, vectors, strict=True):

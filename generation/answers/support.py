@@ -1,7 +1,8 @@
 """The check of an answer's sentences against the segments that they cite, by a model or by rules.
 
 A sentence that its segments support in full stays. For any other, the topic's segments are searched for better ones. A
-model then words the sentence as its segments do. A sentence that no segment supports is dropped.
+model then words the sentence as its segments do. A sentence that no segment supports is dropped. Rules
+compare words, so a sentence that cites a segment in another language stays as it is, unchecked.
 """
 
 import json
@@ -33,6 +34,7 @@ from keystone.generation.rules.terms import find_numbers, find_terms, find_word_
 from keystone.generation.structured import read_objects
 from keystone.generation.types import (
     Answer,
+    Checked,
     Failure,
     Fallback,
     Reply,
@@ -42,6 +44,7 @@ from keystone.generation.types import (
     SupportAction,
     SupportCheck,
 )
+from keystone.indexing.corpora.languages import differ_in_language
 from keystone.indexing.errors import Unusable
 from keystone.indexing.vectors.types import Vectors
 
@@ -69,7 +72,7 @@ class Claim:
 class Verdict:
     """How far the cited segments support a sentence, the places of those to cite, and its new text, or the old one."""
 
-    support: Support
+    support: Checked
     cited: tuple[int, ...]
     text: str
 
@@ -105,6 +108,17 @@ def check_by_rules(answer: Answer, vectors: Vectors, segments: TopicSegments) ->
     """Check an answer that cites segments, without a model. `vectors` are as in `check_by_model`."""
     claims = make_claims(answer, vectors, segments)
     return apply_verdicts(answer, claims, [judge_by_rules(claim, segments) for claim in claims], segments)
+
+
+def list_unchecked(answer: Answer, segments: TopicSegments) -> Answer:
+    """Record each sentence of an answer that nobody checks, since it cites a segment in another language."""
+    place_of = {segment_id: place for place, segment_id in enumerate(segments.ids)}
+    found = (
+        SupportCheck(sentence.text, "unchecked", "kept")
+        for sentence in answer.sentences
+        if _differ(sentence.text, [place_of[segment_id] for segment_id in sentence.citations], segments)
+    )
+    return replace(answer, checks=(*answer.checks, *found))
 
 
 def drop_fillers(answer: Answer) -> Answer:
@@ -184,9 +198,12 @@ def read_verdicts(
 def judge_by_rules(claim: Claim, segments: TopicSegments) -> Verdict:
     """Judge a claim by `rate_support`. If the support is not full, better segments are cited where there are any.
 
-    It is the one segment of the topic that rates best, or else further segments of the cited documents.
+    It is the one segment of the topic that rates best, or else further segments of the cited documents. A claim stays
+    unchecked if it cites a segment in another language, whose words cannot be compared.
     """
     text, terms = claim.sentence.text, find_terms(claim.sentence.text)
+    if _differ(text, claim.cited, segments):
+        return Verdict("unchecked", claim.cited, text)
 
     def rate(places: Sequence[int]) -> Support:
         return rate_support(text, _join(places, segments), segments.weigh)
@@ -200,6 +217,10 @@ def judge_by_rules(claim: Claim, segments: TopicSegments) -> Verdict:
     choices = [(rate(places), tuple(places)) for places in (claim.cited, best, added)]
     level, cited = min(choices, key=lambda choice: list(LEVELS).index(choice[0]))
     return Verdict(support, () if level == "none" else cited, text)
+
+
+def _differ(sentence: str, places: Sequence[int], segments: TopicSegments) -> bool:
+    return any(differ_in_language(sentence, segments.texts[place]) for place in places)
 
 
 def _join(places: Sequence[int], segments: TopicSegments) -> str:

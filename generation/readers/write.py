@@ -17,7 +17,7 @@ from keystone.generation.answers.claims.collect import ClaimTask
 from keystone.generation.answers.segments import cite_segments, limit_references
 from keystone.generation.answers.sentences import Passage, WordRange
 from keystone.generation.answers.sub_answers import SubTask, write_sub_answers
-from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers
+from keystone.generation.answers.support import check_by_model, check_by_rules, drop_fillers, list_unchecked
 from keystone.generation.answers.synthesise import SynthesisTask, edit, join_sub_answers, resynthesise, select_edit
 from keystone.generation.context.fit_window import share_window
 from keystone.generation.context.passages import join_spans
@@ -84,6 +84,8 @@ async def _cite_and_check(
         missed += failed
     elif settings.support == "rules":
         answer = check_by_rules(answer, vectors, segments)
+    else:
+        answer = list_unchecked(answer, segments)
     if settings.segments == "words":
         answer = replace(answer, sentences=tuple(limit_references(answer.sentences, task.references)))
     return answer, missed

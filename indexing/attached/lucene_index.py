@@ -6,10 +6,11 @@ it.
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +28,7 @@ from keystone.indexing.io.staged import stage
 from keystone.indexing.lucene.java import JAVA_LOCK, detach_thread
 from keystone.indexing.lucene.read import StoredTexts
 from keystone.indexing.lucene.rows import LuceneRows, build_rows
+from keystone.indexing.lucene.suits_bm25 import check_field, check_terms, choose_documents
 from keystone.indexing.lucene.write import open_reader
 from keystone.indexing.store import rows_of
 from keystone.indexing.types import Document, Progress, Store, silent
@@ -49,9 +51,9 @@ def adopt_prebuilt(
 ) -> tuple[Index, bool]:
     """Make an index folder over the Lucene index `pyserini:NAME` or `pyserini:FOLDER`; also returns whether it is new.
 
-    If an index stores no documents or has unusable ids, or if `out` holds another index, the function raises
-    `UserError`. It also raises `UserError` for documents of MS MARCO V2.1 with neither `segments` nor `windows` in the
-    settings.
+    The function raises `UserError` if an index does not suit BM25 with Anserini's English analyzer, stores no
+    documents, or has unusable ids, and if `out` holds another index. It also does so for documents of MS MARCO V2.1
+    with neither `segments` nor `windows` in the settings.
     """
     segments = settings.segments
     at = {"backend": BACKEND, "index": _place(corpus), "state": _state(corpus)}
@@ -61,8 +63,10 @@ def adopt_prebuilt(
 
     def fill(folder: Path) -> int:
         reader = open_reader(pyserini.index_folder(corpus))
+        check_field(reader, str(corpus))
         if reader.maxDoc() and StoredTexts(reader).of([0]) == [None]:
             raise UserError(f"{corpus}: stores no raw documents: take its variant that does, whose name has no -slim")
+        _check_analyzer(reader, str(corpus))
         count: int = stage(folder, ROWS, lambda path: build_rows(reader, str(corpus), path, progress))
         if not (segments or settings.windows):
             for name in LuceneRows(folder / ROWS).ids[:1].tolist():
@@ -70,6 +74,17 @@ def adopt_prebuilt(
         return count
 
     return adopt(corpus, out, Attachment(at, settings.embedding, (ROWS,), settings.passages), fill)
+
+
+def _check_analyzer(reader: Any, where: str) -> None:
+    """`UserError` unless the index holds the English stems of its documents."""
+    raws = dict(zip(numbers := choose_documents(reader), StoredTexts(reader).of(numbers), strict=True))
+    texts, are_marked_up = dict[int, str](), False
+    for number, raw in raws.items():
+        with suppress(BadRecord):  # found by whoever reads the document
+            texts[number] = pyserini.parse_stored_document(raw or "", str(number), where).text
+            are_marked_up = are_marked_up or texts[number] == raw
+    check_terms(reader, where, texts, are_marked_up)
 
 
 def lucene_folder(index: Index) -> Path:

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_error
 from keystone.indexing.lucene.method_handles import handle_of
 from keystone.indexing.lucene.write import CONTENTS_FIELD, damaged_error, make_analyzer, open_reader
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
-from keystone.retrieval.lucene.analyzer import stems_of
 from keystone.retrieval.lucene.top_docs import make_batch_search, search_columns
 from keystone.retrieval.types import BM25, Bm25, Columns, Rankings, offsets_of
 
@@ -67,14 +68,15 @@ class LuceneSearcher:
     ) -> Rankings:
         """Rank the top `depth` documents of each query by BM25; ties by document number, ascending.
 
-        A query is a text, or a mapping from stems to weights. `UserError` if the index is damaged.
+        A query is a text, or a mapping from stems to weights. `UserError` if the index is damaged, and for a query
+        of more than `MOST_WORDS` distinct words.
         """
         found: list[Columns] = []
         for start in range(0, len(queries), CHUNK_QUERIES * threads):
-            chunk = queries[start : start + CHUNK_QUERIES * threads]
+            places = slice(start, start + CHUNK_QUERIES * threads)
             with JAVA_LOCK:
-                found += self._search_chunk(chunk, depth, threads)
-            tick(len(chunk))
+                found += self._search_chunk(query_ids[places], queries[places], depth, threads)
+            tick(len(queries[places]))
         docs, scores = [own for own, _ in found], [own for _, own in found]
         return Rankings(
             tuple(query_ids),
@@ -83,12 +85,18 @@ class LuceneSearcher:
             np.concatenate([*scores, np.empty(0, np.float32)]),
         )
 
-    def _search_chunk(self, queries: Sequence[Any], depth: int, threads: int) -> list[Columns]:
+    def _search_chunk(
+        self, query_ids: Sequence[str], queries: Sequence[Any], depth: int, threads: int
+    ) -> list[Columns]:
         are_texts = all(isinstance(query, str) for query in queries)
         asked = queries if are_texts else [self._weighted(query) for query in queries]
         try:
             return search_columns(self._open_batch_search(depth, are_texts), asked, threads)
         except java_error() as error:
+            for query_id, query in zip(query_ids, queries, strict=True):
+                if (words := len({*stems_of(query)} if are_texts else query)) > MOST_WORDS:
+                    found = f"{words:,} distinct words, expected at most {MOST_WORDS:,}"
+                    raise UserError(f"query {query_id!r}: found {found}: shorten it") from error
             raise damaged_error(self._folder) from error
 
     def _make_batch_search(self, depth: int, are_texts: bool) -> Any:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from keystone.indexing.index import Index
 from keystone.indexing.io.error_text import show_value
+from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.opensearch.cluster import Request, as_expected, place_at
 from keystone.indexing.opensearch.index import CONTENTS, ROW
 from keystone.indexing.opensearch.requests import ask
 from keystone.indexing.opensearch.search import open_cluster, search_each, search_of
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
-from keystone.retrieval.lucene.analyzer import stems_of
 from keystone.retrieval.opensearch.pages import HitReading, NamedQueries, search_pages
 from keystone.retrieval.threshold import find_best_sums
 from keystone.retrieval.types import K1, Bm25, Rankings, Statistics, ranked

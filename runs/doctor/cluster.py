@@ -189,7 +189,7 @@ def check_shards(shards: int, gigabytes: float, segments: int) -> Iterator[Findi
 
 def _collect_stems(nodes: Sequence[Node], place: Place | None) -> list[tuple[list[str], list[str]]]:
     """Collect stems of the sample texts: those of the cluster (or of the index at `place`) and of Anserini."""
-    from keystone.retrieval.lucene.analyzer import stems_of
+    from keystone.indexing.lucene.analyzer import stems_of
 
     analysis: dict[str, Any] = ANALYSIS
     parts = analysis["analyzer"][ANALYZER]

@@ -108,7 +108,8 @@ def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str
     ]
     summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}
     if checks := [check for answer in answers for check in answer.checks]:
-        summary["support"] = {"checked": len(checks), **Counter(check.support for check in checks)}
+        levels = Counter(check.support for check in checks)
+        summary["support"] = {"checked": len(checks) - levels["unchecked"], **levels}
         summary["support"] |= Counter(check.action for check in checks)
     if config.grading.method is not None:
         pairs, graded = sum(one.pairs for one in grades), sum(one.asked for one in grades)
@@ -134,6 +135,11 @@ def list_remarks(directory: Path) -> Iterator[str]:
             for names in (Support, SupportAction)
         )
         yield f"support: {support['checked']} sentences checked: {levels}; {actions}"
+        if unchecked := support.get("unchecked"):
+            yield (
+                f"support: {plural(unchecked, 'sentence')} not checked, and kept with the citations of the model: what "
+                "they cite is in another language, which answer.support: model can compare"
+            )
     if fallbacks := manifest.get("fallbacks"):
         counted = ", ".join(f"{step} {n}" for step, n in sorted(Counter(f["step"] for f in fallbacks).items()))
         yield f"fallbacks: {len(fallbacks)} ({counted}), listed in {directory / MANIFEST}"

@@ -16,8 +16,9 @@ from keystone.indexing.types import is_id
 from keystone.retrieval.types import Topic, offsets_of
 from keystone.runs.trec.collections.ir_datasets import make_narrative
 from keystone.runs.trec.doc_ids import encode_ids
+from keystone.runs.trec.marked_topics import RawTopic
 from keystone.runs.trec.run_files import arrange_qrels, sort_as_trec_eval
-from keystone.runs.trec.topics import NARRATIVE_KEYS, RawTopic, check_topics
+from keystone.runs.trec.topics import NARRATIVE_KEYS, check_topics
 from keystone.runs.trec.types import Qrels, Run, find_first_rows
 
 QUERY_NAMES = ("qid", "query_id", "q_id", "topic_id")

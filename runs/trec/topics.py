@@ -1,4 +1,4 @@
-"""Reader of topics from JSONL, TSV and TREC's `<top>` files, from folders of BEIR and from data sets of ir_datasets.
+"""Reader of topics from JSONL, TSV and the markup of TREC, from folders of BEIR and from data sets of ir_datasets.
 
 The beginning of a file's first line decides its format. The reader skips nothing: if a line is no topic, it raises
 `UserError` with file and line.
@@ -6,12 +6,10 @@ The beginning of a file's first line decides its format. The reader skips nothin
 
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from keystone.indexing.corpora.markup import split_markup
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file, read_json_lines, read_text_lines
@@ -19,21 +17,13 @@ from keystone.indexing.types import is_id
 from keystone.retrieval.types import Topic
 from keystone.runs.trec.collections.beir import find_folder, find_queries, read_judged_ids
 from keystone.runs.trec.collections.ir_datasets import is_data_set, read_queries
+from keystone.runs.trec.marked_topics import RawTopic, read_marked_topics
 
-ID_KEYS = ("id", "_id", "qid", "topic_id", "narrative_id", "request_id")
+ID_KEYS = ("id", "_id", "qid", "topic_id", "narrative_id", "request_id", "query_id", "topic")
 NARRATIVE_KEYS = ("narrative", "problem_statement", "title", "text", "query")
-
-FIELD_LABELS = {"num": "Number", "title": "Topic", "desc": "Description", "narr": "Narrative"}
-"""The fields of a `<top>` that the reader takes, in the order of the narrative, and the label of each."""
 
 TOPICS_LIMIT_BYTES = 2**30
 """The most bytes of a topics file after decompression. All topics are held in memory."""
-
-SKIPPED_FIELDS = ("head", "dom", "smry", "con", "fac", "nat", "def", "time")
-"""Other fields of a `<top>`, which the reader skips. Of any other tag it skips the tag but keeps the text."""
-
-RawTopic = tuple[int, Any, Any, str, str, Mapping[str, Any]]
-"""An unchecked topic: line number, id, narrative, the names of these two in the file, and the JSON object."""
 
 NumberedLines = Iterable[tuple[int, str]]
 """The lines of a file with their numbers, from 1."""
@@ -57,12 +47,13 @@ def hash_topics(path: Path, topics: Iterable[Topic]) -> str:
 def stream_topics(path: Path) -> Iterator[Topic]:
     """Yield the topics of a file (.gz and .zst, too) in its order. An id that is a JSON integer becomes text.
 
-    The file is read once, and each topic is yielded as soon as it is read. So the file may be a pipe. The topics of a
-    folder of BEIR are those that its split judges. `UserError` if the split judges none of its queries.
+    The file is read once, so it may be a pipe. Each topic of JSONL and TSV is yielded as soon as it is read. The topics
+    of a folder of BEIR are those that its split judges. `UserError` if the split judges none of its queries.
 
     In JSONL, each object has one of `ID_KEYS` and one of `NARRATIVE_KEYS`; the first of them counts. In TSV, each
-    line has an id, a tab and the narrative; a first line of two such keys is a header. The narrative of a `<top>`
-    joins its title, description and narrative by blank lines. `UserError` names file and line of a bad topic.
+    line has an id, a tab and the narrative; a first line of such a key and a word is a header. The narrative of a
+    `<top>` or `<topic>` joins its title, description and narrative by blank lines. `UserError` names file and line of
+    a bad topic.
     """
     if folder := find_folder(path):
         judged, queries = read_judged_ids(*folder), find_queries(folder[0])
@@ -111,11 +102,11 @@ def _choose_reader(path: Path, number: int, line: str) -> Callable[[Path, Number
         case "{" | "[":
             return _read_json_topics
         case "<":
-            return _read_trec_topics
+            return lambda path, numbered: read_marked_topics(path, list(numbered))
     if "\t" in line:
         return _read_tsv_topics
     raise UserError(
-        f"{path}:{number}: not a topic: expected a JSON object, <top>, or an id, a tab and a narrative, "
+        f"{path}:{number}: not a topic: expected a JSON object, <top>, <topic>, or an id, a tab and a narrative, "
         f"found {reprlib.repr(line)}"
     )
 
@@ -133,51 +124,52 @@ def _read_json_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]
 
 
 def _read_tsv_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
-    filled = ((number, line.split("\t")) for number, line in numbered if line.strip())
-    for position, (number, columns) in enumerate(filled):
-        if len(columns) != 2:
-            raise UserError(f"{path}:{number}: expected 2 columns, an id and a narrative, found {len(columns)}")
-        if position or columns[0] not in ID_KEYS or columns[1] not in NARRATIVE_KEYS:
-            yield number, columns[0], columns[1], "first column", "second column", {}
+    quoted = False
+    for position, (number, columns) in enumerate(_split_rows(path, iter(numbered))):
+        quoted = quoted if position else all(map(_is_quoted, columns))
+        name, text = (_drop_quotes(value, quoted or _is_quoted(columns[0])) for value in columns)
+        if position or not _is_header(name, text):
+            yield number, name, text, "first column", "second column", {}
 
 
-def _read_trec_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
-    """Read the topics of a `<top>` file. The next tag ends a field, and the next `<top>` ends a topic."""
-    start, field = 0, ""
-    fields: dict[str, str] = {}
-    for number, line in chain(numbered, [(0, "<top>")]):
-        for text, tag in split_markup(line + "\n"):
-            if field:
-                fields[field] += text
-            elif text.strip():
-                raise _report_misplaced_text(path, number, line)
-            name = tag.removeprefix("/")
-            if name == "top":
-                if start:
-                    yield _join_fields(path, start, fields)
-                elif tag != name:
-                    raise _report_misplaced_text(path, number, line)
-                start, field, fields = (number if tag == name else 0), "", {}
-            elif name in (*FIELD_LABELS, *SKIPPED_FIELDS):
-                if not start:
-                    raise _report_misplaced_text(path, number, line)
-                field = name if tag == name else ""
-                if field in fields:
-                    raise UserError(f"{path}:{number}: <{field}> occurs more than once in the topic of line {start}")
-                fields |= {field: ""} if field else {}
+def _split_rows(path: Path, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    """The two columns of each row. A text in the quotes of CSV may hold tabs, and go on in lines without a tab."""
+    ahead: tuple[int, str] | None = None
+    while entry := ahead or next(numbered, None):
+        (number, row), ahead = entry, None
+        lines = 1
+        while _is_open(row) and (ahead := next(numbered, None)) and "\t" not in ahead[1]:
+            row, lines, ahead = f"{row}\n{ahead[1]}", lines + 1, None
+        if not row.strip():
+            continue
+        columns = row.split("\t", 1) if _is_quoted(row.partition("\t")[2]) else row.split("\t")
+        if len(columns) != 2 or (lines > 1 and _is_open(row)):
+            place, size = (number, len(columns)) if len(columns) != 2 else (number + 1, 1)
+            raise UserError(f"{path}:{place}: expected 2 columns, an id and a narrative, found {size}")
+        yield number, columns
 
 
-def _report_misplaced_text(path: Path, number: int, line: str) -> UserError:
-    return UserError(f"{path}:{number}: expected <top> and its fields, found {reprlib.repr(line)}")
+def _is_open(row: str) -> bool:
+    """Whether the second column begins with a quote of CSV that does not end in this row."""
+    text = row.partition("\t")[2]
+    return text.startswith('"') and text.count('"') % 2 == 1
 
 
-def _join_fields(path: Path, start: int, fields: dict[str, str]) -> RawTopic:
-    if "num" not in fields:
-        raise UserError(f"{path}:{start}: expected <num> in <top>, found {', '.join(fields) or 'nothing'}")
-    texts = {field: _drop_label(label, fields.get(field, "")) for field, label in FIELD_LABELS.items()}
-    topic_id = texts.pop("num")
-    return start, topic_id, "\n\n".join(filter(None, texts.values())), "<num>", "<title>, <desc>, <narr>", {}
+def _is_quoted(value: str) -> bool:
+    return len(value) > 1 and value[0] == value[-1] == '"' and '"' not in value[1:-1].replace('""', "")
 
 
-def _drop_label(label: str, text: str) -> str:
-    return " ".join(re.sub(rf"\A\s*{label}\s*:", "", text, flags=re.IGNORECASE).split())
+def _drop_quotes(value: str, quoted: bool) -> str:
+    """The text within the quotes of CSV. Quotes that CSV does not need belong to the text, unless `quoted`."""
+    if _is_quoted(value) and (quoted or any(special in value[1:-1] for special in ('""', "\t", "\n"))):
+        return value[1:-1].replace('""', '"')
+    return value
+
+
+def _is_header(name: str, text: str) -> bool:
+    if re.sub(r"[\W_]", "", name.lower()) in _HEADER_IDS:
+        return len(text.split()) == 1
+    return text.lower() in NARRATIVE_KEYS and name.isalpha()
+
+
+_HEADER_IDS = frozenset(key.replace("_", "") for key in ID_KEYS)

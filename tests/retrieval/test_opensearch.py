@@ -16,6 +16,7 @@ from keystone.indexing.builds.index import build_index
 from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
+from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.opensearch.build import adopt_loaded
 from keystone.indexing.opensearch.cluster import place_of
 from keystone.indexing.opensearch.index import Target
@@ -30,7 +31,6 @@ from keystone.indexing.vectors.types import round_to_grid
 from keystone.retrieval.backends import open_dense, open_sparse, open_store
 from keystone.retrieval.faiss_search import FaissSearcher
 from keystone.retrieval.hybrid import search_all, search_bm25, search_embeddings
-from keystone.retrieval.lucene.analyzer import stems_of
 from keystone.retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Statistics, offsets_of, ranked
 from keystone.runs.trec.run_files import read_run
 from keystone.runs.trec.topics import read_topics

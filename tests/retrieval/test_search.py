@@ -28,7 +28,7 @@ from keystone.retrieval.backends import open_store
 from keystone.retrieval.faiss_search import search_dense
 from keystone.retrieval.feedback import Feedback, rm3, rocchio
 from keystone.retrieval.hybrid import search_all, search_bm25, search_embeddings
-from keystone.retrieval.lucene.search import LuceneSearcher
+from keystone.retrieval.lucene.search import MOST_WORDS, LuceneSearcher
 from keystone.retrieval.types import K1, B, Bm25, Query, Rankings, SearchSettings, System, ranked
 from tests.support.indexes.small_corpus import CORPUS, write_corpus
 
@@ -88,6 +88,14 @@ def test_a_query_without_known_words_finds_nothing_by_bm25(index: Index, text: s
         index, open_store(index), [query("honey"), query(text, 2), query("ice", 3)], SearchSettings(depth=5)
     )
     assert [len(rankings.of(i)) > 0 for i in range(3)] == [True, False, True]
+
+
+def test_a_query_of_more_words_than_lucene_takes_is_named(index: Index) -> None:
+    most, more = (" ".join(f"w{n}" for n in range(count)) + " honey" for count in (MOST_WORDS - 1, MOST_WORDS))
+    store, settings = open_store(index), SearchSettings(["bm25"], 5)
+    assert found(index, search_all(index, store, [query(most)], settings)["bm25"])
+    with pytest.raises(UserError, match=r"query '1-2': found 65,537 distinct words, expected at most 65,536: shorten"):
+        search_all(index, store, [query("honey"), query(more, 2)], settings)
 
 
 def test_the_same_rankings_on_any_number_of_threads(index: Index) -> None:

@@ -2,29 +2,35 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keystone.generation.answers.choose_segments import MOST_CITATIONS
+from keystone.generation.answers.choose_segments import MOST_CITATIONS, list_segments
+from keystone.generation.answers.segments import cite_segments
 from keystone.generation.answers.support import (
     GROUP_SENTENCES,
     check_by_model,
     check_by_rules,
     drop_fillers,
     find_sources,
+    list_unchecked,
     make_claims,
     read_verdicts,
 )
+from keystone.generation.context.topic import TopicContext
 from keystone.generation.rules.support import rate_support, says_nothing
 from keystone.generation.rules.terms import find_names, find_numbers, make_weigher
 from keystone.generation.types import Answer, Failure, Reply, Request, Sentence, SupportCheck
 from keystone.indexing.errors import Unusable
+from keystone.retrieval.types import Query
 from tests.support.models.answer_replies import JSON
 from tests.support.models.scripted import Said, Scripted
-from tests.support.structures.topic_segments import SEGMENTS, toward
+from tests.support.structures.topic_segments import SEGMENTS, make_document, toward
 
 DANCE = Sentence("Bees dance for food.", ("bees#0",))
 EGGS = Sentence("A queen lays 2,000 eggs.", ("bees#1",))
@@ -108,6 +114,34 @@ def test_an_incomplete_reply_is_refused_and_rules_check(reply: str) -> None:
     found, reasons = check(reply)
     assert found == check_by_rules(DRAFT, VECTORS, SEGMENTS)
     assert [reason.endswith(": rules checked the sentences") for reason in reasons] == [True]
+
+
+FLOOD = "The river rose by two metres in the night, and the town of Ulm was flooded after the rain."
+FOREIGN = {
+    "German": "Der Fluss stieg in der Nacht um zwei Meter, und die Stadt Ulm wurde nach dem Regen überflutet.",
+    "Russian": "Река поднялась на два метра за ночь, и город был затоплен.",
+    "Chinese": "河水一夜之间上涨了两米，城市被淹。",
+}
+
+
+@pytest.mark.parametrize("language", FOREIGN)
+@pytest.mark.parametrize("turned", [False, True], ids=["foreign documents", "foreign sentences"])
+def test_a_citation_in_another_language_is_kept_unchecked(language: str, turned: bool) -> None:
+    """A document in the sentence's language says the same thing, so that a check by words would move the citation."""
+    said, source = (FOREIGN[language], FLOOD) if turned else (FLOOD, FOREIGN[language])
+    documents = {0: make_document("other", [source]), 1: make_document("own", [said])}
+    every = np.eye(2, dtype=np.float32)
+    segments = list_segments(
+        TopicContext(documents, {0: every[:1], 1: every[1:]}, [Query("1", "1-1", "Q?", "Q", "Q")], every[:1])
+    )
+    draft = Answer("1", (Sentence(said, ("other#0",)), Sentence(said, ("own#0",))))
+    found = check_by_rules(draft, every[[1, 1]], segments)
+    assert found.sentences == draft.sentences
+    assert [(one.support, one.action) for one in found.checks] == [("unchecked", "kept"), ("full", "kept")]
+    assert list_unchecked(draft, segments).checks == found.checks[:1]
+    cited = replace(draft, sentences=(Sentence(said, ("other",)),))
+    answer, far = cite_segments(cited, every[1:], segments, "closest")
+    assert (answer.sentences, far) == (draft.sentences[:1], [])
 
 
 def test_rules_exchange_segments_and_drop_what_nothing_supports() -> None:

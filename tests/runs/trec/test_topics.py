@@ -19,7 +19,7 @@ from keystone.runs.trec.topics import read_topics
 from tests.support.places import SHARED
 
 TRACKS = SHARED / "trec-rag-material"
-ID_KEYS = ["id", "qid", "topic_id", "narrative_id", "request_id"]
+ID_KEYS = ["id", "qid", "topic_id", "narrative_id", "request_id", "query_id", "topic"]
 NARRATIVE_KEYS = ["narrative", "problem_statement", "title", "text", "query"]
 
 
@@ -65,7 +65,7 @@ def test_topics_keep_the_order_of_the_file(tmp_path_factory: pytest.TempPathFact
         pytest.param({"id": 1, "title": "again"}, "topic '1' occurs more than once", id="repeated as a number"),
         pytest.param(
             {"title": "x"},
-            r"expected an id \(id, _id, qid, topic_id, narrative_id, request_id\).* found the keys title",
+            r"expected an id \(id, _id, qid, topic_id, narrative_id, request_id, query_id, topic\).* the keys title",
             id="no id",
         ),
         pytest.param(
@@ -150,6 +150,57 @@ FORMS = {
     ),
     "TSV with a header": ("qid\tquery\n1\tx", [Topic("1", "x")]),
     "TSV whose first id is a key": ("id\tx y", [Topic("id", "x y")]),
+    "TSV with a header of other words": ("query-id\tutterance\n1\tx", [Topic("1", "x")]),
+    "TSV with a column of ids and text": ("Topic\tquery\n1\tx", [Topic("1", "x")]),
+    "TSV of pandas": (
+        'qid\tquery\n1\t"what is ""river"" flood"\n2\t"a\tb"\n3\t"c\nd ""e"""\n4\tf',
+        [Topic("1", 'what is "river" flood'), Topic("2", "a\tb"), Topic("3", 'c\nd "e"'), Topic("4", "f")],
+    ),
+    "TSV with all columns in quotes": ('"qid"\t"query"\n"1"\t"a b"\n2\t"c"', [Topic("1", "a b"), Topic("2", "c")]),
+    "TSV with quotes of the topics": (
+        '1\t"river" flood\n2\t"river flood"\n3\t"open\n4\t5" by 6"',
+        [Topic("1", '"river" flood'), Topic("2", '"river flood"'), Topic("3", '"open'), Topic("4", '5" by 6"')],
+    ),
+    "JSONL of ir_datasets": ('{"query_id": "31", "text": "floods"}', [Topic("31", "floods")]),
+    "TREC, microblogs": (
+        "<top>\n<num> Number: MB1 </num>\n<query> a </query>\n<querytime> Tue </querytime>\n"
+        "<querytweettime> 9 </querytweettime>\n</top>\n\n<top><num>2</num><query>b</query></top>",
+        [Topic("MB1", "a"), Topic("2", "b")],
+    ),
+    "TREC, news": (
+        "<top>\n<num> Number: 1 </num>\n<docid>A-1</docid>\n<url>u</url>\n<title> a </title>\n<desc> Description:\nb\n"
+        '</desc>\n<subtopics>\n<sub num="1">c</sub>\n</subtopics>\n</top>\n<top><num>2<title>d</title></top>',
+        [Topic("1", "a\n\nb"), Topic("2", "d")],
+    ),
+    "CLEF": (
+        '<?xml version="1.0"?>\n<topics>\n<top lang="en"><num>C1</num><EN-title>a</EN-title><EN-desc>b</EN-desc>\n'
+        "<EN-narr>c</EN-narr></top></topics>",
+        [Topic("C1", "a\n\nb\n\nc")],
+    ),
+    "XML of clinical trials": (
+        '<topics task="T">\n<topic number="1">\n a &lt; 5 and\n b &nbsp;&eacute;.\n</topic>\n'
+        '<topic number="2">c</topic></topics>',
+        [Topic("1", "a < 5 and b \xe9."), Topic("2", "c")],
+    ),
+    "XML with fields of its own": (
+        '<topics><topic number="1"><disease>a</disease><gene>b</gene><other>c <i>d</i></other></topic></topics>',
+        [Topic("1", "a b c d")],
+    ),
+    "XML with a bare ampersand": (
+        "<topics><topic><number>9</number><query>a</query>\n<description>\nb & c &foo; &#233;</description>\n"
+        "<stance>x</stance><narrative>d</narrative></topic></topics>",
+        [Topic("9", "a\n\nb & c &foo; \xe9\n\nd")],
+    ),
+    "XML of the web track": (
+        '<!-- x -->\n<webtrack><topic number="151" type="x"><query>a</query>\n'
+        "<description><![CDATA[b & <c>]]></description>\n"
+        '<subtopic number="1"><title>no</title> no</subtopic></topic></webtrack>',
+        [Topic("151", "a\n\nb & <c>")],
+    ),
+    "XML of queries": (
+        "<queries><query><id>q1</id><title>a</title></query><query id='q2'>b</query></queries>",
+        [Topic("q1", "a"), Topic("q2", "b")],
+    ),
     "JSONL": ('{"qid": 1, "query": "x"}\n', [Topic("1", "x")]),
 }
 
@@ -168,7 +219,7 @@ def test_the_content_tells_the_format(tmp_path: Path, form: str, name: str, arou
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        pytest.param("1 0 bees 1", 1, "not a topic: expected a JSON object, <top>, or an id, a tab", id="qrels"),
+        pytest.param("1 0 bees 1", 1, "not a topic: expected a JSON object, <top>, <topic>, or an id", id="qrels"),
         pytest.param('[{"id": "1", "title": "x"}]', 1, "found a JSON array", id="JSON array"),
         pytest.param("1\tx\n2", 2, "expected 2 columns, an id and a narrative, found 1", id="one column"),
         pytest.param("1\tx\n2\tx\ty", 2, "expected 2 columns, an id and a narrative, found 3", id="three columns"),
@@ -182,14 +233,24 @@ def test_the_content_tells_the_format(tmp_path: Path, form: str, name: str, arou
         pytest.param("<top><num>1 2<title>x", 1, "<num>: expected an id .* found '1 2'", id="bad number"),
         pytest.param("<top><num>1\n<num>2<title>x", 2, "<num> occurs more than once", id="two ids"),
         pytest.param(
-            "<top><num>1<title>x</top>\n<title>y", 2, "expected <top> and its fields", id="a field outside of a topic"
+            "<top><num>1<title>x</top>\n<title>y", 2, "or <topic> and its fields", id="a field outside of a topic"
         ),
         pytest.param(
-            "<top><num>1<title>x</top>\ny", 2, "expected <top> and its fields, found 'y'", id="text outside of a topic"
+            "<top><num>1<title>x</top>\ny", 2, "or <topic> and its fields, found 'y'", id="text outside of a topic"
         ),
-        pytest.param("<top><num>1</num>y", 1, "expected <top> and its fields", id="text between fields"),
-        pytest.param("<x>\n</top>", 2, "expected <top> and its fields", id="end without a beginning"),
-        pytest.param("<x>\n", None, "holds no topic", id="other markup"),
+        pytest.param("<top><num>1</num>y", 1, "or <topic> and its fields", id="text between fields"),
+        pytest.param("<x>\n</top>", 2, "expected topics in XML, found mismatched tag", id="end without a beginning"),
+        pytest.param("<x>\n</x>", None, "holds no topic", id="other markup"),
+        pytest.param("<x>\n<topic>", 2, "expected topics in XML, found no element found", id="XML that is cut off"),
+        pytest.param("<x><topic id='1'>a<title>b</title></topic></x>", 1, "found '<x><topic", id="text beside a field"),
+        pytest.param("<x>a\n<topic id='1'>b</topic></x>", 1, "or <topic> and its fields, found '<x>a'", id="text"),
+        pytest.param(
+            "<x>\n<topic id='1'><title>a</title>\n<title>b</title></topic></x>",
+            3,
+            "<title> occurs more than once in the topic of line 2",
+            id="a field twice in XML",
+        ),
+        pytest.param('1\t"a\nb\n2\tx', 2, "expected 2 columns, an id and a narrative, found 1", id="open CSV quote"),
     ],
 )
 def test_an_error_in_any_format_names_file_and_line(tmp_path: Path, text: str, line: int | None, message: str) -> None:
@@ -200,6 +261,7 @@ def test_an_error_in_any_format_names_file_and_line(tmp_path: Path, text: str, l
 
 
 PIECES = ["<top>", "</top>", "<num> Number: 1", "</num>", "<title>", "<desc> Description:", "<con>", "1\t", "x", "\n"]
+PIECES += ["<topic number='1'>", "</topic>", "<x>", "</x>", "&amp;", "&", '\t"', '""', "qid\tquery\n"]
 PIECES += [" ", "\r", "{", "[", "\0", '{"id": "1", "title": "x"}', "\ufeff", "&#" + "9" * 5000, "<!--", "<![x[", "\x85"]
 RAW = st.lists(st.sampled_from(PIECES).map(str.encode) | st.binary(max_size=4), max_size=14).map(b"".join)
 
