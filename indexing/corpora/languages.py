@@ -107,7 +107,8 @@ def differ_in_language(sentence: str, passage: str) -> bool:
         return len(scripts) > 1 or (bool(scripts) and len(languages) > 1)
     own = guess_language(passage)
     sure = _COMMON_WORDS.get(own, frozenset())
-    sure = sure if own == "English" else {word for word in sure - _COMMON_WORDS["English"] - _ENGLISH_TOO if word[1:]}
+    if own != "English":
+        sure = frozenset(word for word in sure - _COMMON_WORDS["English"] - _ENGLISH_TOO if word[1:])
     if len(sure.intersection(passage.lower().split())) < LEAST_OWN_WORDS:
         return False
     every = _WORD.findall(sentence[:GUESSED_CHARACTERS])

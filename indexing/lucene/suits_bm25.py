@@ -72,7 +72,8 @@ def _are_all_one(reader: Any) -> bool:
 def choose_documents(reader: Any) -> list[int]:
     """The numbers of some documents, spread over the index."""
     count = int(reader.maxDoc())
-    return np.linspace(0, count - 1, min(EXAMINED_DOCUMENTS, count)).astype(int).tolist()
+    chosen: list[int] = np.linspace(0, count - 1, min(EXAMINED_DOCUMENTS, count)).astype(int).tolist()
+    return chosen
 
 
 def check_terms(reader: Any, where: str, texts: dict[int, str], is_markup: bool) -> None:
