@@ -23,8 +23,8 @@ def warn_of_unusable_replies(directory: Path) -> str:
     text = f"the model gave no usable reply in {unusable:,} of {asked:,} steps (most often: {reason})"
     if cut == unusable:
         text += (
-            ". All these replies were cut at their limit, max_tokens: raise model.thinking, the tokens that a reply may "
-            "have beyond its step's, as models that think first need them"
+            ". All these replies were cut at their limit, max_tokens: raise model.thinking, the tokens that a reply "
+            "may have beyond those of its step, as models that think first need them"
         )
     advice = "" if reason.startswith(BUDGET_SPENT) else ". keystone run --retry-unusable asks for them again"
     return f"{text}{advice}"

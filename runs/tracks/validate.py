@@ -77,7 +77,7 @@ def validate(path: Path, track: Track, topics: Sequence[Topic]) -> list[Violatio
 def judge(path: Path, track: Track, topics: Sequence[Topic]) -> Verdict:
     """Find the violations, as `validate` does, and the size of the file."""
     content = read_lines(path)
-    return _judge_lines(content, _holds_answers(path, content), track, topics)
+    return _judge_lines(content, holds_answers(path, content), track, topics)
 
 
 def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[list[Repair], Verdict]:
@@ -87,14 +87,14 @@ def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[l
     """
     marked = read_lines(path)
     content = [(number, line.lstrip(BYTE_ORDER_MARK)) for number, line in marked]
-    holds_answers = _holds_answers(path, content)
-    repair = fix_answers if holds_answers else fix_run
+    has_answers = holds_answers(path, content)
+    repair = fix_answers if has_answers else fix_run
     lines, repairs = repair(content, track, {topic.id: topic.narrative for topic in topics})
     repairs += [
         Repair(number, "byte order mark dropped") for number, line in marked if line.startswith(BYTE_ORDER_MARK)
     ]
     write_lines(out, lines)
-    return sorted(repairs, key=lambda done: done.line), _judge_lines(read_lines(out), holds_answers, track, topics)
+    return sorted(repairs, key=lambda done: done.line), _judge_lines(read_lines(out), has_answers, track, topics)
 
 
 def detect_track(path: Path) -> Track:
@@ -110,7 +110,7 @@ def detect_track(path: Path) -> Track:
         raise UserError(f"{path}: is empty, expected a run or answers")
     if array := _find_array(content):
         raise UserError(f"{path}:{array.line}: {array.message}")
-    if _holds_answers(path, content):
+    if holds_answers(path, content):
         records = [record for _, line in content if (record := parse_object(line)) is not None]
         if not records:
             raise UserError(f"{path}: holds no JSON object, expected one on each line")
@@ -196,11 +196,11 @@ def cap_violations(violations: Sequence[Violation], most: int) -> Iterator[tuple
             yield violation, seen[kind] == most < counts[kind]
 
 
-def _judge_lines(content: Lines, holds_answers: bool, track: Track, topics: Sequence[Topic]) -> Verdict:
+def _judge_lines(content: Lines, has_answers: bool, track: Track, topics: Sequence[Topic]) -> Verdict:
     if array := _find_array(content):
         return Verdict([array], "Keystone does not judge the elements of an array")
     narratives = {topic.id: topic.narrative for topic in topics}
-    check, describe = (check_answers, describe_answers) if holds_answers else (check_run, describe_run)
+    check, describe = (check_answers, describe_answers) if has_answers else (check_run, describe_run)
     found = [
         replace(one, severity="warning") if one.kind in track.accepted else one
         for one in sorted(check(content, track, narratives), key=lambda violation: violation.line)
@@ -211,7 +211,8 @@ def _judge_lines(content: Lines, holds_answers: bool, track: Track, topics: Sequ
     return Verdict(found, describe(content, track, narratives))
 
 
-def _holds_answers(path: Path, content: Lines) -> bool:
+def holds_answers(path: Path, content: Lines) -> bool:
+    """Whether a file with these lines holds answers, and not the rows of a run."""
     objects = (line.lstrip() for _, line in content if line.lstrip().startswith("{"))
     if ".jsonl" in path.suffixes or _find_first_line(content)[1].strip() == "{":
         return True

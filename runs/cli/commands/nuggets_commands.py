@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from keystone.indexing.errors import UserError
 from keystone.runs.cli.options import Quiet, complete_setting
 from keystone.runs.report.say import say
 
@@ -49,6 +50,9 @@ def create(
     relevant_from: Annotated[
         int, typer.Option(min=1, help="The grade from which a document or segment gives nuggets.")
     ] = 2,
+    to: Annotated[
+        NuggetForm, typer.Option(help="The form of the file. nuggetbank keeps the documents that say each nugget.")
+    ] = NuggetForm.NUGGETIZER,
     quiet: Quiet = False,
 ) -> None:
     """Create the nuggets of each topic from its relevant documents, vital or okay, by the model of a run.
@@ -64,7 +68,7 @@ def create(
     check_run_outputs(settings, [config, qrels], {"--out": out})
     with _open_runner(settings, "Creating nuggets", quiet) as run_with_model:
         banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
-    write_nuggets(out, banks)
+    write_nuggets(out, banks, to.value)
     _tell(out, cautions)
 
 
@@ -125,6 +129,13 @@ def score(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Files of nuggets assign, or of nuggets support.")
     ],
+    nuggets: Annotated[
+        Path | None, typer.Option(help="Score the topics of these nuggets, in any form of docs/nuggets.md.")
+    ] = None,
+    topics: Annotated[
+        Path | None,
+        typer.Option(help="Score these topics, in any form of docs/corpora.md."),
+    ] = None,
     json: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write means, values of each topic and p-values to this file, as JSON."),
@@ -133,18 +144,26 @@ def score(
 ) -> None:
     """Score answers from assigned nuggets or rated citations: each topic, the mean, and differences of runs.
 
-    Example: keystone nuggets score assigned.jsonl
+    A topic without an answer counts 0. --nuggets or --topics name all topics; otherwise the files do.
+
+    Example: keystone nuggets score assigned.jsonl --nuggets nuggets.jsonl
     """
     import orjson
 
     from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.compare import build_report
+    from keystone.runs.evaluation.nuggets.read import read_nuggets
     from keystone.runs.evaluation.nuggets.score import score_files
     from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, print_topics
+    from keystone.runs.trec.topics import read_topics
 
-    check_outputs(files, {"--json": json})
-    evaluations = score_files(files)
+    if nuggets is not None and topics is not None:
+        raise UserError("expected either --nuggets or --topics")
+    check_outputs([*files, nuggets, topics], {"--json": json})
+    wanted = [bank.topic_id for bank in read_nuggets(nuggets)] if nuggets else []
+    wanted = [topic.id for topic in read_topics(topics)] if topics else wanted
+    evaluations = score_files(files, wanted)
     for evaluation in evaluations:
         print_topics(evaluation)
     if len(evaluations) > 1:

@@ -50,7 +50,10 @@ def list_nuggets(banks: Sequence[NuggetBank]) -> list[Wanted]:
         for nugget in bank.nuggets:
             sources = nugget.list_sources()
             if not sources:
-                raise UserError(f"{nugget.place}: found a nugget without a document, expected an id under doc_id")
+                raise UserError(
+                    f"{nugget.place}: found a nugget without a document, expected an id under doc_id or references. "
+                    "keystone nuggets create --to nuggetbank keeps the documents of its nuggets"
+                )
             name = nugget.name or nugget.text
             found += [Wanted(bank.topic_id, name, one.doc_id, nugget.describe(), one.span) for one in sources]
     return found

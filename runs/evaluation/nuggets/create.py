@@ -9,13 +9,16 @@ import numpy as np
 from keystone.generation.ask import run_together
 from keystone.generation.grading.nuggets import create_nuggets, rate_importance
 from keystone.generation.llm.model import Model
+from keystone.generation.rules.support import rate_support
+from keystone.generation.rules.terms import find_terms, make_weigher
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import open_index
+from keystone.indexing.types import document_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.evaluation.nuggets.texts import read_texts
-from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank
+from keystone.runs.evaluation.nuggets.types import Nugget, NuggetBank, Source
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.trec.run_files import read_qrels
 from keystone.runs.trec.topics import read_topics
@@ -55,16 +58,16 @@ def create_banks(
 
 def _read_passages(
     config: RunConfig, topics: Sequence[Topic], path: Path, relevant_from: int
-) -> tuple[Mapping[str, list[str]], list[str]]:
-    """Read the texts of the relevant documents of each topic, best first, and caution about missing ones."""
+) -> tuple[Mapping[str, dict[str, str]], list[str]]:
+    """Read the texts of the relevant documents of each topic by id, best first, and caution about missing ones."""
     qrels = read_qrels(path).select([topic.id for topic in topics])
     relevant = np.flatnonzero(qrels.grades >= relevant_from)
     ids = qrels.docs[relevant].decode_ids()
     texts = read_texts(open_store(open_index(config.index)), ids)
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, str]] = {}
     for place, name in zip(np.searchsorted(qrels.offsets, relevant, side="right") - 1, ids, strict=True):
         if name in texts:
-            found.setdefault(qrels.query_ids[place], []).append(texts[name])
+            found.setdefault(qrels.query_ids[place], {})[name] = texts[name]
     missing = sorted(set(ids) - set(texts))
     if not missing:
         return found, []
@@ -72,12 +75,29 @@ def _read_passages(
 
 
 async def _create_bank(
-    model: Model, topic: Topic, passages: Sequence[str], window: int
+    model: Model, topic: Topic, passages: Mapping[str, str], window: int
 ) -> tuple[NuggetBank, list[str]]:
-    texts, failures = await create_nuggets(model, topic.narrative, passages, window)
+    texts, failures = await create_nuggets(model, topic.narrative, list(passages.values()), window)
     labels = await rate_importance(model, topic.narrative, texts)
-    nuggets = tuple(Nugget(text, label) for text, label in zip(texts, labels, strict=True))
+    sources = find_sources(texts, passages)
+    nuggets = tuple(Nugget(text, label, sources=own) for text, label, own in zip(texts, labels, sources, strict=True))
     cautions = [f"{topic.id}: the model gave no nuggets of some passages: {one.reason}" for one in failures]
     if failed := labels.count("failed"):
         cautions.append(f"{topic.id}: the model gave no importance of {plural(failed, 'nugget')}")
     return NuggetBank(topic.id, nuggets, topic.narrative), cautions
+
+
+def find_sources(texts: Sequence[str], passages: Mapping[str, str]) -> list[tuple[Source, ...]]:
+    """Find for each nugget the documents that say it, by the words of these passages: see `rate_support`.
+
+    `passages` has texts by the ids of documents or segments. If no passage supports a nugget in full, its documents are
+    those that support it in part.
+    """
+    weigh = make_weigher([find_terms(text) for text in passages.values()])
+    found = []
+    for nugget in texts:
+        levels = {name: rate_support(nugget, text, weigh) for name, text in passages.items()}
+        best = "full" if "full" in levels.values() else "partial"
+        ids = dict.fromkeys(document_id(name) for name, level in levels.items() if level == best)
+        found.append(tuple(map(Source, ids)))
+    return found

@@ -1,6 +1,6 @@
 """The track's scores of answers, from nuggets that are assigned to them, or from the ratings of their citations."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import nan
 from pathlib import Path
@@ -29,20 +29,27 @@ OKAY_WEIGHT = 0.5
 SUPPORT_CREDIT: Mapping[Support, float] = {"full": 1.0, "partial": 0.5, "none": 0.0}
 
 
-def score_files(paths: Sequence[Path]) -> list[Evaluation]:
-    """Score the runs of files with assigned nuggets, or with rated citations, on the topics of all files.
+FROM_FILES = (
+    "the topics are those of these files alone, so a mean may change with a file, and a topic that nobody answered "
+    "does not count: name all topics by --nuggets or --topics"
+)
 
-    A topic that a run lacks counts 0. `UserError` for files of both kinds together, for a nugget that is not assigned,
-    and for a topic that recurs with the same run.
+
+def score_files(paths: Sequence[Path], topics: Collection[str] = ()) -> list[Evaluation]:
+    """Score the runs of files with assigned nuggets, or with rated citations, on these topics.
+
+    Without topics, they are those of all files, and a caution says so. A topic that a run lacks counts 0. `UserError`
+    for files of both kinds together, for a nugget that is not assigned, for a topic that recurs with the same run, and
+    for a run with none of the topics.
     """
     of_citations = ["sentences" in next((one for _, one in read_json_lines(path)), {}) for path in paths]
     if any(of_citations) != all(of_citations):
         raise UserError(f"{paths[of_citations.index(True)]}: holds rated citations, another file has nuggets")
     if not any(of_citations):
         banks = [bank for path in paths for bank in _read_assigned(path)]
-        return _score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget")
+        return _score_runs(banks, NUGGET_MEASURES, lambda bank: score_nuggets(bank.nuggets), "nugget", topics)
     answers = [answer for path in paths for answer in read_cited_answers(path)]
-    return _score_runs(answers, CITATION_MEASURES, lambda one: score_citations(one.sentences), "rating")
+    return _score_runs(answers, CITATION_MEASURES, lambda one: score_citations(one.sentences), "rating", topics)
 
 
 def _read_assigned(path: Path) -> Iterator[NuggetBank]:
@@ -58,7 +65,11 @@ def _read_assigned(path: Path) -> Iterator[NuggetBank]:
 
 
 def _score_runs(
-    records: Sequence[T], measures: Sequence[str], score: Callable[[T], tuple[float, ...]], noun: str
+    records: Sequence[T],
+    measures: Sequence[str],
+    score: Callable[[T], tuple[float, ...]],
+    noun: str,
+    wanted: Collection[str],
 ) -> list[Evaluation]:
     runs: dict[str, dict[str, tuple[float, ...]]] = {}
     for one in records:
@@ -66,18 +77,23 @@ def _score_runs(
         if one.topic_id in own:
             raise UserError(f"run {one.run_id!r}: topic {one.topic_id!r} occurs more than once")
         own[one.topic_id] = score(one)
-    topics = tuple(sorted({one.topic_id for one in records}))
+    topics = tuple(sorted({*wanted} or {one.topic_id for one in records}))
     found = []
     for run_id, own in runs.items():
         table = np.array([own.get(topic, (0.0,) * len(measures)) for topic in topics])
-        cautions = caution_about_topics(run_id, list(own), topics, "an answer", noun)
-        if failed := [topic for topic in own if np.isnan(own[topic]).any()]:
+        if not own.keys() & set(topics):
+            ids = f"its topics look like {next(iter(own))!r}, those to score like {topics[0]!r}"
+            raise UserError(f"run {run_id!r}: has none of the topics: {ids}")
+        cautions = [] if wanted else [FROM_FILES]
+        cautions += caution_about_topics(run_id, list(own), topics, "an answer", noun)
+        if failed := [topic for topic in topics if topic in own and np.isnan(own[topic]).any()]:
             share = f"{len(failed):,} of {len(topics):,}"
             cautions.append(
                 f"{run_id}: topics with a {noun} that failed, which are left out: {share}, such as {failed[0]}"
             )
         values = dict(zip(measures, table.T, strict=True))
-        found.append(Evaluation(run_id, topics, values, Counts(len(topics), len(own)), tuple(cautions)))
+        counts = Counts(len(topics), len(own.keys() & set(topics)))
+        found.append(Evaluation(run_id, topics, values, counts, tuple(cautions)))
     return found
 
 

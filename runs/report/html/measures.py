@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from keystone.indexing.errors import UserError
 from keystone.indexing.types import document_id
 from keystone.runs.evaluation.compare import Difference, collect_cautions, compare_runs
 from keystone.runs.evaluation.evaluate import Evaluation, evaluate_files
@@ -68,6 +69,10 @@ def take_measures(runs: Sequence[Path], views: Sequence[RunView], qrels_path: Pa
     paths = [_choose_ranking(run, view, judges_segments) for run, view in zip(runs, views, strict=True)]
     made = [(path, view.label) for path, view in zip(paths, views, strict=True) if path.exists()]
     found = evaluate_files([path for path, _ in made], qrels_path)
+    shown = {topic_id for view in views for topic_id in view.topics}
+    if shown and not shown & grades.keys():
+        like = f"they look like {min(grades, default='')!r}, those of the runs like {min(shown)!r}"
+        raise UserError(f"{qrels_path}: judges none of the topics of the runs: {like}")
     evaluations = [replace(one, name=label) for one, (_, label) in zip(found, made, strict=True)]
     return Measures(evaluations, collect_cautions(evaluations) if evaluations else (), grades)
 

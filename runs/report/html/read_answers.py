@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.runs.report.html.types import AnswerView, CitedText, PlacedDocument, RunView, TopicView
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, read_answer_file
 from keystone.runs.tracks.rules import Track
-from keystone.runs.tracks.validate import detect_track
+from keystone.runs.tracks.validate import detect_track, holds_answers
+from keystone.runs.tracks.violations import read_lines
 
 
 def read_answer_view(path: Path, label: str) -> RunView:
@@ -14,6 +16,10 @@ def read_answer_view(path: Path, label: str) -> RunView:
 
     `UserError` for a file that is no answer file.
     """
+    if not holds_answers(path, read_lines(path)):
+        raise UserError(
+            f"{path}: holds no answers, expected a run directory or an answer file. Run files are for keystone evaluate"
+        )
     track = detect_track(path)
     submitted = read_answer_file(path, track)
     narratives = _read_narratives(path, track)

@@ -303,7 +303,10 @@ def test_the_command_prints_writes_and_draws_and_refuses_bad_nuggets(graded: Pat
     assert "R@100: its gain if these documents stood by their grades; now 1.0000" in done.stdout
     nuggets.write_text('{"topic": "1", "text": "a"}\n')
     refused = keystone("diagnose", graded, "--nuggets", nuggets)
-    assert refused.stderr == f"error: {nuggets}:1: found a nugget without a document, expected an id under doc_id\n"
+    assert refused.stderr == (
+        f"error: {nuggets}:1: found a nugget without a document, expected an id under doc_id or references. "
+        "keystone nuggets create --to nuggetbank keeps the documents of its nuggets\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from keystone.indexing.index import Index
 from keystone.retrieval.backends import open_store
 from keystone.runs.cli.commands.nuggets_commands import NuggetForm, assign, convert, create, support
 from keystone.runs.config.read import read_config
+from keystone.runs.evaluation.diagnosis.wanted import list_nuggets
 from keystone.runs.evaluation.nuggets.assign import assign_to_files
-from keystone.runs.evaluation.nuggets.create import create_banks
+from keystone.runs.evaluation.nuggets.create import create_banks, find_sources
 from keystone.runs.evaluation.nuggets.read import read_nuggets
 from keystone.runs.evaluation.nuggets.score import CITATION_MEASURES, score_files
 from keystone.runs.evaluation.nuggets.texts import read_texts
@@ -79,6 +80,7 @@ def test_the_commands_go_from_judgments_to_scores_and_ask_once(
 
         def make_all() -> list[bytes]:
             create(config, qrels, made, None, 2, quiet=True)
+            create(config, qrels, tmp_path / "kept.jsonl", None, 2, NuggetForm.NUGGETBANK, quiet=True)
             assign([answers], made, assigned, config, None, quiet=True)
             support([answers], config, rated, None, quiet=True)
             return [path.read_bytes() for path in (made, assigned, rated)]
@@ -104,6 +106,27 @@ def test_the_commands_go_from_judgments_to_scores_and_ask_once(
     assert {name: evaluation.mean(name) for name in evaluation.values} == dict.fromkeys(CITATION_MEASURES, 0.5)
     convert(made, NuggetForm.NUGGETBANK, tmp_path / "bank.jsonl")
     assert json.loads((tmp_path / "bank.jsonl").read_bytes())["claim_bank"]["Bees"]["importance"] == "vital"
+    wanted = list_nuggets(read_nuggets(tmp_path / "kept.jsonl"))
+    assert ("1", "Bees", "bees") in {(one.topic_id, one.text, one.doc_id) for one in wanted}
+
+
+@pytest.mark.parametrize(
+    ("nugget", "sources"),
+    [
+        pytest.param("A queen lays 2,000 eggs.", ["hive"], id="one document says it"),
+        pytest.param("Drones leave in autumn.", ["hive", "year"], id="two say it"),
+        pytest.param("Drones leave in autumn to die of hunger in 1,900 hives.", ["hive"], id="in part"),
+        pytest.param("Lava is molten rock.", [], id="none says it"),
+    ],
+)
+def test_the_documents_of_a_nugget_are_those_whose_words_support_it(nugget: str, sources: list[str]) -> None:
+    passages = {
+        "hive#1": "In a hive, a queen lays 2,000 eggs. Drones leave in autumn.",
+        "year#0": "In autumn, drones leave. In spring, swarms form.",
+        "wax": "Wax is made of honey.",
+    }
+    (found,) = find_sources([nugget], passages)
+    assert [source.doc_id for source in found] == sources
 
 
 @pytest.mark.skipif(not REAL.exists(), reason="the collections are not here")

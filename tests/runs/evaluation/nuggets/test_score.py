@@ -13,7 +13,13 @@ from keystone.generation.grading.nuggets import Assignment, Importance
 from keystone.generation.types import Support
 from keystone.indexing.errors import UserError
 from keystone.runs.evaluation.nuggets.citations import CitedSentence
-from keystone.runs.evaluation.nuggets.score import NUGGET_MEASURES, score_citations, score_files, score_nuggets
+from keystone.runs.evaluation.nuggets.score import (
+    FROM_FILES,
+    NUGGET_MEASURES,
+    score_citations,
+    score_files,
+    score_nuggets,
+)
 from keystone.runs.evaluation.nuggets.types import Nugget
 
 LABELS: dict[str, Assignment] = {"2": "support", "1": "partial_support", "0": "not_support", "-": "failed"}
@@ -80,15 +86,38 @@ def make_row(run: str, topic: str, *labels: str) -> dict[str, Any]:
     return {"query": "", "qid": topic, "run_id": run, "nuggets": nuggets}
 
 
+def test_the_topics_that_are_named_decide_and_no_other_file_does(tmp_path: Path) -> None:
+    first = write_rows(tmp_path / "a", make_row("a", "1", "support"), make_row("a", "9", "support"))
+    second = write_rows(tmp_path / "b", make_row("b", "1", "not_support"), make_row("b", "2", "support"))
+    (alone,) = score_files([first], ["1", "2", "3", "4"])
+    beside, _ = score_files([first, second], ["1", "2", "3", "4"])
+    for one in (alone, beside):
+        assert (one.topics, one.mean("A"), one.counts.answered_topics) == (("1", "2", "3", "4"), 0.25, 1)
+        assert one.cautions == (
+            "a: judged topics without an answer, which count 0: 3 of 4, such as 2",
+            "a: topics without a nugget, which are left out: 1 of 2, such as 9",
+        )
+    (unnamed,) = score_files([first])
+    assert (unnamed.mean("A"), unnamed.cautions) == (1, (FROM_FILES,))
+    with pytest.raises(UserError, match=r"run 'a': has none of the topics: .* like '1', those .* like '7'"):
+        score_files([first], ["7"])
+
+
 def test_runs_are_scored_on_the_topics_of_all_files(tmp_path: Path) -> None:
     first = write_rows(tmp_path / "a", make_row("a", "1", "support"), make_row("a", "2", "failed", "support"))
     second = write_rows(tmp_path / "b", make_row("b", "1", "not_support"))
     one, other = score_files([first, second])
     assert (one.name, one.topics, one.mean("A")) == ("a", ("1", "2"), 1)
     assert math.isnan(one.values["V"][1])
-    assert one.cautions == ("a: topics with a nugget that failed, which are left out: 1 of 2, such as 2",)
+    assert one.cautions == (
+        FROM_FILES,
+        "a: topics with a nugget that failed, which are left out: 1 of 2, such as 2",
+    )
     assert (other.values["A"].tolist(), other.counts.answered_topics) == ([0, 0], 1)
-    assert other.cautions == ("b: judged topics without an answer, which count 0: 1 of 2, such as 2",)
+    assert other.cautions == (
+        FROM_FILES,
+        "b: judged topics without an answer, which count 0: 1 of 2, such as 2",
+    )
     assert list(one.values) == list(NUGGET_MEASURES)
     (unnamed,) = score_files([write_rows(tmp_path / "c", make_row("", "1", "support"))])
     assert unnamed.name == str(tmp_path / "c")

@@ -83,6 +83,20 @@ def test_an_answer_file_of_another_team_has_its_references_as_documents(tmp_path
     assert f'<tr data-n="ddad"><th><bdi>{ids[2]}</bdi></th></tr>' in page
 
 
+def test_judgments_of_other_topics_are_refused_and_so_is_a_run_file(tmp_path: Path) -> None:
+    qrels, page = tmp_path / "qrels.txt", tmp_path / "report.html"
+    qrels.write_text("999 0 a 1\n")
+    record = {"run_id": "r", "topic_id": "2024-1", "topic": "t", "references": [], "answer": []}
+    (tmp_path / "theirs.jsonl").write_bytes(orjson.dumps(record))
+    with pytest.raises(UserError, match=r"qrels\.txt: judges none of the topics of the runs: they look like '999'"):
+        write_report([tmp_path / "theirs.jsonl"], page, qrels)
+    rows = tmp_path / "run.trec"
+    rows.write_text("2024-1 Q0 a 1 1.0 r\n")
+    with pytest.raises(UserError, match=r"run\.trec: holds no answers, expected a run directory or an answer file"):
+        write_report([rows], page)
+    assert not page.exists()
+
+
 def test_an_unfinished_run_says_which_files_it_lacks(run: Path) -> None:
     config = yaml.safe_load((run / "config.yaml").read_text())
     (run / "config.yaml").write_text(yaml.safe_dump(config | {"track": "rag25", "answer": {"method": "rules"}}))
