@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
+from keystone.generation.llm.chat import Dialect, PaidReply, ReplyBound, find_other_dialect, read_reply
 from keystone.generation.llm.client import open_client
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
@@ -115,7 +115,10 @@ class OfflineEngine:
         return [replace(each, usage=replace(each.usage, calls=1, seconds=seconds)) for each in answers]
 
     def _ask_engine(self, requests: Sequence[Request]) -> list[PaidReply]:
-        """Ask the engine. If it refuses one request, it refuses all of the chunk. Each half is then asked alone."""
+        """Ask the engine. If it refuses one request, it refuses all of the chunk. Each half is then asked alone.
+
+        A request whose schema is refused is asked without it.
+        """
         sampling = [self._make_sampling(request) for request in requests]
         try:
             outputs = self._engine.chat(
@@ -126,12 +129,19 @@ class OfflineEngine:
             )
         except list_refusals() as refusal:
             if len(requests) == 1:
-                return [PaidReply(Failure(f"{self._model}: refused: {describe_error(str(refusal))}"))]
+                return [self._ask_otherwise(requests[0], str(refusal))]
             middle = len(requests) // 2
             return self._ask_engine(requests[:middle]) + self._ask_engine(requests[middle:])
         except Exception as error:
             raise UserError(f"{self._model}: vLLM's engine has failed: {describe_error(str(error))}") from error
         return [read_output(output, request) for output, request in zip(outputs, requests, strict=True)]
+
+    def _ask_otherwise(self, request: Request, refusal: str) -> PaidReply:
+        other = find_other_dialect(Dialect(), refusal, "its own" if request.schema is not None else "")
+        if other and other[0].refused:
+            (answered,) = self._ask_engine([replace(request, schema=None)])
+            return replace(answered, note=other[1].format(purpose=request.purpose))
+        return PaidReply(Failure(f"{self._model}: refused: {describe_error(refusal)}"))
 
     def _make_sampling(self, request: Request) -> Any:
         from vllm import SamplingParams
