@@ -48,7 +48,7 @@ _REFERENCE = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9a-f]{1,6}
 
 def read_marked_topics(path: Path, numbered: Sequence[tuple[int, str]]) -> Iterator[RawTopic]:
     """The topics of a file that begins with a tag, from its lines. `UserError` with file and line for a bad one."""
-    text = "\n".join(line for _, line in numbered)
+    text = "\n".join(line.replace("\r", " ") for _, line in numbered)  # which the parser would count as an end of line
     try:
         yield from _parse_xml(path, numbered, text)
     except expat.ExpatError as error:

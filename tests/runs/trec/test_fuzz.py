@@ -80,6 +80,24 @@ TOPICS: Seeds = {
         f"<top>\n<num> Number: {name}\n<title> T\n<desc> Description:\n{text}\n<narr> N &amp; M\n</top>\n"
         for name, text in NARRATIVES.items()
     ).encode(),
+    "quoted.tsv": b"qid\tquery\n"
+    + b"".join(f'{name}\t"{text} ""so""\nAnd?"\n'.encode() for name, text in NARRATIVES.items()),
+    "web.xml": "<?xml version='1.0'?>\n<topics>\n{}</topics>\n".format(
+        "".join(
+            f'<topic number="{name}">\n<query>T</query>\n<description>{text} A &amp; B &nbsp;C & D</description>\n'
+            '<subtopic number="1">S</subtopic>\n</topic>\n'
+            for name, text in NARRATIVES.items()
+        )
+    ).encode(),
+    "trials.xml": "<topics>\n{}</topics>\n".format(
+        "".join(
+            f'<topic number="{name}">\n<!-- x -->{text}<![CDATA[ <b> ]]></topic>\n' for name, text in NARRATIVES.items()
+        )
+    ).encode(),
+    "news.txt": "".join(
+        f"<top>\n<num> Number: {name} </num>\n<docid>d</docid>\n<title> T </title>\n<EN-desc>{text}</EN-desc>\n</top>\n"
+        for name, text in NARRATIVES.items()
+    ).encode(),
 }
 
 

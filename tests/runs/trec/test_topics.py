@@ -243,6 +243,7 @@ def test_the_content_tells_the_format(tmp_path: Path, form: str, name: str, arou
         pytest.param("<x>\n</x>", None, "holds no topic", id="other markup"),
         pytest.param("<x>\n<topic>", 2, "expected topics in XML, found no element found", id="XML that is cut off"),
         pytest.param("<x><topic id='1'>a<title>b</title></topic></x>", 1, "found '<x><topic", id="text beside a field"),
+        pytest.param("<x>\ra\r<topic id='1'>b</topic></x>", 1, "and its fields", id="text after a carriage return"),
         pytest.param("<x>a\n<topic id='1'>b</topic></x>", 1, "or <topic> and its fields, found '<x>a'", id="text"),
         pytest.param(
             "<x>\n<topic id='1'><title>a</title>\n<title>b</title></topic></x>",
