@@ -158,6 +158,7 @@ def test_a_damaged_reply_is_a_value_or_named(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Hypothesis's clock, deep in a stack
 @settings(max_examples=5_000)
 @given(st.integers())
 def test_5_000_damaged_replies_are_values_or_named(seed: int) -> None:
