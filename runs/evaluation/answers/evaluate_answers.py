@@ -15,14 +15,13 @@ from keystone.runs.evaluation.answers.files import (
     Context,
     Reference,
     Submission,
+    read_judged_submission,
     read_references,
-    read_submission,
 )
 from keystone.runs.evaluation.answers.judge import judge_submissions
 from keystone.runs.evaluation.answers.wins import Comparison
 from keystone.runs.evaluation.cautions import caution_about_topics
 from keystone.runs.evaluation.evaluate import Counts, Evaluation
-from keystone.runs.evaluation.use.records import keep_fresh, read_use_records
 from keystone.runs.pipeline.model_runner import RunWithModel
 from keystone.runs.wording import plural
 
@@ -39,7 +38,7 @@ def evaluate_answer_files(
     ask the model. If a file cannot be read or has no topic of the references, or if a measure is unknown, the function
     raises `UserError`. If a named measure lacks its fields, its model or its second file, it also raises `UserError`.
     """
-    submissions = [_read_with_uses(path) for path in paths]
+    submissions = [read_judged_submission(path) for path in paths]
     references = read_references(references_path) if references_path else _list_topics(submissions)
     references = _ask_narratives(sorted(references, key=lambda reference: reference.topic_id), paths)
     uses = [record.use for one in submissions for record in (one.uses or {}).values()]
@@ -62,12 +61,6 @@ def evaluate_answer_files(
             for one, rating in zip(evaluations, ratings, strict=True)
         ]
     return evaluations, comparisons
-
-
-def _read_with_uses(path: Path) -> Submission:
-    submission = read_submission(path)
-    records = read_use_records(path)
-    return submission if records is None else replace(submission, uses=keep_fresh(records, submission.answers))
 
 
 def _list_topics(submissions: Sequence[Submission]) -> list[Reference]:

@@ -1,7 +1,7 @@
 """Reading of references, and of answers with the evidence behind them, from files of any team."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,7 +9,7 @@ from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
-from keystone.runs.evaluation.use.records import UseRecord
+from keystone.runs.evaluation.use.records import UseRecord, keep_fresh, read_use_records
 from keystone.runs.pipeline.file_names import EVIDENCE
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
 from keystone.runs.tracks.rules import TRACKS, Track
@@ -144,6 +144,12 @@ def read_submission(path: Path) -> Submission:
     submitted = _read_answers(find_answer_file(path) if path.is_dir() else path)
     answers = {topic: one.answer for topic, one in submitted.items()}
     return Submission(unicode_name(path), answers, contexts, next(iter(submitted.values())).run_id)
+
+
+def read_judged_submission(path: Path) -> Submission:
+    """Read answers as `read_submission` does, with the judgments of use of those that have not changed since."""
+    submission, records = read_submission(path), read_use_records(path)
+    return submission if records is None else replace(submission, uses=keep_fresh(records, submission.answers))
 
 
 def find_answer_file(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from keystone.generation.grading.battles import Battle
 from keystone.generation.types import Failure
@@ -77,5 +78,5 @@ def summarise_pair(pair: Pair) -> Summary:
     )
 
 
-def _mean(values: np.ndarray) -> float:
+def _mean(values: NDArray[np.float64]) -> float:
     return float(values.mean()) if len(values) else float("nan")
