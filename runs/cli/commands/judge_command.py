@@ -17,17 +17,16 @@ if TYPE_CHECKING:
 
     from keystone.runs.evaluation.judging.judge import Judged
 
-JUDGE_RUNS = "runs"
-"""The command that `keystone judge` means if no other one is named."""
-
 
 class JudgeCommands(TyperGroup):
-    """The kinds of judgments. `keystone judge RUN...` judges runs, so that no word is needed for it."""
+    """The kinds of judgments. Where none is named, as in `keystone judge RUN...`, it is the `default`."""
+
+    default = "runs"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with the command before them if they begin without one."""
         named = not args or args[0] in self.commands or args[0] == "--help"
-        return super().parse_args(ctx, args if named else [JUDGE_RUNS, *args])
+        return super().parse_args(ctx, args if named else [self.default, *args])
 
 
 judging = typer.Typer(
@@ -43,7 +42,7 @@ Topics = Annotated[
 ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model judges.")]
 
 
-@judging.command(JUDGE_RUNS)
+@judging.command(JudgeCommands.default)
 def judge(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run files of any system, to be pooled.")],
     config: Annotated[
