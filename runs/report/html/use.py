@@ -62,7 +62,7 @@ def render_use(record: UseRecord) -> Html:
     """Render the judgment of one answer: its mark and opening, its questions, and its sentences of no use."""
     use = record.use
     opening = "opens with what was asked for" if use.lead else "does not open with what was asked for"
-    told = f"{record.judge}: mark {use.mark} of {MOST_MARK}; the answer {opening}."
+    told = f"Judged by {record.judge}: mark {use.mark} of {MOST_MARK}; the answer {opening}."
     questions = [
         element("li", isolate(text, "span"), " ", element("small", _describe(own.answered, own.open)))
         for text, own in zip(record.questions, use.questions, strict=True)
