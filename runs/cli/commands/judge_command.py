@@ -139,22 +139,25 @@ def use(
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.evaluation.answers.asked import read_asked
     from keystone.runs.evaluation.answers.judge_use import judge_files
+    from keystone.runs.evaluation.tune import list_means
     from keystone.runs.evaluation.use.records import name_use_file
     from keystone.runs.pipeline.model_runner import open_model_runner
-    from keystone.runs.report.terminal import progress_bars
+    from keystone.runs.report.terminal import print_cautions, print_evaluations, progress_bars
 
     settings = read_model_settings(config, set)
     read = [*(path for path in [*files, questions] if path is None or not path.is_dir()), topics, references, config]
     check_run_outputs(settings, read, {f"the judgments of {path}:": name_use_file(path) for path in files})
     asked = read_asked(files, questions, topics)
     with progress_bars(quiet) as progress, progress("Judging", None), open_model_runner(settings, None) as with_model:
-        written, cautions = judge_files(files, asked, references, settings, with_model)
-    _warn(cautions)
+        evaluations = judge_files(files, asked, references, settings, with_model)
+    written = list(map(name_use_file, files))
     if json:
-        say_result("judge use", files, {"files": written})
+        say_result("judge use", files, {"files": written, "means": list(map(list_means, evaluations))})
     else:
+        print_evaluations(evaluations, compare=False)
         for path in written:
             say(path)
+    print_cautions(evaluations, quiet=True)
 
 
 @judging.command()

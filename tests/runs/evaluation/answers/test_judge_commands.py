@@ -46,11 +46,18 @@ def test_use_is_judged_once_and_evaluated_without_references(folder: Path, serve
     before = len(server.requests)
     judged = ["judge", "use", "out/good", "out/bad", *name_model(server)]
     done = keystone(*judged, cwd=folder)
-    assert (done.returncode, done.stdout) == (0, "out/good/use.jsonl\nout/bad/use.jsonl\n"), done.stderr
-    kept = [(folder / name).read_bytes() for name in done.stdout.split()]
+    assert done.returncode == 0, done.stderr
+    head, good, bad, *files = done.stdout.splitlines()
+    assert head.split() == "run mark answered partly unanswered no use gaps admitted lead".split()
+    assert good.split() == ["out/good", "2.5000", "1.0000", "0.0000", "0.0000", "0.1667", "-", "1.0000"]
+    assert bad.split() == ["out/bad", "1.0000", "0.0000", "0.0000", "1.0000", "1.0000", "0.5000", "0.0000"]
+    assert files == ["out/good/use.jsonl", "out/bad/use.jsonl"]
+    kept = [(folder / name).read_bytes() for name in files]
     assert len(server.requests) - before == 4
     assert keystone(*judged, cwd=folder).stdout == done.stdout
-    assert [(folder / name).read_bytes() for name in done.stdout.split()] == kept
+    assert [(folder / name).read_bytes() for name in files] == kept
+    result = json.loads(keystone(*judged, "--json", cwd=folder).stdout)["result"]
+    assert (result["files"], result["means"][0]["gaps admitted"], result["means"][1]["mark"]) == (files, None, 1)
     assert len(server.requests) - before == 4
     shown = keystone("evaluate", "out/good", "out/bad", "--answers", "-m", "use", "--json", "e.json", cwd=folder)
     assert shown.returncode == 0, shown.stderr

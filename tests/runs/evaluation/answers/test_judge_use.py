@@ -49,7 +49,7 @@ def judge_all(
     questions: Path | None = None,
     topics: Path | None = None,
     references: Path | None = None,
-) -> tuple[list[Path], list[str]]:
+) -> list[Evaluation]:
     model = Scripted(lambda request: say(request.messages[1][1]))
     asked = read_asked(paths, questions, topics)
     return judge_files(paths, asked, references, read_config(None, CONFIG), run_with(model))
@@ -113,9 +113,11 @@ def test_missing_questions_and_narratives_are_errors(runs: list[Path], tmp_path:
 
 def test_judgments_lie_beside_the_answers_with_all_texts(runs: list[Path], tmp_path: Path) -> None:
     answers = write_answers(tmp_path / "answers.jsonl", "r", GOOD)
-    written, cautions = judge_all([*runs, answers])
-    assert written == [runs[0] / "use.jsonl", runs[1] / "use.jsonl", tmp_path / "answers.jsonl.use.jsonl"]
-    assert cautions == [f"{runs[1]}: judged topics without an answer, which count 0: 1 of 2, such as 2"]
+    good, bad, _ = judge_all([*runs, answers])
+    written = [runs[0] / "use.jsonl", runs[1] / "use.jsonl", tmp_path / "answers.jsonl.use.jsonl"]
+    assert (good.mean("mark"), good.mean("answered"), bad.mean("mark")) == (2, 0.5, 1)
+    assert good.cautions == ()
+    assert bad.cautions == (f"{runs[1]}: judged topics without an answer, which count 0: 1 of 2, such as 2",)
     first, second = map(json.loads, written[0].read_text().splitlines())
     assert first == {
         "topic_id": "1",
@@ -155,7 +157,7 @@ def test_evaluate_measures_judgments_where_they_are_and_the_form_everywhere(runs
 
 def test_references_add_agreement(runs: list[Path], tmp_path: Path) -> None:
     references = write_lines(tmp_path / "r.jsonl", [{"id": "1", "references": ["Bees dance to tell the way."]}])
-    judge_all(runs, references=references)
+    assert judge_all(runs, references=references)[0].mean("agreement") == 0.5
     (good, _) = evaluate(runs, "agreement")
     assert good.values["agreement"][0] == 0.5
     assert math.isnan(good.values["agreement"][1])
@@ -188,13 +190,14 @@ def test_a_measure_without_judgments_is_an_error(runs: list[Path], name: str) ->
 
 
 def test_a_failure_is_a_warning_and_nothing_but_failures_an_error(runs: list[Path]) -> None:
-    written, cautions = judge_all(runs[:1], lambda user: judge(user) if "bees" in user else "Good.")
+    (found,) = judge_all(runs[:1], lambda user: judge(user) if "bees" in user else "Good.")
     assert [*(read_use_records(runs[0]) or {})] == ["1"]
-    assert any(caution.startswith(f"{runs[0]}: 2: no judgment: ") for caution in cautions)
-    written[0].unlink()
-    with pytest.raises(UserError, match="no file was written, because no answer has a judgment"):
+    assert [*map(math.isnan, found.values["mark"])] == [False, True]
+    assert any(caution.startswith(f"{runs[0]}: 2: no judgment: ") for caution in found.cautions)
+    name_use_file(runs[0]).unlink()
+    with pytest.raises(UserError, match="good: 1: no judgment: "):
         judge_all(runs[:1], lambda _: "Good.")
-    assert not written[0].exists()
+    assert not name_use_file(runs[0]).exists()
 
 
 def test_a_file_of_other_topics_is_an_error(runs: list[Path], tmp_path: Path) -> None:
