@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from keystone.generation.grading.use import Use
+from keystone.generation.prompts.evaluation.rate_use import LEAST_MARK, MOST_MARK
 from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
@@ -84,6 +85,8 @@ def _decode(record: Mapping[str, Any]) -> UseRecord:
     use = _USE.validate_python(
         {"questions": questions, "sentences": sentences, "lead": record["lead"], "mark": record["mark"]}
     )
+    if not asked or not LEAST_MARK <= use.mark <= MOST_MARK:
+        raise ValueError("expected a question, and a mark on the scale")
     return UseRecord(str(record["topic_id"]), str(record["judge"]), asked, texts, use)
 
 

@@ -210,6 +210,9 @@ def test_a_file_of_other_topics_is_an_error(runs: list[Path], tmp_path: Path) ->
     "line",
     [
         "{}",
+        '{"topic_id": "1", "judge": "m", "questions": [], "sentences": [], "lead": true, "mark": 3}',
+        '{"topic_id": "1", "judge": "m", "questions": [{"question": "?", "answered": "yes"}], "sentences": [], '
+        '"lead": true, "mark": 6}',
         '{"topic_id": "1", "judge": "m", "questions": ["ab"], "sentences": [], "lead": true, "mark": 3}',
         '{"topic_id": "1", "judge": "m", "questions": [{"answered": "yes"}], "sentences": [], "lead": true, "mark": 3}',
         '{"topic_id": "1", "judge": "m", "questions": [{"question": "?", "answered": "well"}], "sentences": [], '
