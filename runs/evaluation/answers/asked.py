@@ -30,14 +30,15 @@ def read_asked(paths: Sequence[Path], questions: Path | None = None, topics: Pat
 
     `questions` is a run directory or a file in the form of its `queries.jsonl`. Without one, it is the first run
     directory of `paths`, so that all files are judged by the same questions. Without topics, they are those of that
-    run. A topic without a question is one question. `UserError` if there are no questions or no topics.
+    run, else of the first run. A topic without a question is one question. `UserError` if there are no questions or no
+    topics.
     """
     source = questions or next((path for path in paths if (path / QUERIES).is_file()), None)
     if source is None:
         raise UserError(
             f"found no questions: expected --questions, or a run directory, whose {QUERIES} has those of its narratives"
         )
-    narratives = read_narratives([source], topics)
+    narratives = read_narratives([source, *paths], topics)
     found = read_questions(source / QUERIES if source.is_dir() else source)
     asked = {name: Asked(text, found.get(name) or (text,)) for name, text in narratives.items() if name in found}
     if not asked:
@@ -51,19 +52,19 @@ def read_narratives(paths: Sequence[Path], topics: Path | None = None) -> dict[s
 
     `UserError` if there are none.
     """
+    if topics is not None:
+        return _read_narratives(topics)
     folder = next((path for path in paths if (path / CONFIG).is_file()), None)
-    if topics is None and folder is None:
+    if folder is None:
         raise UserError(f"found no narratives: expected --topics, or a run directory, whose {CONFIG} names them")
-    if topics is None:
-        assert folder is not None
-        try:
-            topics = read_config(folder / CONFIG).topics
-            found = read_topics(topics)
-        except UserError as error:
-            raise UserError(f"{error}; expected the narratives of the run, or --topics") from error
-    else:
-        found = read_topics(topics)
-    return {topic.id: topic.narrative for topic in found}
+    try:
+        return _read_narratives(read_config(folder / CONFIG).topics)
+    except UserError as error:
+        raise UserError(f"{error}; expected the narratives of the run, or --topics") from error
+
+
+def _read_narratives(path: Path) -> dict[str, str]:
+    return {topic.id: topic.narrative for topic in read_topics(path)}
 
 
 def find_narratives(paths: Sequence[Path]) -> dict[str, str]:

@@ -105,10 +105,10 @@ def _parse_reference(record: dict[str, Any]) -> Reference:
     return Reference(
         get_topic_id(record, ID_KEYS),
         question,
-        get_texts(record.get("references"), "references"),
-        tuple(get_texts(one, f"answers[{place}]") for place, one in enumerate(names or [])),
-        get_texts(record.get("keywords"), "keywords"),
-        get_texts(record.get("gold_ids"), "gold_ids"),
+        _get_texts(record.get("references"), "references"),
+        tuple(_get_texts(one, f"answers[{place}]") for place, one in enumerate(names or [])),
+        _get_texts(record.get("keywords"), "keywords"),
+        _get_texts(record.get("gold_ids"), "gold_ids"),
     )
 
 
@@ -123,7 +123,7 @@ def get_topic_id(record: dict[str, Any], keys: tuple[str, ...]) -> str:
     return str(value)
 
 
-def get_texts(value: Any, key: str) -> tuple[str, ...]:
+def _get_texts(value: Any, key: str) -> tuple[str, ...]:
     """Get the texts of a list; none if the value is None. `ValueError` for anything but texts that are not blank."""
     if value is None:
         return ()
@@ -141,7 +141,7 @@ def read_submission(path: Path) -> Submission:
     contexts = None
     if path.is_dir() and (path / EVIDENCE).exists():
         contexts = dict(read_by_topic(path / EVIDENCE, _parse_context, lambda one: one[0]).values())
-    submitted = _read_answers(find_answer_file(path) if path.is_dir() else path)
+    submitted = _read_answers(_find_answer_file(path) if path.is_dir() else path)
     answers = {topic: one.answer for topic, one in submitted.items()}
     return Submission(unicode_name(path), answers, contexts, next(iter(submitted.values())).run_id)
 
@@ -152,8 +152,7 @@ def read_judged_submission(path: Path) -> Submission:
     return submission if records is None else replace(submission, uses=keep_fresh(records, submission.answers))
 
 
-def find_answer_file(folder: Path) -> Path:
-    """Find the answer file of a run directory. `UserError` if there is none, or more than one."""
+def _find_answer_file(folder: Path) -> Path:
     names = {track.answer_file for track in TRACKS.values()}
     found = sorted(path for path in folder.iterdir() if path.name in names)
     if len(found) != 1:

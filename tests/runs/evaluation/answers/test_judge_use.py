@@ -76,6 +76,7 @@ def test_all_files_are_judged_by_the_questions_of_the_first_run_or_of_a_file(run
     answers = write_answers(tmp_path / "answers.jsonl", "r", GOOD)
     assert read_asked([answers, runs[1]]) == read_asked(runs)
     topics = tmp_path / "topics.jsonl"
+    assert read_asked([answers, *runs], other) == {"1": Asked(NARRATIVES["1"], ("Dances?",))}
     assert read_asked([answers], other, topics) == {"1": Asked(NARRATIVES["1"], ("Dances?",))}
     assert read_asked([answers], runs[0]) == read_asked(runs)
 
