@@ -1,5 +1,6 @@
 """The commands `keystone judge use` and `judge pair`: what they print and keep, batches, replays, and errors."""
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,11 +60,11 @@ def test_use_is_judged_once_and_evaluated_without_references(folder: Path, serve
     result = json.loads(keystone(*judged, "--json", cwd=folder).stdout)["result"]
     assert (result["files"], result["means"][0]["gaps admitted"], result["means"][1]["mark"]) == (files, None, 1)
     assert len(server.requests) - before == 4
-    shown = keystone("evaluate", "out/good", "out/bad", "--answers", "-m", "use", "--json", "e.json", cwd=folder)
+    shown = keystone("evaluate", "out/good", "out/bad", "--answers", "-m", "use", "--format", "csv", cwd=folder)
     assert shown.returncode == 0, shown.stderr
-    first, second = (run["mean"] for run in json.loads((folder / "e.json").read_text())["runs"])
-    assert (first["mark"], first["answered"], second["answered"], second["lead"]) == (2.5, 1, 0, 0)
-    assert second["gaps admitted"] == pytest.approx(0.5)
+    means = {(row["run"], row["measure"]): row["mean"] for row in csv.DictReader(shown.stdout.splitlines())}
+    assert [means["out/good", name] for name in ("mark", "answered", "gaps admitted")] == ["2.5", "1.0", ""]
+    assert [means["out/bad", name] for name in ("answered", "gaps admitted", "lead")] == ["0.0", "0.5", "0.0"]
 
 
 def test_a_pair_is_judged_in_both_orders_with_a_table_and_a_file(folder: Path, server: Server) -> None:
