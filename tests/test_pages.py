@@ -82,8 +82,9 @@ def test_commands_and_their_options_exist(page: Path) -> None:
         assert words[0] in COMMANDS, words
         command, below = COMMANDS[words[0]], words[1:2]
         if below and hasattr(command, "commands"):
-            assert below[0] in command.commands, words
-            command = command.commands[below[0]]
+            name = below[0] if below[0] in command.commands else getattr(command, "default", below[0])
+            assert name in command.commands, words
+            command = command.commands[name]
         options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
         assert {word.partition("=")[0] for word in words if re.match("--?[a-z]", word)} <= options | {"--help"}, words
 

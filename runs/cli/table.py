@@ -17,7 +17,7 @@ from keystone.runs.cli.commands.convert_command import convert
 from keystone.runs.cli.commands.evaluate_command import evaluate
 from keystone.runs.cli.commands.file_commands import explain, fuse, trace, validate
 from keystone.runs.cli.commands.index_command import index
-from keystone.runs.cli.commands.judge_command import judge
+from keystone.runs.cli.commands.judge_command import judging
 from keystone.runs.cli.commands.machine_commands import demo, doctor
 from keystone.runs.cli.commands.nuggets_commands import nuggets
 from keystone.runs.cli.commands.replay_command import replay
@@ -41,7 +41,7 @@ class Command:
     @property
     def name(self) -> str:
         """The name of the command."""
-        return "nuggets" if isinstance(self.call, typer.Typer) else self.call.__name__
+        return str(self.call.info.name) if isinstance(self.call, typer.Typer) else self.call.__name__
 
 
 GROUPS: Mapping[str, Sequence[Command]] = {
@@ -69,7 +69,11 @@ GROUPS: Mapping[str, Sequence[Command]] = {
             evaluate,
             "benchmark compare diff eval measure measures metrics ndcg score significance test trec_eval ttest",
         ),
-        Command(judge, "annotate assess grade judgments label qrels relevance umbrela"),
+        Command(
+            judging,
+            "annotate assess grade judgments label qrels relevance umbrela",
+            {"pair": "arena battle battles", "use": "useful usefulness"},
+        ),
         Command(
             nuggets,
             "autonuggetizer nugget nuggetizer",

@@ -69,15 +69,16 @@ def describe_tuning(tuning: Tuning) -> dict[str, object]:
     """Describe the means of all settings and the choice, as values of JSON. No setting stands for the configuration."""
     evaluations = {(): tuning.configured, **tuning.trials}
     return {
-        "trials": [{"settings": setting, "means": _list_means(one)} for setting, one in evaluations.items()],
-        "held_out": _list_means(tuning.held_out),
-        "whole_narrative": tuning.whole and _list_means(tuning.whole),
+        "trials": [{"settings": setting, "means": list_means(one)} for setting, one in evaluations.items()],
+        "held_out": list_means(tuning.held_out),
+        "whole_narrative": tuning.whole and list_means(tuning.whole),
         "recommended": tuning.recommended,
         "better": tuning.beaten,
     }
 
 
-def _list_means(evaluation: Evaluation) -> dict[str, float | None]:
+def list_means(evaluation: Evaluation) -> dict[str, float | None]:
+    """List the means of an evaluation as values of JSON. One that cannot be computed is null."""
     means = {measure: evaluation.mean(measure) for measure in evaluation.values}
     return {measure: None if np.isnan(mean) else mean for measure, mean in means.items()}
 

@@ -18,6 +18,8 @@ EVIDENCE = "evidence.jsonl"
 TRACE = "trace.jsonl"
 ANSWERS = "answers.jsonl"
 CONFIG = "config.yaml"
+USE = "use.jsonl"
+"""The judgments of use, which `keystone judge use` adds to a run directory."""
 
 
 def find_last_ranking(directory: Path) -> Path:

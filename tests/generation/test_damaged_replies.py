@@ -19,9 +19,11 @@ from keystone.generation.answers.shorten import read_shorter
 from keystone.generation.answers.support import find_sources, make_claims, read_verdicts
 from keystone.generation.answers.synthesise import read_texts
 from keystone.generation.grading import rate_answers
+from keystone.generation.grading.battles import read_battle
 from keystone.generation.grading.citations import read_rating
 from keystone.generation.grading.nuggets import read_nuggets
 from keystone.generation.grading.umbrela import read_grades
+from keystone.generation.grading.use import AskedAnswer, read_use
 from keystone.generation.llm.cache import decode_reply, encode_reply
 from keystone.generation.llm.chat import PaidReply, ReplyBound, read_reply
 from keystone.generation.queries.passages import read_passage
@@ -82,6 +84,12 @@ READERS: list[tuple[str, Read]] = [
     ('{"nuggets": ["Bees dance."]}', partial(read_nuggets, known=["Bees."])),
     ('{"support": "full"}', read_rating),
     ('{"better": "A"}', rate_answers.read_choice),
+    ('{"reason": "It says more.", "a": 4, "b": 3, "better": "A"}', read_battle),
+    (
+        '{"questions": [{"number": 1, "answered": "yes", "open": false}], '
+        '"sentences": [{"number": 1, "use": true, "question": 1}], "lead": true, "mark": 4}',
+        partial(read_use, asked=AskedAnswer("Bees?", ["Bees?"], ["Bees dance."])),
+    ),
     ("Yes, partially.", partial(rate_answers.read_verdict, strict=False)),
     ('{"queries": [{"id": 0, "support": "full"}]}', partial(read_open, number=2)),
     ("1. Bees dance | bees | dances", graphreader.read_facts),

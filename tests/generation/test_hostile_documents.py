@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystone.generation.context.delimit import DATA_RULE, delimit, neutralise
+from keystone.generation.grading.battles import request_battle
 from keystone.generation.grading.umbrela import GradeForm, Mode, grade_pairs, request_grades
+from keystone.generation.grading.use import AskedAnswer, request_use
 from keystone.generation.prompts.answers import summarise
+from keystone.generation.prompts.evaluation import battle, rate_use
 from keystone.generation.prompts.grading import umbrela
 from keystone.generation.summarise import request_summary
 from keystone.generation.types import Request
@@ -115,6 +118,30 @@ def test_a_hostile_document_to_be_summarised_stays_inside(text: str) -> None:
     assert "less than 75 tokens" in user[user.rindex("</document>") :]
 
 
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_sentence_stays_inside_the_answer_whose_use_is_judged(text: str) -> None:
+    def show(*sentences: str) -> str:
+        return request_use(AskedAnswer(QUERY, [QUERY], sentences)).messages[1][1]
+
+    user, harmless = show(text, "Bees dance."), show("Bees fly.", "Bees dance.")
+    _holds(user, '<document id="answer">')
+    start, end = user.index("<document"), user.rindex("</document>")
+    assert user[:start] + user[end:] == harmless[:start] + harmless[harmless.rindex("</document>") :]
+    assert [line[:2] for line in user[start:end].splitlines()] == ["<d", "1.", "2."]
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_hostile_answer_stays_in_its_slot_of_a_battle(text: str, slot: int) -> None:
+    answers = ["Bees dance.", "Bees fly."]
+    answers[slot] = text
+    user = request_battle(QUERY, answers[0], answers[1]).messages[1][1]
+    assert [user[tag.start() :][:13] for tag in TAG.finditer(user)] == ["<document id=", "</document>\n\n"] * 2
+    other = user.split("</document>")[1 - slot]
+    assert other.endswith(f'<document id="{"AB"[1 - slot]}">\n{answers[1 - slot]}\n')
+    assert not TURN.search(user.replace("</document>", ""))
+
+
 @pytest.mark.parametrize("query", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.parametrize("mode", MODES)
 def test_a_hostile_query_opens_no_block_and_stays_on_its_line(query: str, mode: Mode) -> None:
@@ -156,4 +183,5 @@ def test_numbers_and_citations_stay_as_they_are(text: str) -> None:
 
 
 def test_every_prompt_with_documents_says_that_they_are_data() -> None:
-    assert all(DATA_RULE in system for system in (umbrela.POINTWISE, umbrela.GRID, summarise.SYSTEM))
+    judging = (rate_use.SYSTEM, rate_use.WITH_REFERENCES, battle.SYSTEM)
+    assert all(DATA_RULE in system for system in (umbrela.POINTWISE, umbrela.GRID, summarise.SYSTEM, *judging))

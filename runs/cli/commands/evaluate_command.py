@@ -51,7 +51,7 @@ def evaluate(
             "--measure",
             "-m",
             help="A measure, such as nDCG@20, MAP, judged@10 or RBP(p=0.8); with --answers ROUGE-L, context, EM, "
-            "P-EM, F1-5, F1*, ids, documents, LR or pairwise. Repeat for several.",
+            "P-EM, F1-5, F1*, ids, documents, form, use, agreement, LR or pairwise. Repeat for several.",
         ),
     ] = None,
     config: Annotated[
@@ -85,7 +85,7 @@ def evaluate(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Measure runs, or answers on references, and compare them by paired tests.
+    """Measure runs, or answers, and compare them by paired tests.
 
     Example: keystone evaluate out/a/narrative.trec out/b/narrative.trec --qrels qrels.txt -m nDCG@20 -m R@100
 
@@ -100,9 +100,8 @@ def evaluate(
     from keystone.runs.report.tables import TABLES
     from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, progress_bars
 
-    judgments = references if answers else qrels
-    if judgments is None or (qrels is not None and references is not None):
-        raise UserError("expected --qrels with judgments of runs, or --answers and --references with those of answers")
+    if (qrels is None) != answers or (references is not None and not answers):
+        raise UserError("expected --qrels with judgments of runs, or --answers, with or without --references")
     if (skip_own or condensed or strict or resample_judges or relevant_from > 1) if answers else (config or set):
         of_runs = "--relevant-from, --skip-own, --condensed, --strict and --resample-judges"
         of_answers = "--config and --set"
@@ -111,14 +110,15 @@ def evaluate(
     wanted: Sequence[Measure] = [] if answers else _parse_measures(measure, relevant_from)
     if answers:
         settings = read_model_settings(config, set)
-        check_run_outputs(settings, [*runs, judgments, config], {"--json": json})
-        take_measures = partial(_evaluate_answers, runs, judgments, measure or [], settings)
+        check_run_outputs(settings, [*runs, references, config], {"--json": json})
+        take_measures = partial(_evaluate_answers, runs, references, measure or [], settings)
     else:
-        check_outputs([*runs, judgments], {"--json": json})
-        take_measures = partial(_evaluate_runs, runs, judgments, wanted, skip_own, condensed)
+        assert qrels is not None
+        check_outputs([*runs, qrels], {"--json": json})
+        take_measures = partial(_evaluate_runs, runs, qrels, wanted, skip_own, condensed)
     with progress_bars(quiet) as progress, progress("Measuring", None):
         evaluations, comparisons = take_measures()
-        judged = find_judge_intervals(runs, judgments, wanted, skip_own, condensed) if resample_judges else []
+        judged = find_judge_intervals(runs, qrels, wanted, skip_own, condensed) if qrels and resample_judges else []
     if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
         raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
     if format is Form.TEXT:
@@ -168,7 +168,9 @@ def read_model_settings(config: Path | None, overrides: list[str] | None) -> "Ru
     return read_config(config, [*unread, *(overrides or [])])
 
 
-def _evaluate_answers(files: list[Path], references: Path, names: list[str], settings: "RunConfig") -> "Measured":
+def _evaluate_answers(
+    files: list[Path], references: Path | None, names: list[str], settings: "RunConfig"
+) -> "Measured":
     from keystone.runs.evaluation.answers.evaluate_answers import evaluate_answer_files
     from keystone.runs.pipeline.model_runner import open_model_runner
 

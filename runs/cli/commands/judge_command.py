@@ -1,9 +1,11 @@
-"""The command `keystone judge`, which makes judgments by a model."""
+"""The commands `keystone judge`, `judge use` and `judge pair`, which make judgments by a model."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Overrides, Quiet, Threads
@@ -16,6 +18,31 @@ if TYPE_CHECKING:
     from keystone.runs.evaluation.judging.judge import Judged
 
 
+class JudgeCommands(TyperGroup):
+    """The kinds of judgments. Where none is named, as in `keystone judge RUN...`, it is the `default`."""
+
+    default = "runs"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, with the command before them if they begin without one."""
+        named = not args or args[0] in self.commands or args[0] == "--help"
+        return super().parse_args(ctx, args if named else [self.default, *args])
+
+
+judging = typer.Typer(
+    name="judge",
+    cls=JudgeCommands,
+    help="Judge runs, the use of answers, or pairs of answers by a language model. Without a command: runs.",
+)
+
+Topics = Annotated[
+    Path | None,
+    typer.Option(help="The narratives, in any form of docs/corpora.md.", show_default="those of the run directory"),
+]
+ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run, whose model judges.")]
+
+
+@judging.command(JudgeCommands.default)
 def judge(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run files of any system, to be pooled.")],
     config: Annotated[
@@ -73,8 +100,7 @@ def judge(
     number, judge_name = len(judged.judgments), judged.judgments[0].graded_by
     if not json:
         say(f"{out}: {plural(number, 'judgment')} by {judge_name}")
-    for line in _list_warnings(judged, pool.topics):
-        say(f"warning: {line}", err=True)
+    _warn(_list_warnings(judged, pool.topics))
     comparison = None if against is None else compare_with(out, against, pool, ordered_by)
     if json:
         agreement = comparison and list_comparison(comparison, relevant_from)
@@ -82,6 +108,100 @@ def judge(
         say_result("judge", runs, told)
     elif comparison is not None and against is not None:
         print_comparison(comparison, against, relevant_from, measure)
+
+
+@judging.command()
+def use(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Run directories, or answer files of any track.")
+    ],
+    questions: Annotated[
+        Path | None,
+        typer.Option(
+            help="A run directory, or a file in the form of its queries.jsonl, with the questions of each narrative.",
+            show_default="the first run directory",
+        ),
+    ] = None,
+    topics: Topics = None,
+    references: Annotated[
+        Path | None, typer.Option(help="References to compare with: a JSON object a topic. See docs/runs.md.")
+    ] = None,
+    config: ModelConfig = None,
+    set: Overrides = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Judge of what use answers are: which questions they answer, and which sentences help.
+
+    Example: keystone judge use out/my-run --config model.yaml
+    """
+    from keystone.runs.cli.commands.evaluate_command import read_model_settings
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.evaluation.answers.asked import read_asked
+    from keystone.runs.evaluation.answers.judge_use import judge_files
+    from keystone.runs.evaluation.tune import list_means
+    from keystone.runs.evaluation.use.records import name_use_file
+    from keystone.runs.pipeline.model_runner import open_model_runner
+    from keystone.runs.report.terminal import print_cautions, print_evaluations, progress_bars
+
+    settings = read_model_settings(config, set)
+    read = [*(path for path in [*files, questions] if path is None or not path.is_dir()), topics, references, config]
+    check_run_outputs(settings, read, {f"the judgments of {path}:": name_use_file(path) for path in files})
+    asked = read_asked(files, questions, topics)
+    with progress_bars(quiet) as progress, progress("Judging", None), open_model_runner(settings, None) as with_model:
+        evaluations = judge_files(files, asked, references, settings, with_model)
+    written = list(map(name_use_file, files))
+    if json:
+        say_result("judge use", files, {"files": written, "means": list(map(list_means, evaluations))})
+    else:
+        print_evaluations(evaluations, compare=False)
+        for path in written:
+            say(path)
+    print_cautions(evaluations, quiet=True)
+
+
+@judging.command()
+def pair(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A run directory, or an answer file of any track.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The one to compare with.")],
+    out: Annotated[Path, typer.Option(help="The file of verdicts to write.")] = Path("battles.jsonl"),
+    topics: Topics = None,
+    config: ModelConfig = None,
+    set: Overrides = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Judge which of two answers to each narrative is better, in both orders, with marks and reasons.
+
+    Example: keystone judge pair out/first out/second --config model.yaml --out battles.jsonl
+    """
+    from keystone.runs.cli.commands.evaluate_command import read_model_settings
+    from keystone.runs.cli.outputs import check_run_outputs
+    from keystone.runs.evaluation.answers.asked import read_narratives
+    from keystone.runs.evaluation.battles.pair import judge_pair, write_verdicts
+    from keystone.runs.evaluation.battles.summary import summarise_pair
+    from keystone.runs.pipeline.model_runner import open_model_runner
+    from keystone.runs.report.battles import describe_summary, print_pair
+    from keystone.runs.report.terminal import progress_bars
+
+    settings = read_model_settings(config, set)
+    check_run_outputs(settings, [first, second, topics, config], {"--out": out})
+    narratives = read_narratives([first, second], topics)
+    with progress_bars(quiet) as progress, progress("Judging", None), open_model_runner(settings, None) as with_model:
+        found, judged = judge_pair((first, second), narratives, settings, with_model)
+    write_verdicts(out, found, judged)
+    _warn(found.cautions)
+    summary = summarise_pair(found)
+    if json:
+        say_result("judge pair", [first, second], {"out": out, **describe_summary(found, summary)})
+    else:
+        print_pair(found, summary)
+        say(out)
+
+
+def _warn(cautions: Sequence[str]) -> None:
+    for caution in cautions:
+        say(f"warning: {caution}", err=True)
 
 
 def _list_warnings(judged: "Judged", topics: "AbstractSet[str]") -> list[str]:

@@ -30,7 +30,9 @@ Answers = Annotated[
 ]
 Out = Annotated[Path, typer.Option(help="The JSONL file to write.")]
 
-nuggets = typer.Typer(help="Create nuggets, assign them to answers, and score answers as the track does.")
+nuggets = typer.Typer(
+    name="nuggets", help="Create nuggets, assign them to answers, and score answers as the track does."
+)
 
 
 class NuggetForm(StrEnum):

@@ -1,7 +1,7 @@
 """Reading of references, and of answers with the evidence behind them, from files of any team."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
+from keystone.runs.evaluation.use.records import UseRecord, keep_fresh, read_use_records
 from keystone.runs.pipeline.file_names import EVIDENCE
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
 from keystone.runs.tracks.rules import TRACKS, Track
@@ -47,12 +48,16 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The answers of a file by topic, and the evidence by topic. `contexts` is None if the evidence is not known."""
+    """The answers of a file by topic, and the evidence by topic. `contexts` is None if the evidence is not known.
+
+    `uses` has the judgments of use of these answers by topic. It is None if nobody made any.
+    """
 
     name: str
     answers: Mapping[str, Answer]
     contexts: Mapping[str, Context] | None = None
     run_id: str = ""
+    uses: Mapping[str, UseRecord] | None = None
 
     def get_text(self, topic_id: str) -> str:
         """Get the sentences of an answer with single spaces between them; empty without an answer."""
@@ -70,13 +75,13 @@ def read_references(path: Path) -> list[Reference]:
     The id is under one of `ID_KEYS`, the question under one of `QUESTION_KEYS`. The fields `REFERENCE_FIELDS` are lists
     of texts, and `answers` is a list of such lists. No list may be empty, and no text blank.
     """
-    found = _read_by_topic(path, _parse_reference, lambda reference: reference.topic_id)
+    found = read_by_topic(path, _parse_reference, lambda reference: reference.topic_id)
     if not found:
         raise UserError(f"{path}: holds no line, expected the references of a topic on each line")
     return list(found.values())
 
 
-def _read_by_topic(path: Path, parse: Callable[[dict[str, Any]], T], get_topic_id: Callable[[T], str]) -> dict[str, T]:
+def read_by_topic(path: Path, parse: Callable[[dict[str, Any]], T], get_topic_id: Callable[[T], str]) -> dict[str, T]:
     """Read an object from each line. `UserError` with its place if `parse` raises `ValueError` or a topic recurs."""
     found: dict[str, T] = {}
     for number, record in read_json_lines(path):
@@ -98,7 +103,7 @@ def _parse_reference(record: dict[str, Any]) -> Reference:
     if names is not None and not (isinstance(names, list) and names and all(isinstance(one, list) for one in names)):
         raise ValueError("answers: expected a list of lists, each with the spellings of one short answer")
     return Reference(
-        _get_topic_id(record, ID_KEYS),
+        get_topic_id(record, ID_KEYS),
         question,
         _get_texts(record.get("references"), "references"),
         tuple(_get_texts(one, f"answers[{place}]") for place, one in enumerate(names or [])),
@@ -107,7 +112,8 @@ def _parse_reference(record: dict[str, Any]) -> Reference:
     )
 
 
-def _get_topic_id(record: dict[str, Any], keys: tuple[str, ...]) -> str:
+def get_topic_id(record: dict[str, Any], keys: tuple[str, ...]) -> str:
+    """Get the id under the first of these keys that a record has. `ValueError` if it has none, or another value."""
     key = next((key for key in keys if key in record), None)
     if key is None:
         raise ValueError(f"expected a topic id under {', '.join(keys)}, found the keys {', '.join(record) or 'none'}")
@@ -134,10 +140,16 @@ def read_submission(path: Path) -> Submission:
     """
     contexts = None
     if path.is_dir() and (path / EVIDENCE).exists():
-        contexts = dict(_read_by_topic(path / EVIDENCE, _parse_context, lambda one: one[0]).values())
+        contexts = dict(read_by_topic(path / EVIDENCE, _parse_context, lambda one: one[0]).values())
     submitted = _read_answers(_find_answer_file(path) if path.is_dir() else path)
     answers = {topic: one.answer for topic, one in submitted.items()}
     return Submission(unicode_name(path), answers, contexts, next(iter(submitted.values())).run_id)
+
+
+def read_judged_submission(path: Path) -> Submission:
+    """Read answers as `read_submission` does, with the judgments of use of those that have not changed since."""
+    submission, records = read_submission(path), read_use_records(path)
+    return submission if records is None else replace(submission, uses=keep_fresh(records, submission.answers))
 
 
 def _find_answer_file(folder: Path) -> Path:
@@ -184,4 +196,4 @@ def _parse_context(record: dict[str, Any]) -> tuple[str, Context]:
             raise ValueError(f"items[{place}].span.doc_id: expected an id, found {shorten_value(span)}")
         texts.append(text)
         doc_ids.add(span["doc_id"])
-    return _get_topic_id(record, ("topic_id",)), Context(tuple(texts), frozenset(doc_ids))
+    return get_topic_id(record, ("topic_id",)), Context(tuple(texts), frozenset(doc_ids))

@@ -9,6 +9,7 @@ from keystone.runs.report.html.markup import Html, element, isolate, join
 from keystone.runs.report.html.measures import Measures, render_plots
 from keystone.runs.report.html.settings import render_run_name
 from keystone.runs.report.html.types import AnswerView, PlacedDocument, RunView, StepView, TopicView
+from keystone.runs.report.html.use import render_use
 from keystone.runs.report.story import COVERING_GRADE
 from keystone.runs.wording import plural
 
@@ -94,6 +95,7 @@ def _render_run(number: int, view: RunView, topic: TopicView, judged: Judged, is
         _render_queries(topic) if topic.queries else Html(""),
         _render_documents(topic, view.config.list_systems() if view.config else (), judged),
         _render_answer(topic.answer) if topic.answer else Html(""),
+        render_use(topic.use) if topic.use else Html(""),
         _render_steps(topic.steps) if topic.steps else Html(""),
         class_="run",
         open=is_open,

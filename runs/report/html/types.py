@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.use.records import UseRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class TopicView:
     documents: tuple[PlacedDocument, ...]
     answer: AnswerView | None
     steps: tuple[StepView, ...]
+    use: UseRecord | None = None
+    """The judgment of what use the answer is, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from keystone.runs.report.html.read_answers import read_answer_view
 from keystone.runs.report.html.read_run import read_view
 from keystone.runs.report.html.settings import render_settings
 from keystone.runs.report.html.types import RunView
+from keystone.runs.report.html.use import add_use
 
 STYLES = ("base.css", "page.css")
 SCRIPTS = ("elements.js", "plots.js", "moves.js", "documents.js", "picture.js", "page.js")
@@ -33,7 +34,7 @@ def write_report(runs: Sequence[Path], out: Path, qrels: Path | None = None, not
     if len(set(labels)) < len(labels):
         raise UserError(f"expected different runs, found {', '.join(labels)}")
     views = [
-        read_answer_view(run, label) if run.is_file() else read_view(run, label)
+        add_use(read_answer_view(run, label) if run.is_file() else read_view(run, label), run)
         for run, label in zip(runs, labels, strict=True)
     ]
     measures = take_measures(runs, views, qrels) if qrels else Measures((), (), {})

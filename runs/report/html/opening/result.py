@@ -19,6 +19,7 @@ from keystone.runs.report.html.opening.verdict import (
     tell_without_judgments,
 )
 from keystone.runs.report.html.types import RunView
+from keystone.runs.report.html.use import render_use_table
 from keystone.runs.wording import plural
 
 MOST_VALUE = 1.0
@@ -49,6 +50,7 @@ def render_result(
         ),
         picture,
         render_table(measures, views),
+        render_use_table(views),
         id="result",
     )
 

@@ -118,8 +118,8 @@ def test_a_batch_has_the_requests_of_ratings_and_comparisons(folder: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["out/a"], "expected --qrels with judgments of runs, or --answers and --references"),
-        (["out/a", "--answers"], "expected --qrels with judgments of runs, or --answers and --references"),
+        (["out/a"], "expected --qrels with judgments of runs, or --answers, with or without --references"),
+        (["out/a", "--answers", "-m", "EM"], "measure 'EM': no line of the references has answers"),
         (["out/a", "--references", "references.jsonl"], "expected --qrels with judgments of runs"),
         (["out/a", "--answers", "--qrels", "references.jsonl"], "expected --qrels with judgments of runs"),
         (["out/a", "--qrels", "references.jsonl", "--set", "a=b"], "--config and --set for answers only"),

@@ -1,0 +1,139 @@
+"""Battles of two answer files: each narrative in both orders, what comes of it, and the file of verdicts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from keystone.generation.grading.battles import Battle, BothOrders, judge_battles
+from keystone.generation.grading.rate_answers import AnswerPair
+from keystone.generation.llm.model import Model
+from keystone.generation.types import Failure
+from keystone.indexing.errors import UserError
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.evaluation.answers.files import Submission, read_submission
+from keystone.runs.evaluation.cautions import caution_about_topics
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.pipeline.model_runner import RunWithModel
+
+CREDIT: Mapping[str, float] = {"A": 1.0, "tie": 0.5, "B": 0.0}
+"""What a verdict gives the answer that was shown first."""
+
+
+TIE = "Tie"
+"""A tie in the file of verdicts, as RAGDoll spells it."""
+UNFOUGHT: Mapping[float, tuple[str, str]] = {1.0: ("A", "B"), 0.5: (TIE, TIE), 0.0: ("B", "A")}
+"""The verdicts of both orders by the outcome, where an answer is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fight:
+    """The battles over one narrative. In the first, `one` was shown as A, in the second `other`.
+
+    If only one file has an answer, nobody was asked, and `battles` is None.
+    """
+
+    topic_id: str
+    battles: BothOrders | None
+    outcome: float | None
+    """1 if the first file won, 0 if the second one did, 0.5 for a tie. None: an order has no verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two answer files by name, the fights over their narratives, the model that judged, and reasons for caution."""
+
+    first: str
+    second: str
+    judge: str
+    fights: tuple[Fight, ...]
+    cautions: tuple[str, ...] = ()
+
+
+def judge_pair(
+    paths: tuple[Path, Path], narratives: Mapping[str, str], config: RunConfig, run_with_model: RunWithModel
+) -> tuple[Pair, dict[str, str]]:
+    """Judge two answer files narrative by narrative; also returns the narratives by topic that were judged.
+
+    The topics are those that either file answers. If one answer is missing, the other one wins without asking, and two
+    missing answers tie. `UserError` without a model, if no such topic has a narrative, and if no narrative has an
+    outcome.
+    """
+    if config.model is None:
+        raise UserError("model: missing; expected a language model, with its name and urls")
+    first, second = map(read_submission, paths)
+    answered = {**first.answers, **second.answers}
+    asked = {topic_id: text for topic_id, text in narratives.items() if topic_id in answered}
+    if not asked:
+        ids = f"they look like {next(iter(answered))!r}, those of the narratives like {next(iter(narratives), '')!r}"
+        raise UserError(f"{first.name}, {second.name}: none of their topics has a narrative: {ids}")
+    texts = {topic_id: (first.get_text(topic_id), second.get_text(topic_id)) for topic_id in asked}
+    both = {topic_id: AnswerPair(asked[topic_id], *own) for topic_id, own in texts.items() if all(own)}
+
+    async def judge(model: Model | None) -> list[BothOrders]:
+        assert model is not None
+        return await judge_battles(model, list(both.values()))
+
+    found = run_with_model(judge)
+    battles = dict(zip(both, found, strict=True))
+    fights = tuple(
+        Fight(topic_id, battles[topic_id], decide(*battles[topic_id]))
+        if topic_id in battles
+        else Fight(topic_id, None, 0.5 + 0.5 * (bool(own[0]) - bool(own[1])))
+        for topic_id, own in texts.items()
+    )
+    cautions = [one for file in (first, second) for one in _caution(file, list(asked))]
+    cautions += [f"{one.topic_id}: no verdict: {reason}" for one in fights if (reason := _find_failure(one))]
+    if all(one.outcome is None for one in fights):
+        raise UserError(f"the model gave no verdict: {cautions[-1]}")
+    return Pair(*_name(first, second), config.model.name, fights, tuple(cautions)), asked
+
+
+def _caution(file: Submission, asked: Sequence[str]) -> list[str]:
+    return caution_about_topics(file.name, list(file.answers), asked, "an answer", "narrative")
+
+
+def _name(first: Submission, second: Submission) -> tuple[str, str]:
+    """Name two files by their runs, or by their paths if these have one name."""
+    if first.run_id and second.run_id and first.run_id != second.run_id:
+        return first.run_id, second.run_id
+    return first.name, second.name
+
+
+def _find_failure(one: Fight) -> str:
+    return next((own.reason for own in one.battles or () if isinstance(own, Failure)), "")
+
+
+def decide(first: Battle | Failure, second: Battle | Failure) -> float | None:
+    """Decide a narrative from both orders: a win only if both agree, else a tie; None without two verdicts."""
+    if isinstance(first, Failure) or isinstance(second, Failure):
+        return None
+    return {("A", "B"): 1.0, ("B", "A"): 0.0}.get((first.verdict, second.verdict), 0.5)
+
+
+def write_verdicts(path: Path, pair: Pair, narratives: Mapping[str, str]) -> None:
+    """Write a line for each judged order, with the keys of RAGDoll's arena. The file appears when it is whole."""
+    write_json_lines(path, (line for one in pair.fights for line in _list_lines(pair, one, narratives[one.topic_id])))
+
+
+def _list_lines(pair: Pair, fight: Fight, narrative: str) -> list[dict[str, Any]]:
+    both = (pair.first, pair.second), (pair.second, pair.first)
+    if fight.battles is None:
+        verdicts = UNFOUGHT[fight.outcome or 0.0]
+        lines = [{"judge_verdict": one, "status": "completed", "reason": "an answer is missing"} for one in verdicts]
+    else:
+        lines = [_encode(battle, pair.judge) for battle in fight.battles]
+    found = []
+    for (a, b), line in zip(both, lines, strict=True):
+        place = {"task_id": f"arena:{a}:{b}:{fight.topic_id}", "qid": fight.topic_id, "query": narrative}
+        winner = {"A": a, "B": b}.get(line["judge_verdict"] or "")
+        found.append({**place, "assistant_a_run_id": a, "assistant_b_run_id": b, "preferred_run_id": winner, **line})
+    return found
+
+
+def _encode(battle: Battle | Failure, judge: str) -> dict[str, Any]:
+    if isinstance(battle, Failure):
+        return {"judge_verdict": None, "model": judge, "status": "failed", "error": battle.reason}
+    verdict = battle.verdict.replace("tie", TIE)
+    marks = {"mark_a": battle.mark_a, "mark_b": battle.mark_b, "reason": battle.reason}
+    return {"judge_verdict": verdict, "model": judge, "status": "completed", **marks}

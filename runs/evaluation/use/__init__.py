@@ -1,0 +1,1 @@
+"""What use answers are to whoever asked: the files of judgments, and the measures of these."""

@@ -1,0 +1,99 @@
+"""The file of judgments of use beside answers: each question and sentence with its judgment, and who judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from keystone.generation.grading.use import Use
+from keystone.generation.prompts.evaluation.rate_use import LEAST_MARK, MOST_MARK
+from keystone.generation.types import Answer
+from keystone.indexing.errors import UserError
+from keystone.indexing.io.reading import read_json_lines
+from keystone.runs.pipeline.artifacts import write_json_lines
+from keystone.runs.pipeline.file_names import USE
+
+
+@dataclass(frozen=True, slots=True)
+class UseRecord:
+    """The use of an answer to a topic, with the texts of its questions and sentences."""
+
+    topic_id: str
+    judge: str
+    """The model that judged."""
+    questions: tuple[str, ...]
+    sentences: tuple[str, ...]
+    use: Use
+
+
+_USE = TypeAdapter(Use)
+
+
+def list_texts(answer: Answer) -> tuple[str, ...]:
+    """List the sentences of an answer that have a text."""
+    return tuple(sentence.text for sentence in answer.sentences if sentence.text.strip())
+
+
+def name_use_file(path: Path) -> Path:
+    """Name the file of judgments of a run directory, or of an answer file beside it."""
+    return path / USE if path.is_dir() else path.with_name(f"{path.name}.{USE}")
+
+
+def write_use_records(path: Path, records: Sequence[UseRecord]) -> None:
+    """Write one judgment a line. The file appears when it is whole."""
+    write_json_lines(path, map(_encode, records))
+
+
+def _encode(one: UseRecord) -> dict[str, Any]:
+    questions = [
+        {"question": text, **_drop_none(asdict(own))}
+        for text, own in zip(one.questions, one.use.questions, strict=True)
+    ]
+    sentences = [{"text": text, **asdict(own)} for text, own in zip(one.sentences, one.use.sentences, strict=True)]
+    head = {"topic_id": one.topic_id, "judge": one.judge, "mark": one.use.mark, "lead": one.use.lead}
+    return {**head, "questions": questions, "sentences": sentences}
+
+
+def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def read_use_records(path: Path) -> dict[str, UseRecord] | None:
+    """Read the judgments of a run directory or an answer file by topic; None if there are none.
+
+    `UserError` with file and line for a damaged one.
+    """
+    file = name_use_file(path)
+    if not file.is_file():
+        return None
+    found = {}
+    for number, record in read_json_lines(file):
+        try:
+            one = _decode(record)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{file}:{number}: not a judgment of use, as keystone judge use makes them") from error
+        found[one.topic_id] = one
+    return found
+
+
+def _decode(record: Mapping[str, Any]) -> UseRecord:
+    questions, sentences = ([dict(one) for one in record[key]] for key in ("questions", "sentences"))
+    asked = tuple(str(one.pop("question")) for one in questions)
+    texts = tuple(str(one.pop("text")) for one in sentences)
+    use = _USE.validate_python(
+        {"questions": questions, "sentences": sentences, "lead": record["lead"], "mark": record["mark"]}
+    )
+    if not asked or not LEAST_MARK <= use.mark <= MOST_MARK:
+        raise ValueError("expected a question, and a mark on the scale")
+    return UseRecord(str(record["topic_id"]), str(record["judge"]), asked, texts, use)
+
+
+def keep_fresh(records: Mapping[str, UseRecord], answers: Mapping[str, Answer]) -> dict[str, UseRecord]:
+    """Keep the judgments of answers that have not changed since."""
+    return {
+        topic_id: one
+        for topic_id, one in records.items()
+        if one.sentences == (list_texts(answers[topic_id]) if topic_id in answers else ())
+    }
