@@ -30,7 +30,7 @@ OPEN_PATHS = frozenset({"/", "/health", "/openapi.yaml", "/openapi.json", "/docs
 """The paths that need no token. They hold nothing of the index, and the page asks its reader for the token."""
 RETRY_AFTER_S = 1
 DRAINED_BYTES = 2**24
-"""The most bytes that are read and dropped after an error, so that a client that still sends its body reads the error."""
+"""The most bytes that are read and dropped after an error. A client that still sends its body then reads the error."""
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 """An id of a request that the reply repeats: visible letters of ASCII."""
 

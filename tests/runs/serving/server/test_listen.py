@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -210,8 +211,8 @@ def test_a_refused_body_is_read_only_so_far_and_for_so_long(monkeypatch: pytest.
         head = b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % 2**40
         _, endless = await asyncio.open_connection("127.0.0.1", port)
         endless.write(head)
-        with pytest.raises(ConnectionError):
-            while True:
+        with suppress(ConnectionError):
+            while True:  # until the server breaks it off, or the test its deadline
                 endless.write(PART)
                 await endless.drain()
         reader, silent = await asyncio.open_connection("127.0.0.1", port)
