@@ -104,8 +104,8 @@ class UnclearTrack(UserError):
 def detect_track(path: Path) -> Track:
     """Detect a file's track: by its name, else by its keys and the form of its ids, else by its topic ids.
 
-    If the tracks that fit share their form, the result is `responses`, marked as guessed. `UnclearTrack` if these fit no
-    track, or tracks of several forms.
+    If the tracks that fit share their form, the result is `responses`, marked as guessed. `UnclearTrack` if these fit
+    no track, or tracks of several forms.
     """
     content = read_lines(path)
     if named := find_tracks_by_name(path):
