@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -19,10 +20,11 @@ async def ask(
     """Send requests to a model, and yield the number of each with its reader's value or a `Failure`, in any order.
 
     If a reader refuses a reply with `Unusable`, the model is asked once more: see `request_repair`. A second refusal
-    is a `Failure`. `Waits` is raised last, so that the repairs are written to the same file.
+    is a `Failure`, unless the reader can mend the second reply, or else the first. `Waits` is raised last, so that the
+    repairs are written to the same file.
     """
     waiting: dict[int, tuple[Request, Callable[[Reply], T]]] = {}
-    repairs: list[tuple[int, Request, Request, Callable[[Reply], T]]] = []
+    repairs: list[tuple[int, Request, Reply, Request, Callable[[Reply], T]]] = []
 
     def draw_requests() -> Iterable[Request]:
         for number, (request, read) in enumerate(requests):
@@ -37,7 +39,7 @@ async def ask(
                 found = reply if isinstance(reply, Failure) else read(reply)
             except Unusable as refusal:
                 assert isinstance(reply, Reply)
-                repairs.append((number, request, request_repair(request, reply, str(refusal)), read))
+                repairs.append((number, request, reply, request_repair(request, reply, str(refusal)), read))
             else:
                 if isinstance(found, Failure):
                     tell_outcome(model, [], found.reason)
@@ -46,13 +48,16 @@ async def ask(
                 yield number, found
     except Waits as error:  # raised below, when the repairs are in the file too
         waits = error
-    async for place, reply in model.complete([repair for _, _, repair, _ in repairs]):
-        number, request, repair, read = repairs[place]
+    async for place, reply in model.complete([repair for *_, repair, _ in repairs]):
+        number, request, first, repair, read = repairs[place]
         asked = [request] if isinstance(reply, Failure) else [request, repair]
         try:
-            found = reply if isinstance(reply, Failure) else read(reply)
+            found = reply if isinstance(reply, Failure) else read(replace(reply, last=True))
         except Unusable as refusal:
             found = Failure(printable(str(refusal)))
+        if isinstance(found, Failure):
+            with suppress(Unusable):
+                found = read(replace(first, last=True))
         tell_outcome(
             model,
             asked,

@@ -161,8 +161,8 @@ def strip_thought(text: str) -> str:
 def locate_reply(text: str) -> tuple[int, int]:
     """Locate the reply in a text that may hold thoughts; returns its start and end.
 
-    What stands before the last end of a thought is thought, also if its beginning is missing. A mark within a string of
-    JSON is no mark. If nothing stands after the thought, the reply is what stands before it.
+    Text before the last end mark of a thought counts as thought, even if the mark at its beginning is missing. A mark
+    within a string of JSON is no mark. If nothing stands after the thought, the reply is what stands before it.
     """
     spoken = _SPOKEN.match(text)
     start, end = spoken.end() if spoken else 0, len(text)

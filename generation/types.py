@@ -52,6 +52,8 @@ class Reply:
     """The log-probabilities of each token's alternatives, if the request asked for them."""
     starts: tuple[int, ...] = ()
     """The place in the text at which each of these tokens begins; empty if the server did not say its tokens."""
+    last: bool = False
+    """Whether the model is not asked again. A reader then mends what it otherwise refuses, where it can."""
 
 
 @dataclass(frozen=True, slots=True)

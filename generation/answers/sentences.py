@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from keystone.generation.context.delimit import delimit, neutralise
+from keystone.generation.context.delimit import delimit, neutralise, strip_delimiters
 from keystone.generation.rules.terms import find_numbers
 from keystone.generation.structured import read_objects
 from keystone.generation.types import Answer, Fallback, Message, Reply, Sentence
@@ -71,6 +71,17 @@ def tidy(text: str) -> str:
     return " ".join(_UNSEEN.sub(" ", text).split())
 
 
+def read_text(text: str, reply: Reply) -> str:
+    """Read the text of a sentence, on one line.
+
+    `Unusable` if it holds delimiters of documents, which only a prompt has. They are left out of a `last` reply.
+    """
+    stripped = strip_delimiters(text)
+    if stripped != text and not reply.last:
+        raise Unusable("a sentence holds a delimiter of documents, such as </document>")
+    return tidy(stripped)
+
+
 def count_words(sentences: Sequence[Sentence]) -> int:
     """Count the words of all sentences together."""
     return sum(len(sentence.text.split()) for sentence in sentences)
@@ -93,17 +104,18 @@ def read_citations(numbers: Any, passages: Sequence[Passage]) -> tuple[str, ...]
     return tuple(dict.fromkeys(passages[n].doc_id for n in read_places(numbers, len(passages))))
 
 
-def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]]) -> tuple[Sentence, ...]:
+def make_sentences(pairs: Iterable[tuple[Any, tuple[str, ...]]], reply: Reply) -> tuple[Sentence, ...]:
     """Make sentences of the (text, citations) of a reply, without empty ones.
 
-    `Unusable` if there is none, if there are more than `MOST_SENTENCES`, or if a text is not a string.
+    `Unusable` if there is none, if there are more than `MOST_SENTENCES`, or if a text is not a string. `Unusable` also
+    for a text that `read_text` refuses.
     """
     sentences = []
     for text, citations in pairs:
         if not isinstance(text, str):
             raise Unusable("the text of a sentence is not a string")
-        if tidy(text):
-            sentences.append(Sentence(tidy(text), citations))
+        if tidied := read_text(text, reply):
+            sentences.append(Sentence(tidied, citations))
     if not sentences:
         raise Unusable("it has no sentence")
     if len(sentences) > MOST_SENTENCES:
@@ -116,7 +128,8 @@ def make_answer_reader(passages: Sequence[Passage]) -> Callable[[Reply], tuple[S
 
     def read(reply: Reply) -> tuple[Sentence, ...]:
         found = read_objects(reply, "answer")
-        return make_sentences((item.get("text"), read_citations(item.get("citations"), passages)) for item in found)
+        pairs = ((item.get("text"), read_citations(item.get("citations"), passages)) for item in found)
+        return make_sentences(pairs, reply)
 
     return read
 
@@ -132,7 +145,7 @@ def read_rewritten(reply: Reply, sentences: Sequence[Sentence], may_drop: bool =
         place, text = read_place(item.get("id"), len(sentences)), item.get("text")
         if place is None or place in texts or not isinstance(text, str):
             raise Unusable("each item needs the id of one of the sentences, none of them twice, and a text")
-        texts[place] = tidy(text)
+        texts[place] = read_text(text, reply)
     kept = {place: texts[place] for place in range(len(sentences)) if texts.get(place)}
     missing = len(sentences) - len(kept)
     if not kept or (missing and not may_drop):

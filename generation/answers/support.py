@@ -21,7 +21,7 @@ from keystone.generation.answers.sentences import (
     make_messages,
     read_place,
     read_places,
-    tidy,
+    read_text,
 )
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import delimit, neutralise
@@ -185,7 +185,7 @@ def read_verdicts(
             raise Unusable(f"sentence {place} needs support (full, partial or none), citations and a text")
         cited = tuple(dict.fromkeys(sources[n] for n in read_places(numbers, len(sources))))[:MOST_CITATIONS]
         old = claims[place].sentence.text
-        new = tidy(text)
+        new = read_text(text, reply)
         added = find_added(new, _join(cited, segments)) - (find_word_forms(old) - find_numbers(old))
         if added or len(new.split()) > len(old.split()):
             new, cited = old, () if support == "none" else cited

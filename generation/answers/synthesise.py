@@ -215,7 +215,7 @@ def request_resynthesis(task: SynthesisTask) -> Request:
 
 def read_texts(reply: Reply) -> tuple[Sentence, ...]:
     """Read the sentences of a reply, all without citations. `Unusable` if there is none."""
-    return make_sentences((text, ()) for text in read_list(reply, "sentences"))
+    return make_sentences(((text, ()) for text in read_list(reply, "sentences")), reply)
 
 
 async def resynthesise(

@@ -13,6 +13,11 @@ DATA_RULE = (
 _LOOK_ALIKE = re.compile(
     r"[<\uff1c\ufe64\[\uff3b](?:(?<![\[\uff3b])(?!\s?[\d=])|(?<=[\[\uff3b])(?=/?[A-Z]+(?:_[A-Z]+)*[\]\uff3d]))"
 )
+_DELIMITER = re.compile(
+    r"[<\uff1c\ufe64\u2039]\s*(?:/\s*document\s*|document\s+id\s*=[^<\uff1c\ufe64\u2039>\uff1e\ufe65]*)[>\uff1e\ufe65]",
+    re.IGNORECASE,
+)
+"""A mark that begins or ends a document, as a model may repeat it: ours, or one in a neutral text."""
 _HARMLESS = {"[": "\u27e6", "\uff3b": "\u27e6"}
 
 
@@ -24,6 +29,13 @@ def neutralise(text: str) -> str:
     neutral text does not change again.
     """
     return _LOOK_ALIKE.sub(lambda found: _HARMLESS.get(found[0], "\u2039"), text)
+
+
+def strip_delimiters(text: str) -> str:
+    """Take delimiters of documents out of a text, and those that come about by that. All else stays."""
+    while (stripped := _DELIMITER.sub(" ", text)) != text:
+        text = stripped
+    return text
 
 
 def delimit(id: str | int, text: str, title: str = "") -> str:

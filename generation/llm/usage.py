@@ -82,6 +82,8 @@ MESSAGE_TOKENS = 64
 """More tokens than a server's chat template adds to a message."""
 BUDGET_SPENT = "the budget is spent"
 """How the reason of a call begins that was not sent."""
+COST_FIELDS = ("call", "calls", "prompt_tokens", "cached_tokens", "completion_tokens")
+"""The fields of a line in the file of costs: the number of the call from 0, then its usage."""
 NO_PRICES = Prices(prompt=0, completion=0)
 NO_SHARES: Mapping[str, float] = {}
 
@@ -118,11 +120,12 @@ class Purse:
         if path is not None:
             try:
                 for line in path.read_bytes().splitlines() if path.exists() else []:
-                    if line.endswith(b"]"):  # else it was cut, and its call was not sent
-                        number, calls, prompt, cached, completion = map(int, orjson.loads(line))
-                        self._note(number, Usage(calls, prompt, cached, completion))
+                    if line.endswith((b"}", b"]")):  # else it was cut, and its call was not sent
+                        found = orjson.loads(line)
+                        number, *counts = (int(found[name]) for name in COST_FIELDS)
+                        self._note(number, Usage(*counts))
                 self._file = path.open("ab", buffering=0)
-            except (OSError, ValueError, TypeError) as error:
+            except (OSError, ValueError, TypeError, KeyError) as error:
                 raise UserError(f"{path}: not a usable record of costs: {error}") from error
 
     async def pay(self, request: Request, send: Callable[[], Awaitable[PaidReply]]) -> PaidReply:
@@ -172,7 +175,7 @@ class Purse:
         self._note(number, usage)
         if self._file:
             counts = usage.calls, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens
-            self._file.write(b"\n" + orjson.dumps([number, *counts]))
+            self._file.write(b"\n" + orjson.dumps(dict(zip(COST_FIELDS, (number, *counts), strict=True))))
 
     def _note(self, number: int, usage: Usage) -> None:
         before = self._costs.get(number, Usage())

@@ -17,13 +17,21 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from keystone.generation.llm.chat import Dialect, PaidReply, ReplyBound, find_other_dialect, read_reply
+from keystone.generation.llm.chat import (
+    Dialect,
+    PaidReply,
+    ReplyBound,
+    combine_dialects,
+    find_other_dialect,
+    read_reply,
+)
 from keystone.generation.llm.client import open_client
 from keystone.generation.llm.model import OpenModel
 from keystone.generation.llm.settings import ModelSettings
-from keystone.generation.types import Failure, Request, Usage
+from keystone.generation.types import Failure, Reply, Request, Usage
 from keystone.indexing.errors import MissingPackage, UserError, WrongReply
 from keystone.indexing.io.error_text import describe_error
+from keystone.indexing.io.json_values import digest
 
 T = TypeVar("T")
 
@@ -60,6 +68,7 @@ class OfflineEngine:
         self._model, self._arguments, self._extra = model, engine, dict(extra)
         self._template = self._extra.pop("chat_template_kwargs", None)
         self._engine: Any = None
+        self._dialect = Dialect()
         self._waiting: list[tuple[Request, asyncio.Future[PaidReply]]] = []
         self._work: asyncio.Task[None] | None = None
 
@@ -117,7 +126,7 @@ class OfflineEngine:
     def _ask_engine(self, requests: Sequence[Request]) -> list[PaidReply]:
         """Ask the engine. If it refuses one request, it refuses all of the chunk. Each half is then asked alone.
 
-        A request whose schema is refused is asked without it.
+        A request whose schema is refused is asked without it, and so are later requests with this schema.
         """
         sampling = [self._make_sampling(request) for request in requests]
         try:
@@ -137,9 +146,12 @@ class OfflineEngine:
         return [read_output(output, request) for output, request in zip(outputs, requests, strict=True)]
 
     def _ask_otherwise(self, request: Request, refusal: str) -> PaidReply:
-        other = find_other_dialect(Dialect(), refusal, "its own" if request.schema is not None else "")
+        schema = digest(request.schema) if self._dialect.takes(request.schema) else ""
+        other = find_other_dialect(Dialect(), refusal, schema)
         if other and other[0].refused:
             (answered,) = self._ask_engine([replace(request, schema=None)])
+            if isinstance(answered.outcome, Reply):  # so the schema was the reason of the refusal
+                self._dialect = combine_dialects(self._dialect, other[0])
             return replace(answered, note=other[1].format(purpose=request.purpose))
         return PaidReply(Failure(f"{self._model}: refused: {describe_error(refusal)}"))
 
@@ -150,7 +162,7 @@ class OfflineEngine:
         model_s = self._engine.get_default_sampling_params()
         fields = {name: getattr(model_s, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty")}
         fields |= {"temperature": request.temperature, "max_tokens": request.max_tokens}
-        if request.schema is not None:
+        if request.schema is not None and self._dialect.takes(request.schema):
             fields["structured_outputs"] = StructuredOutputsParams(json=dict(request.schema))
         if request.top_logprobs:
             fields["logprobs"] = request.top_logprobs

@@ -7,14 +7,20 @@ from keystone.indexing.errors import UserError
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.tracks.rules import TRACKS, Track
-from keystone.runs.tracks.validate import detect_track, find_tracks_by_name
+from keystone.runs.tracks.validate import UnclearTrack, detect_track, find_tracks_by_name
 
 
-def find_track(path: Path) -> Track:
-    """Find the track of a file: that of the run in whose directory it is submitted, else as `detect_track` does."""
+def find_track(path: Path, option: str) -> Track:
+    """Find the track of a file: that of the run in whose directory it is submitted, else as `detect_track` does.
+
+    If neither finds one, the error advises the option by which a user can name the track.
+    """
     if (path.parent / CONFIG).is_file():
         with suppress(UserError):  # a configuration of another program says nothing
             config = read_config(path.parent / CONFIG)
             if config.track in {track.name for track in find_tracks_by_name(path)}:
                 return TRACKS[str(config.track)]
-    return detect_track(path)
+    try:
+        return detect_track(path)
+    except UnclearTrack as error:
+        raise UserError(f"{error}; name the track with {option}") from None

@@ -77,5 +77,5 @@ def validate(path: AnyPath, topics: Any, track: str | None = None) -> Verdict:
     """
     if track is not None and track not in TRACKS:
         raise UserError(f"track: found {track!r}, expected one of {', '.join(TRACKS)}")
-    topics, rules = to_topics(topics), TRACKS[track] if track else find_track(Path(path))
+    topics, rules = to_topics(topics), TRACKS[track] if track else find_track(Path(path), "the argument track")
     return validation.judge(Path(path), set_topic_limits(rules, topics), topics)

@@ -62,7 +62,8 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
     """Explain a document's place by fusing the stored lists of the run again, each time without one query or engine.
 
     The lists and the settings stay as they are, so each place is that of a run without this query or engine.
-    `UserError` for a folder that is no run directory, and for a topic or a document that the run lacks.
+    `UserError` for a folder that is no run directory, and for a topic or a document that the run lacks. The error says
+    whether the index has the document.
     """
     config = read_config(directory / CONFIG)
     queries = _read_queries(directory / QUERIES, topic_id)
@@ -74,6 +75,8 @@ def explain(directory: Path, topic_id: str, doc_id: str) -> Explanation:
     if doc_id not in docs:
         whole = document_id(doc_id)
         hint = f"; the run ranks its document: ask for {whole}" if whole in docs else ""
+        if not hint and _is_unknown(config, doc_id):
+            raise UserError(f"document {doc_id}: the index {config.index} has no document with this id")
         raise UserError(f"document {doc_id}: no query of topic {topic_id} found it in {directory}{hint}")
     number = docs.index(doc_id)
     config = config.model_copy(update={"fusion": config.fusion.model_copy(update={"depth": len(docs), "depths": {}})})
@@ -192,6 +195,17 @@ def _read_grades(path: Path, topic_id: str, doc_id: str) -> dict[str, float | No
         return {}
     column = record["documents"].index(doc_id)
     return {query: row[column] for query, row in zip(record["queries"], record["grades"], strict=True)}
+
+
+def _is_unknown(config: RunConfig, doc_id: str) -> bool:
+    """Whether the index of a run lacks a document. False for an index that cannot be opened here."""
+    from keystone.indexing.index import open_index
+    from keystone.retrieval.backends import open_store
+
+    try:
+        return bool(open_store(open_index(config.index)).rows([doc_id])[0] < 0)
+    except UserError:
+        return False
 
 
 def _find_record(path: Path, topic_id: str) -> dict[str, Any]:

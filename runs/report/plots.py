@@ -202,7 +202,7 @@ def _draw_differences(axes: "Axes", evaluations: "Sequence[Evaluation]", measure
         if len(places) <= MOST_TOPIC_NAMES:
             axes.set_xticks(places, [escape_controls(first.topics[i]) for i in order], rotation=90, fontsize="x-small")
     if len(others) > 1 or len(places) > MOST_TOPIC_NAMES:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_title(f"{measure}: difference from the first run")
     axes.set_xlabel("topics, sorted by difference")

@@ -97,11 +97,15 @@ def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[l
     return sorted(repairs, key=lambda done: done.line), _judge_lines(read_lines(out), has_answers, track, topics)
 
 
+class UnclearTrack(UserError):
+    """A file whose format fits no track, or tracks of several forms."""
+
+
 def detect_track(path: Path) -> Track:
     """Detect a file's track: by its name, else by its keys and the form of its ids, else by its topic ids.
 
-    If the tracks that fit share their form, the result is `responses`, marked as guessed. `UserError` if these fit no
-    track, or tracks of several forms.
+    If the tracks that fit share their form, the result is `responses`, marked as guessed. `UnclearTrack` if these fit
+    no track, or tracks of several forms.
     """
     content = read_lines(path)
     if named := find_tracks_by_name(path):
@@ -128,7 +132,7 @@ def detect_track(path: Path) -> Track:
     if len({track.answer_file for track in best}) == 1:
         return _choose_form(best[0])
     found = " and ".join(track.name for track in best) or "no track"
-    raise UserError(f"{path}: its format fits {found}; name the track with --track, one of {', '.join(TRACKS)}")
+    raise UnclearTrack(f"{path}: its format fits {found}, expected that of one of {', '.join(TRACKS)}")
 
 
 def _is_hidden(path: Path) -> bool:

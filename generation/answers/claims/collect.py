@@ -17,6 +17,7 @@ from keystone.generation.answers.sentences import (
     allow_tokens,
     make_messages,
     read_place,
+    read_text,
     show_notes,
     show_passages,
     tidy,
@@ -82,7 +83,7 @@ def read_claims(
     `place` is the place of the query. `Unusable` if the reply holds no list of objects, or if every claim is dropped.
     """
     items = read_objects(reply, "claims")
-    read = [claim for item in items if (claim := _read_claim(item, task, documents))]
+    read = [claim for item in items if (claim := _read_claim(item, task, documents, reply))]
     if items and not read:
         raise Unusable(
             "no claim has a short text, the number of a document, and a quote that stands in it word by word"
@@ -91,7 +92,9 @@ def read_claims(
     return found, len(items) - len(read)
 
 
-def _read_claim(item: Mapping[str, Any], task: ClaimTask, documents: Mapping[str, Document]) -> Claim | None:
+def _read_claim(
+    item: Mapping[str, Any], task: ClaimTask, documents: Mapping[str, Document], reply: Reply
+) -> Claim | None:
     """Read a claim, without its queries; None unless its text is short and its quote stands in its passage.
 
     If the segments of the quote lack names or numbers of the claim, others of the passage are cited too. None if those
@@ -100,9 +103,10 @@ def _read_claim(item: Mapping[str, Any], task: ClaimTask, documents: Mapping[str
     text, quote, number = item.get("text"), item.get("quote"), read_place(item.get("document"), len(task.passages))
     if not isinstance(text, str) or not isinstance(quote, str) or number is None:
         return None
+    text = read_text(text, reply)
     document = documents[task.passages[number].doc_id]
     span = find_quote(document, task.spans, quote)
-    if span is None or not 0 < len(tidy(text).split()) <= MOST_CLAIM_WORDS:
+    if span is None or not 0 < len(text.split()) <= MOST_CLAIM_WORDS:
         return None
     quoted = find_quoted_segments(document, span)
     names = find_missing_names(text, task, document, quoted)
@@ -110,7 +114,7 @@ def _read_claim(item: Mapping[str, Any], task: ClaimTask, documents: Mapping[str
     segments = [*quoted, *naming][:MOST_CITATIONS]
     if not segments or find_missing_names(text, task, document, segments):
         return None
-    return Claim(tidy(text), (tidy(quote),), tuple(segment.id for segment in segments), ())
+    return Claim(text, (tidy(quote),), tuple(segment.id for segment in segments), ())
 
 
 def find_missing_names(text: str, task: ClaimTask, document: Document, segments: Sequence[Segment]) -> set[str]:

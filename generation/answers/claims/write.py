@@ -18,7 +18,7 @@ from keystone.generation.answers.sentences import (
     make_messages,
     make_sentences,
     read_places,
-    tidy,
+    read_text,
 )
 from keystone.generation.ask import ask_all
 from keystone.generation.context.delimit import neutralise
@@ -76,15 +76,15 @@ def read_prose(reply: Reply, task: ProseTask) -> tuple[tuple[Sentence, ...], lis
             raise Unusable(f"each item needs the ids of 1 to {MOST_JOINED} claims, none of them twice, and a text")
         used |= set(known)
         own = [task.claims[id] for id in sorted(known)]
-        if not isinstance(text, str) or not tidy(text):
+        if not isinstance(text, str) or not (text := read_text(text, reply)):
             raise Unusable("the text of a sentence is empty or not a string")
-        if why := find_objection(tidy(text), own):
+        if why := find_objection(text, own):
             refused.append(f"claims {', '.join(map(str, sorted(known)))}: {why}")
             continue
         left -= set(known)
-        said[min(known)] = Sentence(tidy(text), join_citations(own))
+        said[min(known)] = Sentence(text, join_citations(own))
     said |= {place: Sentence(task.claims[place].text, task.claims[place].citations) for place in left}
-    sentences = make_sentences((said[place].text, said[place].citations) for place in sorted(said))
+    sentences = make_sentences(((said[place].text, said[place].citations) for place in sorted(said)), reply)
     if count_words(sentences) > task.words:
         raise Unusable(f"it has {count_words(sentences)} words, at most {task.words} are wanted")
     unsaid = [f"claim {place}: no sentence says it" for place in sorted(left - used)]

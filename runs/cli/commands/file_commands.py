@@ -93,7 +93,7 @@ def validate(
     invalid, verdicts = 0, []
     for file in found:
         try:
-            known = set_topic_limits(TRACKS[track] if track else find_track(file), narratives)
+            known = set_topic_limits(TRACKS[track] if track else find_track(file, "--track"), narratives)
             repairs, verdict = (
                 rules.fix(file, fix, known, narratives) if fix else ([], rules.judge(file, known, narratives))
             )

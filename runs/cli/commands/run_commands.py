@@ -1,5 +1,6 @@
 """The commands `keystone run`, `answer`, `record`, `bundle` and `reproduce`."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,11 +58,18 @@ def run(
 
     if config is None and preset is None and not set:
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
-    limits = [f"model.budget.{limit}" for limit in budget or ()]
     settings = read_config(config, set, preset)
-    if limits and settings.model is None:
-        raise UserError(f"--budget: found no model in {config or '--set'}, expected one under the key model")
-    settings = read_config(config, [*(set or ()), *limits], preset)
+    if budget:
+        if settings.model is None:
+            source = config or (f"--preset {preset}" if preset else "--set")
+            raise UserError(f"--budget: found no model in {source}, expected one under the key model")
+        for limit in budget:
+            if not re.match(r"\w+=", limit):
+                raise UserError(f"--budget {limit}: expected tokens=N, calls=N or dollars=N")
+        try:
+            settings = read_config(config, [*(set or ()), *(f"model.budget.{limit}" for limit in budget)], preset)
+        except UserError as error:  # which names the option that does the same
+            raise UserError(str(error).replace("--set model.budget.", "--budget ")) from None
 
     from keystone.runs.cli.outputs import check_run_outputs
     from keystone.runs.pipeline import stages

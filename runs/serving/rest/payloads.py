@@ -20,7 +20,7 @@ Form = Literal["parsed", "object", "raw", "contents"]
 A parsed object with one value is that value. An `object` is always one.
 """
 ID_KEYS = frozenset({"id", "_id", "docid"})
-CUT_KEYS = frozenset({"body", "content", "contents", "text"})
+CUT_KEYS = frozenset({"body", "content", "contents", "headings", "segment", "text"})
 """The keys whose texts `max_doc_length` cuts, in lower case."""
 CACHE_BYTES = 2**26
 MOST_REQUESTS = 64

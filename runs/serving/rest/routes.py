@@ -1,6 +1,6 @@
 """The paths of the REST interface, below `/v1/` and `/api/v1.0/`: from a request to a call, and then to a response.
 
-Paths are split before they are decoded, so an index or a document may have a slash in its name.
+Paths are split before they are decoded, so an index may have a slash in its name. So may a document, as `/` or `%2F`.
 """
 
 from collections.abc import Mapping
@@ -88,24 +88,25 @@ class _Endpoint:
     async def _find(self, parts: list[str], scope: Scope, receive: Receive) -> Call | Reply:
         """Find the call that a request asks for, or the reply that needs none."""
         method = scope["method"]
-        names_id = len(parts) > 2 and parts[-2] in OF_AN_ID
-        asks_text = parts[-1] in OF_A_TEXT and parts[2:-1] != ["documents"]
-        is_newer = method == "GET" and (asks_text or (names_id and len(parts) > 3))
-        if parts[0] == "indexes" and not is_newer:
+        at = self._find_id(parts)
+        asks_text = parts[-1] in OF_A_TEXT and len(parts) > 1 and (at is None or self._has(parts[:-1]))
+        is_newer = method == "GET" and (asks_text or (at is not None and at > 1))
+        is_document = parts[2:3] == ["documents"] and not self._has(parts[: -1 if asks_text else at])
+        if parts[0] == "indexes" and (is_document or not is_newer):
             return await self._find_for_pyserini_1(parts[1:], scope, receive)
         if method != "GET":
             return ONLY_GET
         asked, session = _parse_query(scope["query_string"])
-        if parts[-1] in OF_A_TEXT and len(parts) > 1:
+        if asks_text:
             index = self._name("/".join(parts[:-1]))
             arguments = parse_search(asked, index)
             return self._known(index) or Call(NAME, parts[-1], arguments, session)
-        if names_id:
-            index, name = self._name("/".join(parts[:-2])), parts[-1]
-            if parts[-2] == "doc":
+        if at is not None:
+            index, kind, name = self._name("/".join(parts[:at])), parts[at], "/".join(parts[at + 1 :])
+            if kind == "doc":
                 return self._known(index) or Call(NAME, "document", parse_document(asked, index, name), session)
-            key = "docid" if parts[-2] == "segments" else "id"
-            return self._known(index) or Call(NAME, parts[-2], {"index": index, key: name}, session)
+            key = "docid" if kind == "segments" else "id"
+            return self._known(index) or Call(NAME, kind, {"index": index, key: name}, session)
         return make_error(ROUTE_ERROR, 404)
 
     def _find_first(self, parts: list[str], scope: Scope) -> Call | Reply:
@@ -129,8 +130,8 @@ class _Endpoint:
         match method, parts[1:]:
             case "POST", ["search"]:
                 return Call(NAME, "indexes.search", parse_search_body(await _read_json(receive), parts[0]))
-            case "GET", ["documents", doc_id]:
-                return Call(NAME, "indexes.document", {"index": parts[0], "docid": doc_id})
+            case "GET", ["documents", first, *more]:
+                return Call(NAME, "indexes.document", {"index": parts[0], "docid": "/".join([first, *more])})
             case "GET", ["status"]:
                 return _show({"downloaded": True, "size_bytes": str(_measure_bytes(service.index.folder))})
             case "GET", ["settings"]:
@@ -138,6 +139,16 @@ class _Endpoint:
             case "POST", ["settings"]:
                 raise UserError("settings: expected none, because those of this server are fixed when it starts")
         return make_error("Not Found", 404, "detail")
+
+    def _find_id(self, parts: list[str]) -> int | None:
+        """Find the place of the name before an id with any slashes: the first after a known index, else the last."""
+        places = [place for place in range(1, len(parts) - 1) if parts[place] in OF_AN_ID]
+        known = (place for place in places if self._has(parts[:place]))
+        return next(known, places[-1] if places else None)
+
+    def _has(self, parts: list[str]) -> bool:
+        """Return whether these parts of a path are a name of the index."""
+        return self._name("/".join(parts)) in self._names
 
     def _name(self, index: str) -> str:
         """Return the name of an index below `/v1/`, where it may stand below `indexes/` as in Pyserini 1."""

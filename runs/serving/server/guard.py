@@ -8,6 +8,7 @@ import hmac
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import ip_address
@@ -28,6 +29,8 @@ OTHER_SITES = (b"cross-site", b"same-site")
 OPEN_PATHS = frozenset({"/", "/health", "/openapi.yaml", "/openapi.json", "/docs"})
 """The paths that need no token. They hold nothing of the index, and the page asks its reader for the token."""
 RETRY_AFTER_S = 1
+DRAINED_BYTES = 2**24
+"""The most bytes that are read and dropped after an error. A client that still sends its body then reads the error."""
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 """An id of a request that the reply repeats: visible letters of ASCII."""
 
@@ -74,6 +77,34 @@ class _Refusal(Exception):
         self.status = status
 
 
+class _Body:
+    """The body of a request, as long as parts of it may come."""
+
+    def __init__(self, scope: Scope, receive: Receive, seconds: float) -> None:
+        names = {name for name, _ in scope["headers"]}
+        self.unread = not names.isdisjoint((b"content-length", b"transfer-encoding"))
+        self._receive, self._ends = receive, asyncio.get_running_loop().time() + seconds
+
+    async def read(self, most_bytes: int) -> bytes:
+        """Read to the end of the body, or until more than `most_bytes` have come. `TimeoutError` at the deadline."""
+        parts = bytearray()
+        async with asyncio.timeout_at(self._ends):
+            while self.unread and len(parts) <= most_bytes:
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    self.unread = False
+                    raise _Refusal(400, "body: the client has gone")
+                parts += message.get("body", b"")
+                self.unread = message.get("more_body", False)
+        return bytes(parts)
+
+    async def drop(self, most_bytes: int) -> None:
+        """Read as `read` does, and keep nothing."""
+        with suppress(TimeoutError, _Refusal):
+            while self.unread and most_bytes > 0:
+                most_bytes -= len(await self.read(0))
+
+
 class GuardedApp:
     """The ASGI application behind a guard."""
 
@@ -90,7 +121,7 @@ class GuardedApp:
             await self._app(scope, receive, send)
             return
         begun, status, metrics = time.perf_counter(), 0, self._metrics
-        request_id = _name_request(scope)
+        request_id, body = _name_request(scope), _Body(scope, receive, self._guard.body_s)
 
         async def identify(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -108,24 +139,26 @@ class GuardedApp:
         try:
             async with asyncio.timeout(self._guard.reply_s) as limit:
                 self._check(scope)
-                await self._app(scope, await self._take_body(scope, receive), watch)
+                await self._app(scope, await self._take_body(body, receive), watch)
         except _Refusal as refusal:
-            await self._refuse(identify, refusal, bool(status))
+            await self._refuse(identify, refusal, bool(status), body)
             status = status or refusal.status
         except TimeoutError:
-            await self._refuse(
-                identify, _Refusal(504, f"no answer within {self._guard.reply_s:g} seconds"), bool(status)
-            )
+            late = _Refusal(504, f"no answer within {self._guard.reply_s:g} seconds")
+            await self._refuse(identify, late, bool(status), body)
             status = status or 504
         except Exception as error:
             error.add_note(f"The request: {scope['method']} {scope['path']!r}")
             if not status:
                 status = 500
-                await self._refuse(identify, _Refusal(status, "Internal server error"), False)
+                await self._refuse(identify, _Refusal(status, "Internal server error"), False, body)
             raise
         finally:
             metrics.under_way -= 1
             metrics.count(_name_front(scope["path"]), status, time.perf_counter() - begun)
+        if body.unread:
+            await body.drop(DRAINED_BYTES)
+            await send({"type": "http.response.body"})
 
     def _check(self, scope: Scope) -> None:
         """Raise `_Refusal` for a request that may not ask, or has come at a bad time."""
@@ -145,38 +178,33 @@ class GuardedApp:
         if length.isdigit() and int(length) > guard.body_bytes:
             raise _Refusal(413, f"body: found {int(length)} bytes, expected at most {guard.body_bytes}")
 
-    async def _take_body(self, scope: Scope, receive: Receive) -> Receive:
+    async def _take_body(self, body: _Body, receive: Receive) -> Receive:
         """Receive the whole body, unless there is none; returns a function that gives it to the application."""
-        names = {name for name, _ in scope["headers"]}
-        if names.isdisjoint((b"content-length", b"transfer-encoding")):
+        if not body.unread:
             return receive
-        body, more = bytearray(), True
         try:
-            async with asyncio.timeout(self._guard.body_s):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise _Refusal(400, "body: the client has gone")
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
-                    if len(body) > self._guard.body_bytes:
-                        raise _Refusal(413, f"body: found more than {self._guard.body_bytes} bytes")
+            found = await body.read(self._guard.body_bytes)
         except TimeoutError:
             raise _Refusal(408, f"body: not whole within {self._guard.body_s:g} seconds") from None
-        if body.lstrip().startswith((b"{", b"[")):
+        if len(found) > self._guard.body_bytes:
+            raise _Refusal(413, f"body: found more than {self._guard.body_bytes} bytes")
+        if found.lstrip().startswith((b"{", b"[")):
             try:
-                parse_json(bytes(body))
+                parse_json(found)
             except ValueError as error:
                 raise _Refusal(400, f"body: expected JSON: {error}") from None
-        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        whole: list[Message] = [{"type": "http.request", "body": found, "more_body": False}]
 
         async def receive_whole() -> Message:
             return whole.pop() if whole else await receive()
 
         return receive_whole
 
-    async def _refuse(self, send: Send, refusal: _Refusal, begun: bool) -> None:
-        """Send an error, unless the answer has begun: then the connection ends without its rest."""
+    async def _refuse(self, send: Send, refusal: _Refusal, begun: bool, body: _Body) -> None:
+        """Send an error, unless the answer has begun: then the connection ends without its rest.
+
+        The answer stays open as long as the body of its request is unread.
+        """
         if begun:
             raise refusal
         headers = [(b"connection", b"close")] if refusal.status in (408, 413) else []
@@ -184,7 +212,7 @@ class GuardedApp:
             headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
         if refusal.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-        await send_json(send, make_error(str(refusal), refusal.status), *headers)
+        await send_json(send, make_error(str(refusal), refusal.status), *headers, more_body=body.unread)
 
 
 def _name_request(scope: Scope) -> bytes:

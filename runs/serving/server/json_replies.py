@@ -11,8 +11,8 @@ def make_error(message: str, status: int, key: str = "error") -> Reply:
     return Reply(orjson.dumps({key: message}), status)
 
 
-async def send_json(send: Send, reply: Reply, *headers: tuple[bytes, bytes]) -> None:
-    """Send a reply as the whole response, with further `headers`."""
+async def send_json(send: Send, reply: Reply, *headers: tuple[bytes, bytes], more_body: bool = False) -> None:
+    """Send a reply as the whole response, with further `headers`. With `more_body`, the caller ends the response."""
     own = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(reply.body)), *headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": own})
-    await send({"type": "http.response.body", "body": reply.body})
+    await send({"type": "http.response.body", "body": reply.body, "more_body": more_body})

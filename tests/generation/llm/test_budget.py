@@ -188,17 +188,20 @@ def test_a_killed_run_continues_with_what_is_left(tmp_path: Path) -> None:
 
     asyncio.run(run_first())
     with path.open("ab") as file:
-        file.write(b"\n[2,1,99")
+        file.write(b'\n{"call":2,"calls":1,"prompt_tokens":99')
     purse = Purse(Budget(calls=3), None, path)
     assert purse.spent == add_usage(Usage(1, 5, 2, 3), MOST)
     assert asyncio.run(purse.pay(ONE, reply)).outcome == Reply("yes")
     assert asyncio.run(purse.pay(ONE, reply)).outcome == Failure("the budget is spent")
     purse.close()
-    assert [orjson.loads(line)[0] for line in path.read_bytes().splitlines() if line.endswith(b"]")][-1] == 2
+    lines = [orjson.loads(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
+    assert lines[1] == {"call": 0, "calls": 1, "prompt_tokens": 5, "cached_tokens": 2, "completion_tokens": 3}
+    assert lines[-1]["call"] == 2
 
 
-def test_a_damaged_record_of_costs_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ['{"call": 0}', '{"call": 0, "calls": "a"}', "[0,1,5,2,3]", "{]"])
+def test_a_damaged_record_of_costs_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "costs.jsonl"
-    path.write_text('["a"]\n')
+    path.write_text(f"{line}\n")
     with pytest.raises(UserError, match=r"costs\.jsonl: not a usable record of costs"):
         Purse(Budget(), None, path)

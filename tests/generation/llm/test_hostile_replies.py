@@ -196,7 +196,7 @@ def test_lists_of_replies_are_bounded() -> None:
     with pytest.raises(Unusable, match="101 questions"):
         read_questions(Reply(json.dumps({"questions": many})))
     with pytest.raises(Unusable, match="257 sentences"):
-        make_sentences((f"Sentence {number}.", ()) for number in range(MOST_SENTENCES + 1))
+        make_sentences(((f"Sentence {number}.", ()) for number in range(MOST_SENTENCES + 1)), Reply(""))
     with pytest.raises(Unusable, match="more than 8 words"):
         read_topic(Reply(json.dumps({"topic": "bees " * 10**5})), "I ask about bees.")
 

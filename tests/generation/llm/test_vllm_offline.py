@@ -28,7 +28,10 @@ class SamplingParams(SimpleNamespace):
 
 
 class Engine:
-    """An engine that repeats the last message. It refuses a chunk that holds `refused`, and fails at `fails`."""
+    """An engine that repeats the last message. It fails at `fails`.
+
+    It refuses a chunk that holds `refused`, or a schema with `uniqueItems`.
+    """
 
     def __init__(self, model: str, **arguments: Any) -> None:
         if model == "nothing":
@@ -38,6 +41,7 @@ class Engine:
         self.sampled: list[Any] = []
         self.llm_engine = SimpleNamespace(engine_core=SimpleNamespace(shutdown=self.shut))
         self.ended = False
+        self.refusals = 0
         ENGINES.append(self)
 
     def shut(self) -> None:
@@ -49,8 +53,10 @@ class Engine:
     def chat(self, messages: Sequence[Any], sampling: Sequence[Any], **_: Any) -> list[Any]:
         assert len(messages) == len(sampling)
         said = [each[-1]["content"] for each in messages]
-        if any("refused" in one for one in said):
-            raise ValueError("too long")
+        for part, reason in (("uniqueItems", "grammar: uniqueItems is unknown"), ("refused", "too long")):
+            if part in f"{said} {sampling}":
+                self.refusals += 1
+                raise ValueError(reason)
         if "fails" in said:
             raise RuntimeError("the engine is dead")
         self.chunks.append(said)
@@ -125,6 +131,26 @@ def test_requests_that_go_together_keep_their_fields(tmp_path: Path) -> None:
     assert again == outcomes
     assert usage == Usage(cache_hits=3)
     assert len(ENGINES) == 1
+
+
+def test_a_schema_that_was_refused_is_sent_no_more(tmp_path: Path) -> None:
+    bad, good = {"type": "array", "uniqueItems": True}, {"type": "array"}
+    requests = [request(f"{number}", schema=bad if number % 4 == 1 else good) for number in range(16)]
+    outcomes, _ = asked(tmp_path, requests, concurrency=1)
+    assert outcomes == [Reply(f"{number}") for number in range(16)]
+    (engine,) = ENGINES
+    assert engine.refusals == 3  # the chunk, its half, and the one request: later chunks are taken whole
+    sent = [each.structured_outputs[1] for each in engine.sampled if hasattr(each, "structured_outputs")]
+    assert sent == [good] * 12
+
+
+def test_a_schema_is_sent_again_if_its_request_fails_without_it_too(tmp_path: Path) -> None:
+    bad = {"type": "array", "uniqueItems": True}
+    said = ["refused", "1", "2", "3", "fine", "5", "6", "7"]
+    requests = [request(one, schema=bad if one in ("refused", "fine") else None) for one in said]
+    outcomes, _ = asked(tmp_path, requests, concurrency=1)
+    assert outcomes == [Failure("echo: refused: too long"), *map(Reply, said[1:])]
+    assert ENGINES[0].refusals == 4 + 3  # the first request is refused once more, without its schema
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,24 @@ def test_doctor_finds_all_requirements_of_a_run() -> None:
             ["run", "run.yaml", "--set", "topics=qrels.txt"], 1, "qrels.txt:1: not a topic: expected", id="not topics"
         ),
         pytest.param(["run", "run.yaml", "--set", "out=corpus.jsonl"], 1, "cannot be written", id="out is a file"),
+        *(
+            pytest.param(
+                ["run", "run.yaml", "--set", "model.name=m", "--budget", limit], 1, message, id=f"--budget {limit}"
+            )
+            for limit, message in [
+                ("tokens", "error: --budget tokens: expected tokens=N, calls=N or dollars=N"),
+                ("=5", "error: --budget =5: expected tokens=N, calls=N or dollars=N"),
+                ("tokens=x", "error: --budget tokens: found 'x'; input should be a valid integer"),
+                ("euros=5", "error: --budget euros: unknown key (value 5); expected one of calls, dollars, tokens"),
+                ("dollars=5", "error: --budget dollars=5: model.budget.dollars: found without prices"),
+            ]
+        ),
+        pytest.param(
+            [*"run --preset uema2lab_narrative --set run_id=r --set index=i --set topics=t --budget tokens=5".split()],
+            1,
+            "error: --budget: found no model in --preset uema2lab_narrative, expected one under the key model",
+            id="a budget and a preset without a model",
+        ),
         pytest.param(
             ["run", "run.yaml", "--budget", "tokens=5"],
             1,
@@ -109,7 +127,8 @@ def test_doctor_finds_all_requirements_of_a_run() -> None:
         pytest.param(
             ["validate", "qrels.txt", "--topics", "topics.jsonl"],
             1,
-            "error: qrels.txt: its format fits no track; name the track with --track, one of rag24, rag25",
+            "error: qrels.txt: its format fits no track, expected that of one of rag24, rag25, rag26, responses, "
+            "ragtime25, ragtime26, biogen; name the track with --track",
             id="no submission",
         ),
         pytest.param(

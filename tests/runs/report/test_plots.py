@@ -55,6 +55,9 @@ def test_an_axis_that_counts_topics_has_whole_numbers() -> None:
     ticks = differences.get_xticks()
     assert len(ticks) > 1
     assert all(float(tick).is_integer() for tick in ticks)
+    single = [Evaluation(name, ("1",), {key: own[:1] for key, own in ONE.values.items()}, ONE.counts) for name in "abc"]
+    ticks = draw_runs(single, ["MAP"]).axes[1].get_xticks()
+    assert all(float(tick).is_integer() for tick in ticks)
 
 
 def test_missing_values_leave_a_gap(tmp_path: Path) -> None:

@@ -585,8 +585,8 @@ def test_a_file_in_a_run_directory_is_judged_by_the_track_of_the_run(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"1 Q0 {A} 1 0.5 t\n2024-7 Q0 a 1 0.5 t", "fits no track; name the track with --track"),
-        ("1 Q0 a 1 0.5 t", "fits no track; name the track with --track"),
+        (f"1 Q0 {A} 1 0.5 t\n2024-7 Q0 a 1 0.5 t", "fits no track, expected that of one of rag24"),
+        ("1 Q0 a 1 0.5 t", "fits no track, expected that of one of rag24"),
         ("{}", "fits no track"),
         ("", "is empty, expected a run or answers"),
         ("{\n}", "holds no JSON object, expected one on each line"),

@@ -94,6 +94,11 @@ def test_judgments_of_other_topics_are_refused_and_so_is_a_run_file(tmp_path: Pa
     rows.write_text("2024-1 Q0 a 1 1.0 r\n")
     with pytest.raises(UserError, match=r"run\.trec: holds no answers, expected a run directory or an answer file"):
         write_report([rows], page)
+    unclear = tmp_path / "unclear.jsonl"
+    unclear.write_text('{"answer": [{"text": "a", "citations": []}]}')
+    with pytest.raises(UserError, match=r"fits no track, expected that of one of rag24") as raised:
+        write_report([unclear], page)
+    assert "--track" not in str(raised.value)  # which the command lacks
     assert not page.exists()
 
 

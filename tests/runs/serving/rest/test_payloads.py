@@ -47,3 +47,8 @@ def test_documents_as_objects(raw: str, found: Any) -> None:
 def test_cut_documents(payload: Any, cut: Any) -> None:
     assert cut_payload(payload, 3) == cut
     assert orjson.dumps(cut_payload(payload, 10)) == orjson.dumps(payload)
+
+
+def test_a_cut_bounds_every_long_text_of_a_document() -> None:
+    record = {"title": "Bees", "headings": "Dances\n" * 99, "segment": "Bees dance. " * 99, "Body": "b" * 99}
+    assert cut_payload(record, 9) == {key: text[:9] for key, text in record.items()}

@@ -124,11 +124,12 @@ def test_documents_and_segments(app: Any) -> None:
     assert queries[0]["question"] == QUESTION
 
 
-@pytest.mark.parametrize("doc_id", ["search", "queries", "doc", "bees"])
+@pytest.mark.parametrize("doc_id", ["search", "queries", "doc", "bees", "a/b", "a%2Fb", "doc/b", "a/search"])
 def test_any_id_is_that_of_a_document_of_pyserini_1(app: Any, doc_id: str) -> None:
     found = ask(app, f"/v1/indexes/index/documents/{doc_id}")
     assert found.status == (200 if doc_id == "bees" else 404)
-    assert doc_id == "bees" or found.json == {"detail": f"Document {doc_id} not found in index index"}
+    wanted = doc_id.replace("%2F", "/")
+    assert doc_id == "bees" or found.json == {"detail": f"Document {wanted} not found in index index"}
 
 
 def test_the_state_of_an_index_of_pyserini_1(app: Any, index: Index) -> None:
@@ -162,6 +163,14 @@ def test_the_state_of_an_index_of_pyserini_1(app: Any, index: Index) -> None:
         pytest.param("/v1/index/search?query=a&parse=false&max_doc_length=3", 400, "requires parse=true", id="raw cut"),
         pytest.param("/v1/other/search?query=a", 400, "Unable to open index: other", id="another index"),
         pytest.param("/v1/index/doc/none", 404, "Document not found: none", id="no document"),
+        pytest.param("/v1/index/doc/a/b", 404, "Document not found: a/b", id="an id with a slash"),
+        pytest.param("/v1/index/doc/a%2Fb", 404, "Document not found: a/b", id="an id with an escaped slash"),
+        pytest.param("/v1/index/doc/a/doc/b", 404, "Document not found: a/doc/b", id="an id with the name before ids"),
+        pytest.param("/v1/index/doc/a/search", 404, "Document not found: a/search", id="an id that ends as a search"),
+        pytest.param("/v1/indexes/index/doc/a/b", 404, "Document not found: a/b", id="a slash, below indexes"),
+        pytest.param("/v1/index/segments/a/b", 404, "a/b", id="a slash in the id of segments"),
+        pytest.param("/v1/index/segment/a/b#0", 404, "a/b", id="a slash in the id of a segment"),
+        pytest.param("/v1/other/doc/a/b", 400, "Unable to open index: other", id="a slash, another index"),
         pytest.param("/v1/index/doc/bees%23x", 404, "Document not found: bees#x", id="no segment as a document"),
         pytest.param("/v1/index/doc/none%23w0_0", 404, "Document not found: none#w0_0", id="a segment of no document"),
         pytest.param(

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import orjson
 import pytest
 
 from keystone.runs.serving.call_log import Reply
-from keystone.runs.serving.server import listen
+from keystone.runs.serving.server import guard, listen
+from keystone.runs.serving.server.guard import Guard, GuardedApp
 from keystone.runs.serving.server.json_replies import send_json
 from keystone.runs.serving.server.listen import make_server, open_socket
+from keystone.runs.serving.server.metrics import Metrics
 from tests.support.waiting import LIMIT_S
 
 Client = Callable[[int, Any], Awaitable[None]]
@@ -29,12 +32,12 @@ async def answer_slowly(scope: Any, receive: Any, send: Any) -> None:
     await send_json(send, Reply(orjson.dumps({"path": scope["path"]})))
 
 
-def serve(client: Client) -> None:
+def serve(client: Client, app: Any = answer_slowly) -> None:
     """Run a client of (port, server) beside a server in this process."""
 
     async def run() -> None:
         started = asyncio.get_running_loop().create_future()
-        server, bound = make_server(answer_slowly, lambda: started.set_result(None)), open_socket("127.0.0.1", 0)
+        server, bound = make_server(app, lambda: started.set_result(None)), open_socket("127.0.0.1", 0)
         serving = asyncio.create_task(server.serve([bound]))
         await asyncio.wait_for(started, LIMIT_S)
         try:
@@ -164,3 +167,57 @@ def test_requests_under_way_and_those_that_still_arrive_are_answered_when_the_se
             await asyncio.open_connection("127.0.0.1", port)
 
     serve(client)
+
+
+PART = b"x" * 2**20
+CHUNK = b"%x\r\n%b\r\n" % (len(PART), PART)
+
+
+@pytest.mark.parametrize(
+    ("rules", "head", "parts", "status"),
+    [
+        pytest.param(Guard(), b"Content-Length: %d" % (12 * 2**20), [PART] * 12, 413, id="as its head says"),
+        pytest.param(Guard(), b"Transfer-Encoding: chunked", [CHUNK] * 12 + [b"0\r\n\r\n"], 413, id="in chunks"),
+        pytest.param(
+            Guard("sesame"),
+            b"Content-Length: %d\r\nConnection: close" % (12 * 2**20),
+            [PART] * 12,
+            401,
+            id="without the token",
+        ),
+    ],
+)
+def test_a_client_that_sends_a_refused_body_to_its_end_reads_the_error(
+    rules: Guard, head: bytes, parts: list[bytes], status: int
+) -> None:
+    async def client(port: int, _server: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n")
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        found = await reader.read()
+        writer.close()
+        assert found.startswith(b"HTTP/1.1 %d " % status)
+        assert list(orjson.loads(found.partition(b"\r\n\r\n")[2])) == ["error"]
+
+    serve(client, GuardedApp(answer_slowly, rules, Metrics()))
+
+
+def test_a_refused_body_is_read_only_so_far_and_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "DRAINED_BYTES", 2**21)
+
+    async def client(port: int, _server: Any) -> None:
+        head = b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % 2**40
+        _, endless = await asyncio.open_connection("127.0.0.1", port)
+        endless.write(head)
+        with suppress(ConnectionError):
+            while True:  # until the server breaks it off, or the test its deadline
+                endless.write(PART)
+                await endless.drain()
+        reader, silent = await asyncio.open_connection("127.0.0.1", port)
+        silent.write(head)
+        assert (await reader.read()).startswith(b"HTTP/1.1 413 ")
+        silent.close()
+
+    serve(client, GuardedApp(answer_slowly, Guard(body_s=0.5), Metrics()))
