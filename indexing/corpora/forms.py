@@ -21,6 +21,7 @@ from keystone.indexing.corpora.folders import (
     strip_compression,
 )
 from keystone.indexing.errors import Report, UserError
+from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
 from keystone.indexing.types import Document
@@ -111,7 +112,7 @@ def guess_format(path: Path) -> str:
 
 def _recognise_format(file: Path) -> str | None:
     """The format that the name of a table or the first lines of another file show; None if they show none."""
-    if (table := file.suffix.lower().removeprefix(".")) in ("arrow", "parquet"):
+    if table := tables.find_form(file):
         return table
     numbered = read_byte_lines(file, lambda _error: None)
     filled = (line.removeprefix(b"\xef\xbb\xbf").strip() for _, line in numbered if line.strip())
@@ -124,7 +125,7 @@ def _recognise_format(file: Path) -> str | None:
             record = parse_json(line) if line.startswith(b"{") else None
         except ValueError:
             continue
-        if isinstance(record, dict) and not record.keys().isdisjoint(jsonl.ID_KEYS):
+        if isinstance(record, dict) and find_field(record, jsonl.ID_KEYS):
             return "segments" if "segment" in record else "jsonl"
     return None
 
