@@ -203,7 +203,9 @@ def test_headings_of_html_are_one_a_line(tmp_path: Path, html: str, expected: st
         pytest.param({"_id": True, "text": "x"}, "_id: expected an id without space, found True", id="boolean id"),
         pytest.param({"id": None, "text": "x"}, "id: expected an id without space, found None", id="null id"),
         pytest.param({"id": 1.5, "text": "x"}, "id: expected an id without space, found 1.5", id="fraction as id"),
-        pytest.param({"id": "b"}, "expected one of the keys text, contents, body, passage, segment, found .'id'.", id="no text"),
+        pytest.param(
+            {"id": "b"}, "expected one of the keys text, contents, body, passage, segment, found .'id'.", id="no text"
+        ),
         pytest.param({"id": "b", "text": 5}, "text: expected text, found int", id="number as text"),
         pytest.param({"id": "b", "text": 0}, "text: expected text, found int", id="zero as text"),
         pytest.param({"id": "b", "text": False}, "text: expected text, found bool", id="false as text"),
