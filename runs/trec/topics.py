@@ -120,9 +120,10 @@ def _choose_reader(path: Path, number: int, line: str) -> Callable[[Path, Number
 def _read_columns(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
     for number, record in read_columns(path, numbered, LAYOUT):
         if all(key in record for key in BARE_COLUMNS):
-            yield number, *(record[key] for key in BARE_COLUMNS), *BARE_COLUMNS, {}
+            yield number, record[BARE_COLUMNS[0]], record[BARE_COLUMNS[1]], *BARE_COLUMNS, {}
         else:
-            yield *make_raw_topic(path, number, record)[:-1], {}
+            place, name, text, id_key, text_key, _ = make_raw_topic(path, number, record)
+            yield place, name, text, id_key, text_key, {}
 
 
 def _read_table(path: Path, form: str) -> Iterator[RawTopic]:

@@ -41,8 +41,8 @@ def read_judgment_bytes(path: Path) -> NDArray[np.uint8]:
     """
     if form := find_form(path):
         wanted = (*QUERY_NAMES, *DOCUMENT_NAMES, *GRADE_NAMES, *SECOND_NAMES)
-        rows = read_rows(path, form, wanted, DOCUMENT_NAMES)
-        return _render(((row + 1, record) for row, _, record in rows), lambda number: f"{path}: row {number - 1}")
+        table = read_rows(path, form, wanted, DOCUMENT_NAMES)
+        return _render(((row + 1, record) for row, _, record in table), lambda number: f"{path}: row {number - 1}")
     data = read_bytes(path)
     first = _FIRST_LINE.match(data[:2000].tobytes())
     line = first[1].decode(errors="replace") if first else ""

@@ -196,7 +196,7 @@ def test_headings_of_html_are_one_a_line(tmp_path: Path, html: str, expected: st
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        pytest.param({"text": "x"}, "expected one of the keys docid, .* docno, found .'text'.", id="no id"),
+        pytest.param({"text": "x"}, "expected one of the keys docid, .* docno, pid, found .'text'.", id="no id"),
         pytest.param({"id": "a b", "text": "x"}, "id: expected an id without space, found 'a b'", id="id with space"),
         pytest.param({"id": "a\0", "text": "x"}, "id: expected an id .* found 'a.x00'", id="id with NUL"),
         pytest.param({"id": "", "text": "x"}, "id: expected an id without space, found ''", id="empty id"),
