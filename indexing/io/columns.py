@@ -77,20 +77,23 @@ def name_columns(values: Sequence[str], layout: Layout) -> list[str] | None:
     Of two columns, one may have a name that is not known: a word beside a name of ids, or letters beside that of texts.
     """
     known = set(find_names(values, [*layout.ids, *layout.texts, *layout.others]))
-    if len(values) != 2:
+    if not all(map(str.isprintable, values)):
+        return None
+    if len(values) != 2 or len(known) == 2:
         return list(values) if len(known) > 1 else None
     name, text = values
     if find_names([name], layout.ids):
-        return [name, text if text in known else layout.texts[0]] if text in known or len(text.split()) == 1 else None
+        return [name, layout.texts[0]] if len(text.split()) == 1 else None
     return [layout.ids[0], text] if find_names([text], layout.texts) and name.isalpha() else None
 
 
 def _split_rows(numbered: Iterable[tuple[int, str]], by: str) -> Iterator[tuple[int, list[str]]]:
     """The columns of each row, still in their quotes. A value in quotes may go on in the next lines.
 
-    In TSV, a line with a tab always begins a row. If nothing closes a quote, its lines are rows of their own.
+    In TSV, a line with a tab always begins a row. If nothing closes a quote, or the row would not have as many columns
+    as the first one, its lines are rows of their own.
     """
-    lines, searched = _Lines(numbered), 0
+    lines, searched, width = _Lines(numbered), 0, 0
     for number, line in lines:
         if not line.strip():
             continue
@@ -98,11 +101,12 @@ def _split_rows(numbered: Iterable[tuple[int, str]], by: str) -> Iterator[tuple[
         if is_open and number > searched:
             more = lines.take_quoted(by)
             whole, still_open = _split("\n".join([line, *(text for _, text in more)]), by)
-            if more and not still_open:
+            if more and not still_open and width in (0, len(whole)):
                 fields = whole
             else:
                 lines.ahead.extendleft(reversed(more))
                 searched = more[-1][0] if more else number
+        width = width or len(fields)
         yield number, fields
 
 

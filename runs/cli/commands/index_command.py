@@ -15,7 +15,7 @@ from keystone.runs.wording import plural
 if TYPE_CHECKING:
     pass
 
-FORMATS = "arrow, folder, ir_datasets, jsonl, parquet, pyserini, segments, trec or wikitext."
+FORMATS = "arrow, folder, ir_datasets, jsonl, parquet, pyserini, segments, trec, tsv or wikitext."
 
 
 class Engine(StrEnum):
