@@ -100,8 +100,10 @@ def guess_format(path: Path) -> str:
         return "pyserini"
     if not is_folder(path):
         name = strip_compression(path)
-        named = (form for form in ("folder", "tsv") if FORMATS[form].names.fullmatch(name))
-        return _recognise_format(path) or next(named, "jsonl")
+        seen = _recognise_format(path)
+        if FORMATS["tsv"].names.fullmatch(name):
+            return seen if seen in ("jsonl", "segments") else "tsv"
+        return seen or ("folder" if _TEXT_NAME.fullmatch(name) else "jsonl")
     files = list_files(path, re.compile(r"(?!\.).*"))
     shards = [file for file in files if _JSONL_NAME.fullmatch(strip_compression(file))]
     for file in shards[:EXAMINED_FILES]:

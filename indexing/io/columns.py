@@ -6,7 +6,7 @@ nothing closes belongs to the text in both forms, so that it swallows no rows.
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -52,7 +52,7 @@ def read_columns(
         return
     names: Sequence[str] | None = None
     quoted = header = False
-    for number, fields in _split_rows(chain([first], lines), choose_delimiter(first[1])):
+    for number, fields in _split_rows(chain([first], lines), choose_delimiter(first[1]), layout.bare):
         if number == first[0]:
             quoted = all(map(_is_quoted, fields)) or "\t" not in first[1]
             values = [_drop_quotes(value, quoted) for value in fields]
@@ -87,13 +87,15 @@ def name_columns(values: Sequence[str], layout: Layout) -> list[str] | None:
     return [layout.ids[0], text] if find_names([text], layout.texts) and name.isalpha() else None
 
 
-def _split_rows(numbered: Iterable[tuple[int, str]], by: str) -> Iterator[tuple[int, list[str]]]:
+def _split_rows(
+    numbered: Iterable[tuple[int, str]], by: str, widths: Collection[int]
+) -> Iterator[tuple[int, list[str]]]:
     """The columns of each row, still in their quotes. A value in quotes may go on in the next lines.
 
     In TSV, a line with a tab always begins a row. If nothing closes a quote, or the row would not have as many columns
-    as the first one, its lines are rows of their own.
+    as the first one, its lines are rows of their own. `widths` are the numbers of columns that the first one may have.
     """
-    lines, searched, width = _Lines(numbered), 0, 0
+    lines, searched, is_first = _Lines(numbered), 0, True
     for number, line in lines:
         if not line.strip():
             continue
@@ -101,12 +103,12 @@ def _split_rows(numbered: Iterable[tuple[int, str]], by: str) -> Iterator[tuple[
         if is_open and number > searched:
             more = lines.take_quoted(by)
             whole, still_open = _split("\n".join([line, *(text for _, text in more)]), by)
-            if more and not still_open and width in (0, len(whole)):
+            if more and not still_open and len(whole) in widths:
                 fields = whole
             else:
                 lines.ahead.extendleft(reversed(more))
                 searched = more[-1][0] if more else number
-        width = width or len(fields)
+        widths, is_first = [len(fields)] if is_first else widths, False
         yield number, fields
 
 
