@@ -43,7 +43,10 @@ class Index:
     faiss_shards: int = 0
     """The number of files that hold the FAISS index; 0 for a single file, which a search reads as a whole."""
     segments: dict[str, int] = field(default_factory=dict)
-    """The number of `official` segments, which the corpus has, and of `windows`, which Keystone cut; may be empty."""
+    """The number of `official` segments, which the corpus has, and of `windows`, which Keystone cut; may be empty.
+
+    If documents have a title and no text, `blank` is their number.
+    """
     passages: bool = False
     """Whether each segment has a vector of its own, a passage; otherwise each document has one."""
 

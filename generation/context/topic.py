@@ -54,6 +54,16 @@ class TopicContext:
         return {document.id: (document, self.segments[row]) for row, document in self.documents.items()}
 
 
+def skip_blank(store: Store, rows: Sequence[int], number: int) -> list[int]:
+    """Leave out documents without text, which no answer can cite, until `number` documents with a text are found."""
+    kept, at = list[int](), 0
+    while len(kept) < number and at < len(rows):
+        piece = rows[at : at + number - len(kept)]
+        kept += [row for row, document in zip(piece, store.get(piece), strict=True) if document.text.strip()]
+        at += len(piece)
+    return [*kept, *rows[at:]]
+
+
 def read_context(sources: Sources, rows: Sequence[int], queries: Sequence[Query]) -> TopicContext:
     """Read the documents in these rows of the store, in this order. `UserError` if the index has no embeddings."""
     vectors = segment_vectors(sources.index, sources.store, rows, sources.threads)

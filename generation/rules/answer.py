@@ -108,17 +108,18 @@ def choose_sentences(
 def quote_closest_segment(topic_id: str, context: TopicContext, words: int) -> Answer:
     """Answer with the first words of the segment closest to any query, if no sentence can be chosen.
 
-    The answer has at most `words` words, and cites that segment. Without documents it has no sentence.
+    The answer has at most `words` words, and cites that segment. If no segment has a text, it has no sentence.
     """
-    if not context.documents:
+    found = [
+        (float(cosine), segment.id, text)
+        for document, vectors in context.by_id.values()
+        for segment, cosine in zip(document.segments, (context.query_vectors @ vectors.T).max(axis=0), strict=True)
+        if (text := document.segment_text(segment).strip())
+    ]
+    if not found:
         return Answer(topic_id, ())
-    own = list(context.by_id.values())
-    cosines = [(context.query_vectors @ vectors.T).max(axis=0) for _, vectors in own]
-    place = int(np.argmax([of_document.max() for of_document in cosines]))
-    document = own[place][0]
-    segment = document.segments[int(np.argmax(cosines[place]))]
-    text = " ".join(document.segment_text(segment).split()[:words])
-    return Answer(topic_id, (Sentence(text, (segment.id,)),))
+    _, segment_id, text = max(found, key=lambda one: one[0])
+    return Answer(topic_id, (Sentence(" ".join(text.split()[:words]), (segment_id,)),))
 
 
 def leave_out_repeats(evidence: Sequence[Evidence]) -> list[Evidence]:

@@ -22,6 +22,7 @@ from keystone.indexing.corpora.jsonl import TEXT_KEYS, make_document
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import BadRecord, UserError
 from keystone.indexing.index import Index
+from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.store import from_record, rows_of, to_record
 from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Progress, Segment, Span, Store, is_id
@@ -227,4 +228,4 @@ def _has_text(payload: Any) -> bool:
     record = _object(payload)
     if record is None:
         return isinstance(payload, str) and bool(payload)
-    return not record.keys().isdisjoint(TEXT_KEYS)
+    return find_field(record, TEXT_KEYS) is not None

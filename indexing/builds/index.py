@@ -131,6 +131,9 @@ def _build_store(
 
     def cut() -> Iterator[Document]:
         for document in map(cut_segments, documents(report=counted)):
+            if not document.contents.strip():
+                counted(BadRecord(f"{document.place}: document {document.id}: has neither text nor title", "empty"))
+                continue
             if not settings.windows:
                 refuse_windows(document, settings.segments)
             _count_segments(document, segments)
@@ -145,8 +148,10 @@ def _build_store(
 
 
 def _count_segments(document: Document, segments: dict[str, int]) -> None:
-    """Add a document's segments to the numbers of official segments and of windows."""
+    """Add a document's segments to the numbers of official segments and of windows; without a text, to the `blank`."""
     segments["windows" if is_window(document.segments[0].id) else "official"] += len(document.segments)
+    if not document.text.strip():
+        segments["blank"] = segments.get("blank", 0) + 1
 
 
 def _find_passages(store: DocumentStore, folder: Path, progress: Progress) -> Passages:

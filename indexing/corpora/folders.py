@@ -16,7 +16,7 @@ def list_files(folder: Path, names: re.Pattern[str]) -> list[Path]:
 
     The pattern must match the whole name, in lower case and without the ending of a compression.
     """
-    inside = folder.resolve()
+    inside = _find_roots(folder)
     return sorted(
         file
         for file in folder.rglob("*")
@@ -26,12 +26,21 @@ def list_files(folder: Path, names: re.Pattern[str]) -> list[Path]:
 
 def find_unfollowed_links(folder: Path) -> Iterator[Path]:
     """The links of a folder that Keystone does not follow: those that leave the folder, and those to folders."""
-    inside = folder.resolve()
+    inside = _find_roots(folder)
     yield from (file for file in sorted(folder.rglob("*")) if _leads_out(file, inside) or _is_linked_folder(file))
 
 
-def _leads_out(file: Path, folder: Path) -> bool:
-    return file.is_symlink() and file.exists() and not file.resolve().is_relative_to(folder)
+def _find_roots(folder: Path) -> tuple[Path, ...]:
+    """The folders to which links may lead: the folder itself, and the `blobs` of a download of Hugging Face's hub.
+
+    In such a download, each file of `snapshots/REVISION` is a link to the folder `blobs` beside `snapshots`.
+    """
+    inside = folder.resolve()
+    return inside, *(above.parent / "blobs" for above in inside.parents if above.name == "snapshots")
+
+
+def _leads_out(file: Path, roots: tuple[Path, ...]) -> bool:
+    return file.is_symlink() and file.exists() and not any(map(file.resolve().is_relative_to, roots))
 
 
 def _is_linked_folder(file: Path) -> bool:

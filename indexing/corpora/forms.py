@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from keystone.indexing.corpora import archives, ir_datasets, jsonl, pyserini, tables, text, trec, wikitext
+from keystone.indexing.corpora import archives, delimited, ir_datasets, jsonl, pyserini, tables, text, trec, wikitext
 from keystone.indexing.corpora.folders import (
     find_unfollowed_links,
     is_folder,
@@ -21,6 +21,7 @@ from keystone.indexing.corpora.folders import (
     strip_compression,
 )
 from keystone.indexing.errors import Report, UserError
+from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import DAMAGE, hash_file, open_binary, read_byte_lines
 from keystone.indexing.types import Document
@@ -48,6 +49,7 @@ FORMATS = {
     "parquet": Format(tables.read_parquet, re.compile(r".*\.parquet")),
     "pyserini": Format(pyserini.read, re.compile("")),
     "segments": Format(jsonl.read_segments, _JSONL_NAME),
+    "tsv": Format(delimited.read, re.compile(r".*\.(tsv|csv)")),
     "trec": Format(trec.read, re.compile(r"(?!read|\.).*(?<!\.dtd)")),
     "wikitext": Format(wikitext.read, re.compile(r".*\.(tokens|raw|txt)")),
 }
@@ -97,7 +99,11 @@ def guess_format(path: Path) -> str:
     if pyserini.index_name(path) is not None:
         return "pyserini"
     if not is_folder(path):
-        return _recognise_format(path) or ("folder" if _TEXT_NAME.fullmatch(strip_compression(path)) else "jsonl")
+        name = strip_compression(path)
+        seen = _recognise_format(path)
+        if FORMATS["tsv"].names.fullmatch(name):
+            return seen if seen in ("jsonl", "segments") else "tsv"
+        return seen or ("folder" if _TEXT_NAME.fullmatch(name) else "jsonl")
     files = list_files(path, re.compile(r"(?!\.).*"))
     shards = [file for file in files if _JSONL_NAME.fullmatch(strip_compression(file))]
     for file in shards[:EXAMINED_FILES]:
@@ -106,12 +112,16 @@ def guess_format(path: Path) -> str:
     if any(".jsonl" in file.name.lower() for file in shards):
         return "jsonl"
     guesses = map(_recognise_format, files[:EXAMINED_FILES])
-    return next((guess for guess in guesses if guess in ("arrow", "parquet", "trec", "wikitext")), "folder")
+    if found := next((guess for guess in guesses if guess in ("arrow", "parquet", "trec", "wikitext")), None):
+        return found
+    names = [name for name in map(strip_compression, files) if not _DESCRIPTION.fullmatch(name)]
+    has_rows = any(map(FORMATS["tsv"].names.fullmatch, names)) and not any(map(_TEXT_NAME.fullmatch, names))
+    return "tsv" if has_rows else "folder"
 
 
 def _recognise_format(file: Path) -> str | None:
     """The format that the name of a table or the first lines of another file show; None if they show none."""
-    if (table := file.suffix.lower().removeprefix(".")) in ("arrow", "parquet"):
+    if table := tables.find_form(file):
         return table
     numbered = read_byte_lines(file, lambda _error: None)
     filled = (line.removeprefix(b"\xef\xbb\xbf").strip() for _, line in numbered if line.strip())
@@ -124,7 +134,7 @@ def _recognise_format(file: Path) -> str | None:
             record = parse_json(line) if line.startswith(b"{") else None
         except ValueError:
             continue
-        if isinstance(record, dict) and not record.keys().isdisjoint(jsonl.ID_KEYS):
+        if isinstance(record, dict) and find_field(record, jsonl.ID_KEYS):
             return "segments" if "segment" in record else "jsonl"
     return None
 
@@ -138,8 +148,7 @@ def list_corpus_files(path: Path, format: str) -> list[Path]:
     if format in LOCAL_FORMATS or not is_folder(path):
         return [path]
     files = list_files(path, FORMATS[format].names)
-    if format == "jsonl":
-        files = _choose_beir_corpus(path, files) or files
+    files = _choose_corpus(path, files, format) or files
     if not files:
         names = ", ".join(text.SUFFIXES) if format == "folder" else format
         links = f"; links that are not followed: {len(found)}" if (found := list(find_unfollowed_links(path))) else ""
@@ -152,10 +161,25 @@ def _check_format(format: str) -> None:
         raise UserError(f"corpus format: found {format!r}, expected one of {', '.join(sorted(FORMATS))}")
 
 
-def _choose_beir_corpus(folder: Path, files: list[Path]) -> list[Path]:
-    """`corpus.jsonl` alone, if the folder is a data set of BEIR: it has `queries.jsonl` beside it. Else nothing."""
-    named = {strip_compression(file): file for file in files if file.parent == folder}
-    return [named["corpus.jsonl"]] if {"corpus.jsonl", "queries.jsonl"} <= named.keys() else []
+def _choose_corpus(folder: Path, files: list[Path], format: str) -> list[Path]:
+    """The documents of this format alone, if the folder is a data set that names its parts; else nothing.
+
+    BEIR has `corpus.jsonl` beside `queries.jsonl`. Its copies on hubs have files `corpus-*.parquet`, or a folder
+    `corpus`. MS MARCO has `collection.tsv` beside its queries.
+    """
+    if format not in ("arrow", "jsonl", "parquet", "tsv"):
+        return []
+    files = [file for file in files if FORMATS[format].names.fullmatch(strip_compression(file))]
+    parts = {part: [file for file in files if part == _name_part(file, folder)] for part in ("corpus", "queries")}
+    if all(parts.values()):
+        return parts["corpus"]
+    return [file for file in files if re.fullmatch(r"collection\.(tsv|csv)", strip_compression(file))]
+
+
+def _name_part(file: Path, folder: Path) -> str:
+    """The part of a data set that the path of a file begins with: the name of its folder, or that of the file."""
+    first = file.relative_to(folder).parts[0]
+    return first if file.parent != folder else re.split(r"[-.]", strip_compression(file))[0]
 
 
 def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Path]]:
@@ -174,7 +198,7 @@ def list_forms(path: Path, given: str | None) -> tuple[list[CorpusFile], list[Pa
         name = "" if form == ARCHIVE else name_documents(path, path)
         return [CorpusFile(file, name, form, given) for file in list_corpus_files(path, main)], []
     files = list_files(path, re.compile(".*", re.DOTALL))
-    chosen = _choose_beir_corpus(path, files) if main == "jsonl" else []
+    chosen = _choose_corpus(path, files, main)
     found, unread = list[CorpusFile](), list[Path]()
     for file in chosen or files:
         own = ARCHIVE if archives.is_archive(file) else find_form(file, given, main)
@@ -209,6 +233,8 @@ def _own_form(file: Path, main: str) -> str | None:
     if fits("jsonl"):
         beside_arrow = main == "arrow" and name.endswith(".json")
         return None if beside_arrow else _recognise_format(file) or "jsonl"
+    if fits("tsv"):
+        return "tsv" if main == "tsv" and not _BESIDE_ROWS.match(name) else None
     if main == "trec" and not fits("trec"):
         return None
     seen = None if name.endswith(_SURE_SUFFIXES) or _is_binary(file) else _recognise_format(file)
@@ -233,6 +259,9 @@ def _is_binary(file: Path) -> bool:
 _SURE_SUFFIXES = tuple(ending for ending in text.SUFFIXES if ending != ".txt")
 """Endings that tell the form of a file by themselves."""
 
+
+_BESIDE_ROWS = re.compile(r"(queries|topics|qrels|top1000)\b")
+"""The beginnings of the names of files that lie beside a corpus in columns."""
 
 _DESCRIPTION = re.compile(r"(readme|licen[cs]e|copying)(\..*)?")
 """The names of files that describe a data set."""

@@ -9,12 +9,14 @@ from typing import Any
 
 from keystone.indexing.corpora.locate import SegmentRecord
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
+from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines, read_text, read_text_lines
 from keystone.indexing.types import Document, Segment, Span, document_id, is_id
 
-ID_KEYS = ("docid", "_id", "id", "doc_id", "docno")
-TEXT_KEYS = ("text", "contents", "body", "segment")
+ID_KEYS = ("docid", "_id", "id", "doc_id", "docno", "pid")
+TEXT_KEYS = ("text", "contents", "body", "passage", "segment")
+"""The names of the id and of the text; `keystone.indexing.io.fields` has the rule by which they are found."""
 LEAST_OVERLAP_CHARACTERS = 10
 MOST_OVERLAP_TRIES = 100
 """Places that are tried for an overlap one by one; after these, an algorithm of linear time searches."""
@@ -23,7 +25,7 @@ MOST_OVERLAP_TRIES = 100
 def read_documents(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
     """The documents of a file: one a line, or the objects of an array, or one object over several lines.
 
-    The id is under one of `ID_KEYS`, the text under one of `TEXT_KEYS`.
+    The id is under one of `ID_KEYS`, the text under one of `TEXT_KEYS`; the first of them that has a value counts.
     """
     whole = _read_whole(file)
     for where, record in _read_array(whole, file, report) if whole is not None else _read_lines(file, report):
@@ -69,9 +71,11 @@ def _parse(text: str) -> Any:
 def make_document(record: dict[str, Any], where: str) -> Document:
     """The document of one JSON object. If its text is under `segment`, it is its own only segment and keeps its id.
 
-    `BadRecord` if the object lacks a key, or a value has another type.
+    In MS MARCO V2, `docid` beside a `passage` is the id of its document, so there `pid` goes first. `BadRecord` if the
+    object lacks a key, or a value has another type.
     """
-    name, key = _read_id(record, where), _find_key(record, TEXT_KEYS, "text", where)
+    key = _find_key(record, TEXT_KEYS, "text", where)
+    name = _read_id(record, where, ("pid", *ID_KEYS) if key == "passage" else ID_KEYS)
     text = _read_string(record, key, where)
     own = (Segment(name, Span(name, 0, len(text))),) if key == "segment" else ()
     return Document(name, text, *_read_description(record, where), own, place=where)
@@ -194,15 +198,14 @@ def make_segment_record(record: dict[str, Any], name: str, where: str) -> Segmen
 
 
 def _find_key(record: dict[str, Any], keys: tuple[str, ...], what: str, where: str) -> str:
-    for key in keys:
-        if key in record:
-            return key
+    if key := find_field(record, keys):
+        return key
     found = reprlib.repr(list(record)) if record else "none"
     raise BadRecord(f"{where}: expected one of the keys {', '.join(keys)}, found {found}", f"no {what}")
 
 
-def _read_id(record: dict[str, Any], where: str) -> str:
-    key = _find_key(record, ID_KEYS, "id", where)
+def _read_id(record: dict[str, Any], where: str, keys: tuple[str, ...] = ID_KEYS) -> str:
+    key = _find_key(record, keys, "id", where)
     found = record[key]
     name = str(found) if type(found) is int else found
     if not isinstance(name, str) or not is_id(name):
@@ -210,7 +213,8 @@ def _read_id(record: dict[str, Any], where: str) -> str:
     return name
 
 
-def _read_string(record: dict[str, Any], key: str, where: str) -> str:
+def _read_string(record: dict[str, Any], name: str, where: str) -> str:
+    key = find_field(record, (name,)) or name
     found = record.get(key)
     if found is None:
         return ""
@@ -220,9 +224,9 @@ def _read_string(record: dict[str, Any], key: str, where: str) -> str:
 
 
 def _read_description(record: dict[str, Any], where: str) -> tuple[str, str, str]:
-    headings = record.get("headings")
-    if isinstance(headings, list):
-        record = {**record, "headings": "\n".join(map(str, headings))}
+    key = find_field(record, ("headings",)) or "headings"
+    if isinstance(record.get(key), list):
+        record = {**record, key: "\n".join(map(str, record[key]))}
     return (
         _read_string(record, "title", where),
         _read_string(record, "url", where),

@@ -6,7 +6,7 @@ the id of a row as in TREC RAG 2026. The id is the file's name without its endin
 """
 
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 
 from keystone.indexing.corpora.jsonl import ID_KEYS, TEXT_KEYS, make_document
 from keystone.indexing.errors import BadRecord, Report, printable, stop
+from keystone.indexing.io.fields import find_names
 from keystone.indexing.io.reading import COMPRESSIONS, open_binary
 from keystone.indexing.types import Document
 
 COLUMNS = (*ID_KEYS, *TEXT_KEYS, "title", "url", "headings")
-"""The columns that are read, if a file has them."""
+"""The names of the columns that are read of a corpus, if a file has them."""
 
 BATCH_ROWS = 64
 """The rows of a Parquet file that memory holds at once."""
@@ -35,32 +36,42 @@ Batches = tuple[list[str], Iterable[pa.RecordBatch]]
 
 
 def read_parquet(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """The documents of a Parquet file, as `_read` yields them."""
-    return _read(file, _open_parquet, report)
+    """The documents of a Parquet file, as `_read_documents` yields them."""
+    return _read_documents(file, "parquet", report)
 
 
 def read_arrow(file: Path, _name: str = "", report: Report = stop) -> Iterator[Document]:
-    """The documents of a file in Arrow's streaming format, in which `datasets` saves data, as `_read` yields them."""
-    return _read(file, _open_arrow, report)
+    """The documents of a file in Arrow's streaming format, in which `datasets` saves data, as for Parquet."""
+    return _read_documents(file, "arrow", report)
 
 
-def _open_parquet(source: IO[bytes]) -> Batches:
-    table = pq.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
-    names = table.schema_arrow.names
-    wanted = [name for name in names if name in COLUMNS]
-    return names, table.iter_batches(BATCH_ROWS, columns=wanted, use_threads=False)
-
-
-def _open_arrow(source: IO[bytes]) -> Batches:
-    stream = pa.ipc.open_stream(source)
-    return stream.schema.names, stream
-
-
-def _read(file: Path, open_table: Callable[[IO[bytes]], Batches], report: Report) -> Iterator[Document]:
+def _read_documents(file: Path, form: str, report: Report) -> Iterator[Document]:
     """The documents of a file, one for each row.
 
     The function reports a file without a column of texts once, and the rest of a file that is damaged. It reports and
     skips each row that is no document.
+    """
+    for row, names, values in read_rows(file, form, COLUMNS, TEXT_KEYS, report):
+        if not find_names(names, ID_KEYS):
+            values = {**values, "docid": f"{file.stem}_{row}"}
+        try:
+            yield make_document(values, f"{file}: row {row}")
+        except BadRecord as error:
+            report(error)
+
+
+def find_form(file: Path) -> str | None:
+    """The form of a table, `parquet` or `arrow`, by its name; None for any other file."""
+    return {".parquet": "parquet", ".arrow": "arrow"}.get(file.suffix.lower())
+
+
+def read_rows(
+    file: Path, form: str, wanted: Sequence[str], needed: Sequence[str], report: Report = stop
+) -> Iterator[tuple[int, list[str], dict[str, Any]]]:
+    """The number of each row from 0, the names of all columns, and the row's values in the wanted columns.
+
+    The function reports a file without one of the needed columns, each row that cannot be read, and the rest of a file
+    that is damaged.
     """
     if file.suffix.lower() in COMPRESSIONS:
         report(BadRecord(f"{file}: expected a file that is not compressed as a whole", "unreadable file"))
@@ -68,30 +79,40 @@ def _read(file: Path, open_table: Callable[[IO[bytes]], Batches], report: Report
     row = 0
     with open_binary(file) as source:
         try:
-            names, batches = open_table(source)
-            if not any(key in names for key in TEXT_KEYS):
-                expected = f"expected one of the columns {', '.join(TEXT_KEYS)}"
+            names, batches = (_open_parquet if form == "parquet" else _open_arrow)(source, wanted)
+            if not find_names(names, needed):
+                expected = f"expected one of the columns {', '.join(needed)}"
                 report(BadRecord(f"{file}: {expected}, found {reprlib.repr(names)}", "no text"))
                 return
-            own_ids = any(key in names for key in ID_KEYS)
-            for values in _list_rows(batches):
-                where = f"{file}: row {row}"
-                try:
-                    if isinstance(values, pa.ArrowException):
-                        kind = "not UTF-8" if "UTF8" in str(values) else "unreadable row"
-                        raise BadRecord(f"{where}: cannot be read: {printable(str(values))}", kind)
-                    yield make_document(values if own_ids else {**values, "docid": f"{file.stem}_{row}"}, where)
-                except BadRecord as error:
-                    report(error)
+            for values in _list_rows(batches, wanted):
+                if isinstance(values, pa.ArrowException):
+                    kind = "not UTF-8" if "UTF8" in str(values) else "unreadable row"
+                    report(BadRecord(f"{file}: row {row}: cannot be read: {printable(str(values))}", kind))
+                else:
+                    yield row, names, values
                 row += 1
         except DAMAGE as error:
             report(BadRecord(f"{file}: cannot be read beyond row {row}: {printable(str(error))}", "unreadable file"))
 
 
-def _list_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.ArrowException]:
+def _open_parquet(source: IO[bytes], wanted: Sequence[str]) -> Batches:
+    table = pq.ParquetFile(source, buffer_size=BUFFER_BYTES, pre_buffer=False)
+    names = table.schema_arrow.names
+    return names, table.iter_batches(BATCH_ROWS, columns=find_names(names, wanted), use_threads=False)
+
+
+def _open_arrow(source: IO[bytes], _wanted: Sequence[str]) -> Batches:
+    stream = pa.ipc.open_stream(source)
+    return stream.schema.names, stream
+
+
+def _list_rows(
+    batches: Iterable[pa.RecordBatch], wanted: Sequence[str]
+) -> Iterator[dict[str, Any] | pa.ArrowException]:
     """The values of each row by column, or the error of a row with invalid values, which would crash the process."""
     for batch in batches:
-        rows = batch.select([at for at, name in enumerate(batch.schema.names) if name in COLUMNS])
+        columns_read = set(find_names(batch.schema.names, wanted))
+        rows = batch.select([at for at, name in enumerate(batch.schema.names) if name in columns_read])
         columns = list(zip(rows.schema.names, rows.columns, strict=True))
         sound = _find_fault(rows) is None
         for at in range(rows.num_rows):

@@ -1,19 +1,16 @@
 """Text, Markdown and HTML files: each is one document, and its file name is the id."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
+from keystone.indexing.corpora.markdown import read_headings
 from keystone.indexing.corpora.markup import read_html
 from keystone.indexing.errors import BadRecord, Report, stop
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_byte_lines
 from keystone.indexing.types import Document
 
 SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
-
-_MARKDOWN_HEADING = re.compile(r"^#{1,6} +(\S.*)$", re.MULTILINE)
-_CLOSING_HASHES = re.compile(r"\s#+\s*$")
 
 
 def read(file: Path, name: str, report: Report = stop, main: bool = True) -> Iterator[Document]:
@@ -42,7 +39,7 @@ def _make_document(raw: bytes, file: Path, name: str, main: bool) -> Document:
                 raise BadRecord(f"{file}: a page that only leads to another one", "redirect")
             title, headings, text = page.title, page.headings, page.text
         case ".md" | ".markdown":
-            headings = [_CLOSING_HASHES.sub("", found).strip() for found in _MARKDOWN_HEADING.findall(text)]
+            headings = read_headings(text)
             title = headings[0] if headings else ""
         case _:
             title, headings = "", []

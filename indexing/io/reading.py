@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import IO, Any
 
 import numpy as np
@@ -25,7 +25,10 @@ from keystone.indexing.io.json_values import parse_json
 STDIN = Path("/dev/stdin")
 """The path that stands for standard input. It can be read once."""
 
-COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
+COMPRESS = (".z", ".0z", ".1z", ".2z")
+"""Endings of files of the program compress; those with a number are on TREC's disks."""
+
+COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", *COMPRESS)
 """Endings of the names of compressed files, in lower or upper case."""
 
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
@@ -97,6 +100,8 @@ def open_binary(path: Path, ending: str | None = None) -> IO[bytes]:
                 return lzma.open(source, "rb")
             case ".zst":
                 return io.BufferedReader(_Zstandard(source.open("rb")), 2**17)
+            case found if found in COMPRESS:
+                return io.BufferedReader(_Lzw(source), 2**17)
             case _:
                 return source.open("rb")
     except OSError as error:
@@ -146,6 +151,49 @@ class _Zstandard(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+class _Lzw(io.RawIOBase):
+    """The content of a file of compress, in a temporary file. An error comes behind the part before the damage."""
+
+    def __init__(self, source: Path) -> None:
+        import ncompress
+
+        self._content, self._damage = TemporaryFile(), ""  # noqa: SIM115  closed with this object
+        try:
+            with source.open("rb") as file:
+                ncompress.decompress(file, _Bounded(self._content))
+        except (ValueError, OSError) as error:
+            self._damage = f"Not a file of compress, or a damaged one: {error}"
+        self._content.seek(0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not (size := self._content.readinto(buffer)) and self._damage:
+            raise OSError(self._damage)
+        return size
+
+    def close(self) -> None:
+        self._content.close()
+        super().close()
+
+
+class _Bounded:
+    """A file that takes no more than `HELD_LIMIT_BYTES`."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._size = file, 0
+
+    def write(self, piece: bytes) -> int:
+        self._size += len(piece)
+        if self._size > HELD_LIMIT_BYTES:
+            raise ValueError(f"it has more than {HELD_LIMIT_BYTES} bytes")
+        return self._file.write(piece)
+
+    def flush(self) -> None:
+        self._file.flush()
 
 
 def read_byte_lines(

@@ -87,4 +87,4 @@ def _list_shaped_files(directory: Path) -> dict[str, str]:
 def read_judgment_lines(path: Path) -> set[Judgment]:
     """Read topic, judge, document and grade of each line. The file has been read as judgments before."""
     rows = map(split_columns, read_qrels_bytes(path).tobytes().decode("utf-8-sig").splitlines())
-    return {Judgment(row[0], row[1], row[2], int(row[3])) for row in rows if row and not row[0].startswith("#")}
+    return {Judgment(row[0], row[1], row[2], int(float(row[3]))) for row in rows if row and not row[0].startswith("#")}

@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.columns import choose_delimiter, name_columns
+from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_text_lines
 from keystone.runs.exchange.records import read_records
 from keystone.runs.exchange.table import FORMS, Form
 from keystone.runs.tracks.answer_files import is_score
-from keystone.runs.trec.collections.beir import HEADER
+from keystone.runs.trec.collections.named_rows import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES, names_columns
+from keystone.runs.trec.json_topics import NARRATIVE_KEYS, TURN_KEYS
 from keystone.runs.trec.rows import split_columns
-from keystone.runs.trec.topics import names_collection
+from keystone.runs.trec.topics import LAYOUT, names_collection
 
 SHOWN_LINES = 1000
 """The lines of a run that are looked at."""
@@ -35,11 +38,12 @@ def recognise(path: Path) -> Form:
             keys = ", ".join(record) or "none"
             raise UserError(f"{path}: no form is known by the keys {keys}; name the form by --from, see --forms")
         return FORMS[name]
-    if line.encode().startswith(HEADER):
+    if names_columns(line):
         return FORMS["qrels"]
     if line.lstrip().startswith("<"):
         return FORMS["topics"]
-    if line.count("\t") == 1 and len(line.split()) != 6:
+    is_header = name_columns(line.split(choose_delimiter(line)), LAYOUT) is not None
+    if is_header or (line.count("\t") == 1 and len(line.split()) != 6):
         return FORMS["topics-tsv"]
     return FORMS[_recognise_columns(path)]
 
@@ -61,7 +65,7 @@ def _recognise_columns(path: Path) -> str:
             return "ir-measures"
         if "all" in third - second:
             return "leaderboard"
-        if fourth <= GRADES and (second <= ITERATIONS or len(second) == 1):
+        if {grade.removesuffix(".0") for grade in fourth} <= GRADES and (second <= ITERATIONS or len(second) == 1):
             return "qrels"
         raise UserError(f"{path}: is nugget-qrels, leaderboard or ir-measures; name the form by --from")
     found = ", ".join(map(str, sorted(widths)))
@@ -121,6 +125,7 @@ RECORDS: tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...] = (
     ("rag25", _has("answer", "narrative_id")),
     ("rag24", _has("answer", "topic_id")),
     ("nuggets", lambda r: "text" in r and ("topic" in r or any(key in r for key in NUGGET_KEYS))),
-    ("topics", lambda r: any(key in r for key in ("narrative", "title", "text", "query"))),
+    ("qrels", lambda r: all(find_field(r, names) for names in (QUERY_NAMES, DOCUMENT_NAMES, GRADE_NAMES))),
+    ("topics", lambda r: find_field(r, NARRATIVE_KEYS) is not None or any(key in r for key in TURN_KEYS)),
 )
 """The forms of JSON records, each with a test. The first test that fits decides."""

@@ -107,6 +107,8 @@ def _collect_model_facts(job: Job, values: Values, files: Artifacts) -> dict[str
         *answers,
     ]
     summary: dict[str, Any] = {"fallbacks": [asdict(fallback) for one in recorded for fallback in one.fallbacks]}
+    if empty := sum(not answer.sentences for answer in answers):
+        summary["empty_answers"] = empty
     if checks := [check for answer in answers for check in answer.checks]:
         levels = Counter(check.support for check in checks)
         summary["support"] = {"checked": len(checks) - levels["unchecked"], **levels}
@@ -140,6 +142,8 @@ def list_remarks(directory: Path) -> Iterator[str]:
                 f"support: {plural(unchecked, 'sentence')} not checked, and kept with the citations of the model: what "
                 "they cite is in another language, which answer.support: model can compare"
             )
+    if empty := manifest.get("empty_answers"):
+        yield f"answers: no text to cite was found for {plural(empty, 'topic')}, whose answers have no sentence"
     if fallbacks := manifest.get("fallbacks"):
         counted = ", ".join(f"{step} {n}" for step, n in sorted(Counter(f["step"] for f in fallbacks).items()))
         yield f"fallbacks: {len(fallbacks)} ({counted}), listed in {directory / MANIFEST}"

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from threading import Lock
 
-from keystone.generation.context.topic import TopicContext, keep_closest_segments, read_context
+from keystone.generation.context.topic import TopicContext, keep_closest_segments, read_context, skip_blank
 from keystone.generation.grading.deeper import Beyond, FindNeighbours
 from keystone.generation.grading.grade import SELECTIONS, Candidates, GradedTopic, grade_topic
 from keystone.generation.llm.model import Model
 from keystone.generation.queries.compose import find_places
 from keystone.generation.readers.reader import Hits, Reader, Task, Tools, choose_hits, list_rows, open_reader
-from keystone.generation.rules.documents import choose_documents
+from keystone.generation.rules.documents import SEARCHED_TIMES, choose_documents
 from keystone.generation.types import Sentence
 from keystone.indexing.vectors.of_documents import document_vectors
 from keystone.indexing.vectors.types import Effort
@@ -127,10 +127,10 @@ def open_run_reader(job: Job, model: Model | None) -> Reader:
 async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) -> tuple[Task, Hits]:
     """Open the task to answer a topic, and choose its documents.
 
-    These are among the `selected` ones (rows of the store, best first), or those of each query. If documents have a
-    grade above 0 for a query, they are the query's documents. If the configuration ranks segments, each
-    document has only its closest ones. If runs of other systems are given, a query without a ranking has the
-    `selected` documents.
+    These are among the `selected` ones (rows of the store, best first), or those of each query, without documents that
+    have no text. If documents have a grade above 0 for a query, they are the query's documents. If the configuration
+    ranks segments, each document has only its closest ones. If runs of other systems are given, a query without a
+    ranking has the `selected` documents.
     """
     topic = searched.topic
     unranked = list(selected) if job.config.retrieval.runs else []
@@ -138,6 +138,11 @@ async def open_task(job: Job, searched: SearchedTopic, selected: Sequence[int]) 
     if job.answer_settings.is_by_query:
         grades = [searched.grades.get(query.id, {}) for query in searched.own]
         of_queries = [rank_by_grade(own, rows) or rows for own, rows in zip(grades, of_queries, strict=True)]
+    number = SEARCHED_TIMES * job.answer_settings.documents
+    if job.answer_settings.is_by_query:
+        of_queries = [await asyncio.to_thread(skip_blank, job.store, rows, number) for rows in of_queries]
+    else:
+        selected = await asyncio.to_thread(skip_blank, job.store, selected, number)
     if job.answer_settings.method == "rules" and job.config.reader.name == "plain":
         number = job.answer_settings.documents
         selected = await asyncio.to_thread(choose_documents, job.sources, searched.own, selected, number)

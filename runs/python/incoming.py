@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.fields import find_names
 from keystone.indexing.types import is_id
 from keystone.retrieval.types import Topic, offsets_of
 from keystone.runs.trec.collections.ir_datasets import make_narrative
+from keystone.runs.trec.collections.named_rows import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
 from keystone.runs.trec.doc_ids import encode_ids
+from keystone.runs.trec.json_topics import NARRATIVE_KEYS
 from keystone.runs.trec.marked_topics import RawTopic
 from keystone.runs.trec.run_files import arrange_qrels, sort_as_trec_eval
-from keystone.runs.trec.topics import NARRATIVE_KEYS, check_topics
+from keystone.runs.trec.topics import check_topics
 from keystone.runs.trec.types import Qrels, Run, find_first_rows
 
-QUERY_NAMES = ("qid", "query_id", "q_id", "topic_id")
-"""The columns of the id of a query or topic: PyTerrier's, ir_measures', ranx's. The first that is there counts."""
 TEXT_NAMES = ("query", *NARRATIVE_KEYS)
-DOCUMENT_NAMES = ("docno", "doc_id")
 SCORE_NAMES = ("score",)
-GRADE_NAMES = ("label", "relevance", "score")
+"""Columns of frames, besides those that judgments have too. `keystone.indexing.io.fields` has the rule for names."""
 SUBTOPIC_NAME = "iteration"
 
 Row = tuple[Any, Any, Any, Any]
@@ -139,11 +139,10 @@ def _number_rows(rows: Sequence[Row], refuse: Refuse) -> tuple[tuple[str, ...], 
 
 def _choose_column(frame: Any, kind: str, names: Sequence[str]) -> str:
     columns = list(frame.columns)
-    for name in names:
+    for name in find_names(columns, names)[:1]:
         if columns.count(name) > 1:
             raise UserError(f"{kind}: found the column {name} more than once")
-        if name in columns:
-            return name
+        return name
     raise UserError(
         f"{kind}: found the columns {', '.join(map(str, columns)) or 'none'}, expected {' or '.join(names)}"
     )

@@ -17,8 +17,8 @@ from keystone.indexing.corpora.markup import split_markup
 from keystone.indexing.corpora.tags import CDATA
 from keystone.indexing.errors import UserError
 
-RawTopic = tuple[int, Any, Any, str, str, Mapping[str, Any]]
-"""An unchecked topic: line number, id, narrative, the names of these two in the file, and the JSON object."""
+RawTopic = tuple[int | str, Any, Any, str, str, Mapping[str, Any]]
+"""An unchecked topic: line or other place, id, narrative, the names of these two in the file, and the JSON object."""
 
 FIELD_LABELS = {"num": "Number", "title": "Topic", "desc": "Description", "narr": "Narrative"}
 """The fields of a topic that the readers take, in the order of the narrative, and the label of each."""

@@ -53,8 +53,8 @@ def _find_next_line(data: NDArray[np.uint8], at: int) -> int:
 
 
 @kernel
-def _parse_number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64]) -> tuple[float, int, bool, bool]:
-    """Parse the decimal number at a place: its value, its end, whether the value is exact, whether it is an integer.
+def _parse_number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64]) -> tuple[float, int, bool]:
+    """Parse the decimal number at a place: its value, its end, and whether the value is exact.
 
     The end is -1 if the place holds no number. A mantissa below 2**53, times or over an exact power of ten, is
     rounded once and hence correctly (Clinger, PLDI 1990). Up to 19 digits over such a power are nearly always exact,
@@ -78,12 +78,10 @@ def _parse_number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64])
             break
         at += 1
     if digits == 0:
-        return 0.0, -1, False, False
+        return 0.0, -1, False
     if point >= 0:
         exponent = point - digits
-    integer = point < 0
     if data[at] == 69 or data[at] == 101:  # E, e
-        integer = False
         at += 1
         below = data[at] == MINUS
         if below or data[at] == PLUS:
@@ -93,12 +91,12 @@ def _parse_number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64])
             power = min(10 * power + int(np.int64(data[at])) - ZERO, 1_000_000)
             at += 1
         if at == start:
-            return 0.0, -1, False, False
+            return 0.0, -1, False
         exponent += -power if below else power
     if kept == 0:
-        return -0.0 if negative else 0.0, at, True, integer
+        return -0.0 if negative else 0.0, at, True
     if kept > 19 or not -22 <= exponent <= 22:
-        return 0.0, at, False, integer
+        return 0.0, at, False
     value, exact = float(mantissa), True
     if mantissa <= np.uint64(1 << 53):
         value = value * powers[exponent] if exponent >= 0 else value / powers[-exponent]
@@ -106,7 +104,7 @@ def _parse_number(data: NDArray[np.uint8], at: int, powers: NDArray[np.float64])
         value, exact = _divide_by_power(mantissa, powers[-exponent])
     else:
         exact = exponent == 0
-    return -value if negative else value, at, exact, integer
+    return -value if negative else value, at, exact
 
 
 @kernel
@@ -202,12 +200,12 @@ def scan_lines(
         if not (second and third and gap):
             return row, block, hard, line
 
-        value, end, exact, integer = _parse_number(data, at, powers)
+        value, end, exact = _parse_number(data, at, powers)
         if end < 0 or data[end] > SPACE:
             return row, block, hard, line
         values[row] = value
         if columns == QRELS_COLUMNS:
-            if not (exact and integer and abs(value) < 2.0**53):
+            if not (exact and value == np.floor(value) and abs(value) < 2.0**53):
                 return row, block, hard, line
             at = _skip_gap(data, end)
         else:

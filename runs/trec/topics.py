@@ -1,26 +1,30 @@
-"""Reader of topics from JSONL, TSV and the markup of TREC, from folders of BEIR and from data sets of ir_datasets.
+"""Reader of topics from JSON, TSV, CSV, Parquet and the markup of TREC, from folders of BEIR and from ir_datasets.
 
-The beginning of a file's first line decides its format. The reader skips nothing: if a line is no topic, it raises
-`UserError` with file and line.
+The name of a table and the first line of any other file decide its format. The reader skips nothing: if a line is no
+topic, it raises `UserError` with file and line.
 """
 
-import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from keystone.indexing.corpora.folders import strip_compression
+from keystone.indexing.corpora.tables import find_form, read_rows
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.columns import Layout, name_columns, read_columns
 from keystone.indexing.io.json_values import digest
-from keystone.indexing.io.reading import hash_file, read_json_lines, read_text_lines
+from keystone.indexing.io.reading import hash_file, read_text_lines
 from keystone.indexing.types import is_id
 from keystone.retrieval.types import Topic
 from keystone.runs.trec.collections.beir import find_folder, find_queries, read_judged_ids
 from keystone.runs.trec.collections.ir_datasets import is_data_set, read_queries
+from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS, make_raw_topic, name_place, read_json_topics
 from keystone.runs.trec.marked_topics import RawTopic, read_marked_topics
 
-ID_KEYS = ("id", "_id", "qid", "topic_id", "narrative_id", "request_id", "query_id", "topic")
-NARRATIVE_KEYS = ("narrative", "problem_statement", "title", "text", "query")
+BARE_COLUMNS = ("first column", "second column")
+LAYOUT = Layout(ID_KEYS, NARRATIVE_KEYS, (), {2: BARE_COLUMNS}, "an id and a narrative")
+"""The columns of topics. Without a header there are two."""
 
 TOPICS_LIMIT_BYTES = 2**30
 """The most bytes of a topics file after decompression. All topics are held in memory."""
@@ -50,16 +54,15 @@ def stream_topics(path: Path) -> Iterator[Topic]:
     The file is read once, so it may be a pipe. Each topic of JSONL and TSV is yielded as soon as it is read. The topics
     of a folder of BEIR are those that its split judges. `UserError` if the split judges none of its queries.
 
-    In JSONL, each object has one of `ID_KEYS` and one of `NARRATIVE_KEYS`; the first of them counts. In TSV, each
-    line has an id, a tab and the narrative; a first line of such a key and a word is a header. The narrative of a
-    `<top>` or `<topic>` joins its title, description and narrative by blank lines. `UserError` names file and line of
-    a bad topic.
+    An object or a row of a table has one of `ID_KEYS` and one of `NARRATIVE_KEYS`; the first that has a value counts.
+    In TSV and CSV, a row has an id and a narrative; a first row of such names is a header. The narrative of a `<top>`
+    or `<topic>` joins its title, description and narrative by blank lines. `UserError` names the place of a bad topic.
     """
     if folder := find_folder(path):
         judged, queries = read_judged_ids(*folder), find_queries(folder[0])
-        found = [topic for topic in stream_topics(queries) if judged is None or topic.id in judged]
+        found = [topic for topic in chain(*map(read_topics, queries)) if judged is None or topic.id in judged]
         if not found:
-            raise UserError(f"{path}: none of the queries of {queries} is judged")
+            raise UserError(f"{path}: none of the queries of {', '.join(map(str, queries))} is judged")
         yield from found
         return
     yield from check_topics(str(path), _read_raw_topics(path))
@@ -69,7 +72,7 @@ def check_topics(name: str, raw: Iterable[RawTopic]) -> Iterator[Topic]:
     """Check raw topics, each with its line in the file of this name. `UserError` names the line of a bad topic."""
     known = set[str]()
     for number, topic_id, narrative, id_name, text_name, record in raw:
-        where = f"{name}: query {number}" if is_data_set(Path(name)) else f"{name}:{number}"
+        where = name_place(name, number)
         topic_id = str(topic_id) if type(topic_id) is int else topic_id
         if not isinstance(topic_id, str) or not is_id(topic_id):
             raise UserError(f"{where}: {id_name}: expected an id without space, found {reprlib.repr(topic_id)}")
@@ -89,7 +92,10 @@ def check_topics(name: str, raw: Iterable[RawTopic]) -> Iterator[Topic]:
 def _read_raw_topics(path: Path) -> Iterator[RawTopic]:
     if is_data_set(path):
         for place, topic_id, narrative, fields in read_queries(path):
-            yield place, topic_id, narrative, "query_id", "text", fields
+            yield f"query {place}", topic_id, narrative, "query_id", "text", fields
+        return
+    if form := find_form(path):
+        yield from _read_table(path, form)
         return
     numbered = read_text_lines(path, limit=TOPICS_LIMIT_BYTES)
     for number, line in numbered:
@@ -100,76 +106,26 @@ def _read_raw_topics(path: Path) -> Iterator[RawTopic]:
 def _choose_reader(path: Path, number: int, line: str) -> Callable[[Path, NumberedLines], Iterator[RawTopic]]:
     match line.strip()[:1]:
         case "{" | "[":
-            return _read_json_topics
+            return read_json_topics
         case "<":
             return lambda path, numbered: read_marked_topics(path, list(numbered))
-    if "\t" in line:
-        return _read_tsv_topics
+    if "\t" in line or name_columns(line.split(","), LAYOUT) or strip_compression(path).endswith(".csv"):
+        return _read_columns
     raise UserError(
         f"{path}:{number}: not a topic: expected a JSON object, <top>, <topic>, or an id, a tab and a narrative, "
         f"found {reprlib.repr(line)}"
     )
 
 
-def _read_json_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
-    for number, record in read_json_lines(path, numbered=numbered):
-        id_key = next((key for key in ID_KEYS if key in record), None)
-        text_key = next((key for key in NARRATIVE_KEYS if key in record), None)
-        if id_key is None or text_key is None:
-            raise UserError(
-                f"{path}:{number}: expected an id ({', '.join(ID_KEYS)}) and a narrative "
-                f"({', '.join(NARRATIVE_KEYS)}), found the keys {', '.join(record) or 'none'}"
-            )
-        yield number, record[id_key], record[text_key], id_key, text_key, record
+def _read_columns(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
+    for number, record in read_columns(path, numbered, LAYOUT):
+        if all(key in record for key in BARE_COLUMNS):
+            yield number, record[BARE_COLUMNS[0]], record[BARE_COLUMNS[1]], *BARE_COLUMNS, {}
+        else:
+            place, name, text, id_key, text_key, _ = make_raw_topic(path, number, record)
+            yield place, name, text, id_key, text_key, {}
 
 
-def _read_tsv_topics(path: Path, numbered: NumberedLines) -> Iterator[RawTopic]:
-    quoted = False
-    for position, (number, columns) in enumerate(_split_rows(path, iter(numbered))):
-        quoted = quoted if position else all(map(_is_quoted, columns))
-        name, text = (_drop_quotes(value, quoted or _is_quoted(columns[0])) for value in columns)
-        if position or not _is_header(name, text):
-            yield number, name, text, "first column", "second column", {}
-
-
-def _split_rows(path: Path, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
-    """The two columns of each row. A text in the quotes of CSV may hold tabs, and go on in lines without a tab."""
-    ahead: tuple[int, str] | None = None
-    while entry := ahead or next(numbered, None):
-        (number, row), ahead = entry, None
-        lines = 1
-        while _is_open(row) and (ahead := next(numbered, None)) and "\t" not in ahead[1]:
-            row, lines, ahead = f"{row}\n{ahead[1]}", lines + 1, None
-        if not row.strip():
-            continue
-        columns = row.split("\t", 1) if _is_quoted(row.partition("\t")[2]) else row.split("\t")
-        if len(columns) != 2 or (lines > 1 and _is_open(row)):
-            place, size = (number, len(columns)) if len(columns) != 2 else (number + 1, 1)
-            raise UserError(f"{path}:{place}: expected 2 columns, an id and a narrative, found {size}")
-        yield number, columns
-
-
-def _is_open(row: str) -> bool:
-    """Whether the second column begins with a quote of CSV that does not end in this row."""
-    text = row.partition("\t")[2]
-    return text.startswith('"') and text.count('"') % 2 == 1
-
-
-def _is_quoted(value: str) -> bool:
-    return len(value) > 1 and value[0] == value[-1] == '"' and '"' not in value[1:-1].replace('""', "")
-
-
-def _drop_quotes(value: str, quoted: bool) -> str:
-    """The text within the quotes of CSV. Quotes that CSV does not need belong to the text, unless `quoted`."""
-    if _is_quoted(value) and (quoted or any(special in value[1:-1] for special in ('""', "\t", "\n"))):
-        return value[1:-1].replace('""', '"')
-    return value
-
-
-def _is_header(name: str, text: str) -> bool:
-    if re.sub(r"[\W_]", "", name.lower()) in _HEADER_IDS:
-        return len(text.split()) == 1
-    return text.lower() in NARRATIVE_KEYS and name.isalpha()
-
-
-_HEADER_IDS = frozenset(key.replace("_", "") for key in ID_KEYS)
+def _read_table(path: Path, form: str) -> Iterator[RawTopic]:
+    for row, _, record in read_rows(path, form, (*ID_KEYS, *NARRATIVE_KEYS), NARRATIVE_KEYS):
+        yield make_raw_topic(path, f"row {row}", record)

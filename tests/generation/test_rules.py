@@ -1,5 +1,7 @@
 """Queries and answers by rules: the promises of the paper's steps, without a model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -319,3 +321,14 @@ def test_without_sentences_the_closest_segment_is_the_answer() -> None:
     made = quote_closest_segment("1", TopicContext({4: document}, {4: vectors}, [query], vectors[2:3]), 7)
     assert made.sentences == (Sentence("a | b | c a |", ("d#2",)),)
     assert quote_closest_segment("1", TopicContext({}, {}, [query], vectors[:1]), 7).sentences == ()
+
+
+def test_no_segment_without_text_is_the_answer() -> None:
+    blank = Document("b", " \n ", "Title", segments=(Segment("b#0", Span("b", 0, 3)),))
+    other = Document("d", "So it is.", segments=(Segment("d#0", Span("d", 0, 9)),))
+    vectors = np.eye(2, dtype=np.float32)
+    query = Query("1", "1-1", "Why?", "Why?", "Why?")
+    only = TopicContext({3: blank}, {3: vectors[:1]}, [query], vectors[:1])
+    assert quote_closest_segment("1", only, 7).sentences == ()
+    both = replace(only, documents={3: blank, 4: other}, segments={3: vectors[:1], 4: vectors[1:]})
+    assert quote_closest_segment("1", both, 7).sentences == (Sentence("So it is.", ("d#0",)),)

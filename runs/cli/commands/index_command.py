@@ -15,7 +15,7 @@ from keystone.runs.wording import plural
 if TYPE_CHECKING:
     pass
 
-FORMATS = "arrow, folder, ir_datasets, jsonl, parquet, pyserini, segments, trec or wikitext."
+FORMATS = "arrow, folder, ir_datasets, jsonl, parquet, pyserini, segments, trec, tsv or wikitext."
 
 
 class Engine(StrEnum):
@@ -197,6 +197,13 @@ def index(
     if made.segments.get("official") or (windows and made.segments):
         official, cut = made.segments["official"], made.segments["windows"]
         say(f"{made.folder}: segments: {official:,} official, {plural(cut, 'window')}", err=True)
+    if blank := made.segments.get("blank"):
+        whose = (
+            "document without text is found by its title"
+            if blank == 1
+            else "documents without text are found by their titles"
+        )
+        say(f"{made.folder}: {blank:,} {whose} and never cited", err=True)
     number = "documents of a server" if made.documents is None else plural(made.documents, "document")
     structures = f", structures: {', '.join(chosen)}" if chosen else ""
     say(f"{made.folder}: {number}{'' if built else ', already indexed'}{structures}")

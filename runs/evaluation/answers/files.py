@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from keystone.generation.types import Answer
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_json_lines
 from keystone.indexing.io.writing import unicode_name
 from keystone.runs.evaluation.use.records import UseRecord, keep_fresh, read_use_records
@@ -14,7 +15,7 @@ from keystone.runs.pipeline.file_names import EVIDENCE
 from keystone.runs.tracks.answer_files import SubmittedAnswer, get_metadata, is_integer, read_answer_file
 from keystone.runs.tracks.rules import TRACKS, Track
 from keystone.runs.tracks.violations import shorten_value
-from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS
+from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS
 
 T = TypeVar("T")
 
@@ -95,8 +96,8 @@ def read_by_topic(path: Path, parse: Callable[[dict[str, Any]], T], get_topic_id
 
 
 def _parse_reference(record: dict[str, Any]) -> Reference:
-    key = next((key for key in QUESTION_KEYS if key in record), "")
-    question = record[key] if key else ""
+    key = find_field(record, QUESTION_KEYS) or ""
+    question = record.get(key, "")
     if not isinstance(question, str):
         raise ValueError(f"{key}: expected a text, found {shorten_value(question)}")
     names = record.get("answers")
@@ -113,8 +114,8 @@ def _parse_reference(record: dict[str, Any]) -> Reference:
 
 
 def get_topic_id(record: dict[str, Any], keys: tuple[str, ...]) -> str:
-    """Get the id under the first of these keys that a record has. `ValueError` if it has none, or another value."""
-    key = next((key for key in keys if key in record), None)
+    """Get the id under the first of these keys that has a value. `ValueError` if there is none, or another value."""
+    key = find_field(record, keys)
     if key is None:
         raise ValueError(f"expected a topic id under {', '.join(keys)}, found the keys {', '.join(record) or 'none'}")
     value = record[key]

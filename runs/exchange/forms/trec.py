@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
+from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.reading import read_text_lines
 from keystone.indexing.io.writing import write_whole
 from keystone.runs.exchange.records import check_id
 from keystone.runs.exchange.types import Candidate, Handover, Request
 from keystone.runs.pipeline.artifacts import write_json_lines
 from keystone.runs.tracks.violations import shorten_value
+from keystone.runs.trec.json_topics import ID_KEYS, NARRATIVE_KEYS
 from keystone.runs.trec.rows import split_columns
 from keystone.runs.trec.run_files import read_qrels as read_trec_qrels
 from keystone.runs.trec.run_files import read_run as read_trec_run
 from keystone.runs.trec.run_files import write_qrels as write_trec_qrels
 from keystone.runs.trec.run_files import write_run as write_trec_run
-from keystone.runs.trec.topics import ID_KEYS, NARRATIVE_KEYS
 from keystone.runs.trec.topics import read_topics as read_trec_topics
 from keystone.runs.trec.types import make_qrels, make_run
 
@@ -141,7 +142,7 @@ def read_topics(path: Path) -> Handover:
     topics = read_trec_topics(path)
     requests = []
     for topic in topics:
-        used = [next((key for key in keys if key in topic.record), "") for keys in (ID_KEYS, NARRATIVE_KEYS)]
+        used = [find_field(topic.record, keys) for keys in (ID_KEYS, NARRATIVE_KEYS)]
         extra = {key: value for key, value in topic.record.items() if key not in used}
         requests.append(Request(topic.id, topic.narrative, extra=extra, place=topic.place))
     return Handover(tuple(requests))

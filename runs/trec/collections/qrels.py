@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from keystone.indexing.io.reading import read_bytes
-from keystone.runs.trec.collections.beir import convert_rows, find_folder, find_qrels
+from keystone.runs.trec.collections.beir import find_folder, find_qrels
 from keystone.runs.trec.collections.ir_datasets import is_data_set, render_qrels
+from keystone.runs.trec.collections.named_rows import read_judgment_bytes
 
 
 def find_qrels_file(path: Path) -> Path:
@@ -21,4 +21,4 @@ def read_qrels_bytes(path: Path) -> NDArray[np.uint8]:
 
     `UserError` if they cannot be read.
     """
-    return render_qrels(path) if is_data_set(path) else convert_rows(path, read_bytes(path))
+    return render_qrels(path) if is_data_set(path) else read_judgment_bytes(path)

@@ -1,10 +1,14 @@
 """The documents of a topic with only their closest segments: no passage comes from elsewhere."""
 
+from pathlib import Path
+
 import pytest
 
 from keystone.generation.context.fit_window import show_documents, show_whole_documents
 from keystone.generation.context.tokens import count_tokens
-from keystone.generation.context.topic import keep_closest_segments
+from keystone.generation.context.topic import keep_closest_segments, skip_blank
+from keystone.indexing.store import DocumentStore, build_store
+from keystone.indexing.types import Document
 from tests.support.structures.topic_segments import ANTS, BEES, make_context, make_document, toward
 
 
@@ -53,3 +57,18 @@ def test_the_first_document_without_room_is_shown_by_its_best_segments_and_the_l
     assert {item.span.doc_id for item in rest} == {"swarms"}
     assert 0 < sum(count_tokens(item.text) for item in rest) <= 100
     assert all(item.text in context.documents[2].text for item in rest)
+
+
+@pytest.mark.parametrize(
+    ("rows", "number", "expected"),
+    [
+        pytest.param([0, 1, 2, 3], 2, [0, 3], id="blank ones are skipped until there are enough"),
+        pytest.param([3, 0, 1, 2], 2, [3, 0, 1, 2], id="later ones are not looked at"),
+        pytest.param([1, 2], 2, [], id="none has a text"),
+        pytest.param([], 2, [], id="none"),
+    ],
+)
+def test_documents_without_text_are_skipped(tmp_path: Path, rows: list[int], number: int, expected: list[int]) -> None:
+    texts = {"a": "x", "b": "", "c": " \n", "d": "y"}
+    build_store((Document(name, text, "Title") for name, text in texts.items()), tmp_path / "store")
+    assert skip_blank(DocumentStore(tmp_path / "store"), rows, number) == expected

@@ -68,7 +68,7 @@ def test_irregular_rows_are_left_out_with_file_and_row(tmp_path: Path) -> None:
     assert [error.kind for error in errors] == ["not UTF-8", "bad id", "bad id", "wrong type", "no text"]
     assert str(errors[0]).startswith(f"{file}: row 1: cannot be read: ")
     assert str(errors[-1]) == (
-        f"{nothing}: expected one of the columns text, contents, body, segment, found ['id', 'words']"
+        f"{nothing}: expected one of the columns text, contents, body, passage, segment, found ['id', 'words']"
     )
     with pytest.raises(UserError, match=r"a\.parquet: row 1: cannot be read: .*UTF8"):
         list(read_corpus(tmp_path / "c"))

@@ -186,7 +186,7 @@ def test_answers_of_every_track_are_read(tmp_path: Path, track: str) -> None:
     [
         (
             {"references": ["x"]},
-            "expected a topic id under id, _id, qid, topic_id, narrative_id, request_id, query_id, topic, found",
+            "expected a topic id under id, _id, qid, topic_id, narrative_id, request_id, query_id, number",
         ),
         ({"id": ["x"]}, "id: expected an id, found"),
         ({"id": "1", "question": 1}, "question: expected a text, found 1"),

@@ -53,8 +53,8 @@ def test_a_file_whose_name_looks_like_a_folder_and_a_split_is_a_file(tmp_path: P
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        pytest.param("1\tbees\n", r"qrels/test.tsv:2: expected query-id, corpus-id and score", id="two columns"),
-        pytest.param("1\t0\tbees\t1\n", r"qrels/test.tsv:2: expected query-id, corpus-id and score", id="four columns"),
+        pytest.param("1\tbees\n", r"qrels/test.tsv:2: expected the 3 columns of the header", id="two columns"),
+        pytest.param("1\t0\tbees\t1\n", r"qrels/test.tsv:2: expected the 3 columns of the header", id="four columns"),
         pytest.param("1\tbees\t1\n\n1\ta b\t1\n", r"qrels/test.tsv:4: expected query-id", id="a space in an id"),
         pytest.param("#1\tbees\t1\n", r"qrels/test.tsv:2: expected query-id", id="a comment"),
         pytest.param("1\tbees\tx\n", r"qrels/test.tsv:2: grade: expected a whole number, found 'x'", id="no grade"),

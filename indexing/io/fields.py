@@ -1,0 +1,40 @@
+"""Finding the fields of foreign records by their names: one rule for JSON, tables, files with columns and data frames.
+
+The first name of a list that has a value counts. `ID`, `doc-id` and `Doc Id` are the same names as `id` and `doc_id`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
+from typing import Any
+
+
+def fold_name(name: str) -> str:
+    """The form in which equal names agree: without case, spaces and punctuation."""
+    return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for none: null, blank text, or the NaN of data frames."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and isnan(value))
+
+
+def find_field(record: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """The key of the first name that has a value in a record; without any value, of the first one that is there.
+
+    A key that equals a name goes before keys that only agree with one. None if the record has none of the names.
+    """
+    for name in names:
+        if name in record and not is_missing(record[name]):
+            return name
+    keys = [*(name for name in names if name in record), *find_names(record, names)]
+    return next((key for key in keys if not is_missing(record[key])), keys[0] if keys else None)
+
+
+def find_names(found: Iterable[str], names: Sequence[str]) -> list[str]:
+    """Those of the found keys or columns that agree with one of the names, in the order of the names."""
+    wanted = list(dict.fromkeys(map(fold_name, names)))
+    folded = [(wanted.index(own), key) for key in found if (own := fold_name(str(key))) in wanted]
+    return [key for _, key in sorted(folded, key=lambda one: one[0])]

@@ -1,0 +1,91 @@
+"""Rows of columns: headers are told from data, quotes of CSV end where they should, and no row is lost."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keystone.indexing.errors import BadRecord
+from keystone.indexing.io.columns import MOST_LINES, Layout, read_columns
+
+LAYOUT = Layout(("id", "qid"), ("text", "query"), ("title",), {2: ("id", "text")}, "an id and a text")
+Row = dict[str, str]
+
+
+def read(text: str) -> tuple[list[tuple[int, Row]], list[str]]:
+    errors: list[BadRecord] = []
+    rows = list(read_columns(Path("f"), enumerate(text.split("\n"), 1), LAYOUT, errors.append))
+    return rows, [str(error) for error in errors]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("1\ta", [(1, {"id": "1", "text": "a"})], id="TSV without a header"),
+        pytest.param("qid\tquery\n1\ta", [(2, {"qid": "1", "query": "a"})], id="TSV with a header"),
+        pytest.param("Q-ID\tutterance\n1\ta", [(2, {"Q-ID": "1", "text": "a"})], id="a header with one known name"),
+        pytest.param("qid\ta b", [(1, {"id": "qid", "text": "a b"})], id="an id that looks like a header"),
+        pytest.param("\n\n1\ta", [(3, {"id": "1", "text": "a"})], id="blank lines"),
+        pytest.param(
+            'id,Title,text\n1,,"a, ""b""\nc"\n2,T,d',
+            [(2, {"id": "1", "Title": "", "text": 'a, "b"\nc'}), (4, {"id": "2", "Title": "T", "text": "d"})],
+            id="CSV with quotes, commas and line ends",
+        ),
+        pytest.param('qid,query\n1,"a"', [(2, {"qid": "1", "query": "a"})], id="needless quotes of CSV"),
+        pytest.param('1\t"a"', [(1, {"id": "1", "text": '"a"'})], id="quotes of a text in TSV"),
+        pytest.param('1\t5" by 6"', [(1, {"id": "1", "text": '5" by 6"'})], id="inches"),
+        pytest.param(
+            '1\t"open\n2\tb',
+            [(1, {"id": "1", "text": '"open'}), (2, {"id": "2", "text": "b"})],
+            id="a quote that is never closed, in TSV",
+        ),
+        pytest.param(
+            'qid,query\n1,"open\n2,b\n3,"c"',
+            [(2, {"qid": "1", "query": '"open'}), (3, {"qid": "2", "query": "b"}), (4, {"qid": "3", "query": "c"})],
+            id="a quote that is never closed, in CSV",
+        ),
+        pytest.param("id\ttitle\ttext\n1\t\tb", [(2, {"id": "1", "title": "", "text": "b"})], id="an empty column"),
+    ],
+)
+def test_rows_are_read(text: str, expected: list[tuple[int, Row]]) -> None:
+    assert read(text) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "errors"),
+    [
+        pytest.param("1\ta\n2", ["f:2: expected 2 columns, an id and a text, found 1"], id="too few"),
+        pytest.param("id\ttitle\ttext\n1\ta", ["f:2: expected the 3 columns of the header, found 2"], id="the header"),
+        pytest.param("a\rb,id,text\rc", ["f:1: expected 2 columns, an id and a text, found 3"], id="carriage returns"),
+    ],
+)
+def test_a_row_of_other_columns_is_reported(text: str, errors: list[str]) -> None:
+    assert read(text)[1] == errors
+
+
+CELL = st.text(st.sampled_from('ab "\t,\n'), min_size=1, max_size=8).filter(str.strip)
+
+
+@given(st.lists(CELL, min_size=1, max_size=6))
+def test_what_csv_writes_is_read_back(texts: list[str]) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([("id", "text"), *((str(number), text) for number, text in enumerate(texts))])
+    rows, errors = read(out.getvalue())
+    assert ([row["text"] for _, row in rows], errors) == (texts, [])
+
+
+@given(st.text(st.sampled_from('1ab"\t,\n'), max_size=60))
+def test_every_line_is_in_a_row_or_reported(text: str) -> None:
+    rows, errors = read(text)
+    lines = sum(1 + "".join(row.values()).count("\n") for _, row in rows) + len(errors)
+    assert lines >= sum(1 for line in text.split("\n") if line.strip()) - 1
+
+
+def test_open_quotes_take_linear_time() -> None:
+    rows, errors = read("id,text\n" + '1,"a\n' * (3 * MOST_LINES + 1))
+    assert len(rows) + len(errors) > 0
+    assert sum(1 + row["text"].count("\n") for _, row in rows) + len(errors) == 3 * MOST_LINES + 1
