@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.writing import reserve_array
 from keystone.indexing.lucene.read import IdTerms
-from keystone.indexing.types import LONGEST_DOCUMENT_ID, Progress, is_id, silent
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Progress, describe_id, is_id, silent
 
 BATCH_IDS = 2**16
 """The ids that one read takes."""
@@ -68,8 +68,8 @@ def _check_ids(ids: NDArray[np.bytes_], where: str) -> None:
     ):
         return
     for name in names:
-        if not is_id(name.decode(errors="replace"), LONGEST_DOCUMENT_ID):
-            raise UserError(f"{where}: expected ids without space, found {name!r}")
+        if not is_id(text := name.decode(errors="replace"), LONGEST_DOCUMENT_ID):
+            raise UserError(f"{where}: expected {describe_id(text, LONGEST_DOCUMENT_ID)}, found {text!r}")
 
 
 class LuceneRows:

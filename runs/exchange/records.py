@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_bytes, read_json_lines, read_text_lines
-from keystone.indexing.types import is_id
+from keystone.indexing.types import describe_id, is_id
 from keystone.runs.tracks.answer_files import is_integer, is_score
 from keystone.runs.tracks.violations import shorten_value
 
@@ -165,7 +165,7 @@ def check_id(name: str, what: str, place: str) -> str:
     """Return an id that can stand in a column of a TREC file. `UserError` for another one."""
     if not is_id(name):
         found = shorten_value(name) if name else "none"
-        raise UserError(f"{place or 'the input'}: {what}: expected an id without space, found {found}")
+        raise UserError(f"{place or 'the input'}: {what}: expected {describe_id(name)}, found {found}")
     return name
 
 
