@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.index import Index
-from keystone.indexing.io.writing import reserve_array, unicode_name
+from keystone.indexing.io.writing import map_array, reserve_array, unicode_name
 from keystone.indexing.types import Document, Progress, Segment, Span, Store, document_id, silent
 
 BATCH_IDS = 2**13
@@ -108,8 +108,8 @@ class DocumentStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            self._ids: NDArray[np.bytes_] = np.load(folder / "ids.npy", mmap_mode="r")
-            self._offsets: NDArray[np.int64] = np.load(folder / "offsets.npy", mmap_mode="r")
+            self._ids: NDArray[np.bytes_] = map_array(folder / "ids.npy")
+            self._offsets: NDArray[np.int64] = map_array(folder / "offsets.npy")
             self._records = os.open(folder / "documents.jsonl", os.O_RDONLY)
             weakref.finalize(self, os.close, self._records)
             self._size = os.fstat(self._records).st_size

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.writing import reserve_array
+from keystone.indexing.io.writing import map_array, reserve_array
 from keystone.indexing.lucene.read import IdTerms
 from keystone.indexing.types import LONGEST_DOCUMENT_ID, Progress, describe_id, is_id, silent
 
@@ -77,9 +77,9 @@ class LuceneRows:
 
     def __init__(self, folder: Path) -> None:
         try:
-            self.ids: NDArray[np.bytes_] = np.asarray(np.load(folder / "ids.npy", mmap_mode="r"))
-            self._numbers: NDArray[np.int32] = np.asarray(np.load(folder / "numbers.npy", mmap_mode="r"))
-            self._rows: NDArray[np.int32] = np.asarray(np.load(folder / "rows.npy", mmap_mode="r"))
+            self.ids: NDArray[np.bytes_] = np.asarray(map_array(folder / "ids.npy"))
+            self._numbers: NDArray[np.int32] = np.asarray(map_array(folder / "numbers.npy"))
+            self._rows: NDArray[np.int32] = np.asarray(map_array(folder / "rows.npy"))
             if not len(self.ids) == len(self._numbers) == len(self._rows):
                 raise ValueError("files of different lengths")
         except (OSError, EOFError, ValueError) as error:

@@ -14,6 +14,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_bytes, read_json_lines, read_text_lines
 from keystone.indexing.types import describe_id, is_id
+from keystone.runs.exchange.types import Citation
 from keystone.runs.tracks.answer_files import is_integer, is_score
 from keystone.runs.tracks.violations import shorten_value
 
@@ -159,6 +160,14 @@ def get_integer(record: Mapping[str, Any], key: str, where: str = "") -> int | N
     if value is not None and not is_integer(value):
         raise ValueError(f"{where}{key}: expected a whole number, found {shorten_value(value)}")
     return value
+
+
+def drop_repeated(citations: Iterable[Citation], lost: Counter[str]) -> tuple[Citation, ...]:
+    """Keep the first of the equal citations of a sentence. `lost` counts the others."""
+    listed = list(citations)
+    kept = tuple(dict.fromkeys(listed))
+    lost["citations repeated in their sentence"] += len(listed) - len(kept)
+    return kept
 
 
 def check_id(name: str, what: str, place: str) -> str:
