@@ -98,6 +98,10 @@ def _reserve_space(file: IO[bytes], size: int) -> None:
         _fill_with_zeros(file, end - size, end)
 
 
+_DAMAGE = (EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
+"""The errors of numpy for files that are no whole arrays."""
+
+
 def map_array(path: Path) -> NDArray[Any]:
     """Map the array of a file into memory. `ValueError` unless the file has the size that its header says."""
     try:
@@ -109,16 +113,7 @@ def map_array(path: Path) -> NDArray[Any]:
         if expected != found:
             raise ValueError(f"found {found:,} bytes, expected {expected:,} for the shape {shape}")
         array: NDArray[Any] = np.load(path, mmap_mode="r")
-    except (
-        EOFError,
-        MemoryError,
-        OverflowError,
-        RecursionError,
-        SyntaxError,
-        TokenError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _DAMAGE as error:
         raise ValueError(f"{path.name}: no whole array of numpy: {error}") from error
     return array
 
