@@ -67,7 +67,8 @@ def decrease_strictly(
 def _leave_out_denormal(steps: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count steps from zero without those of denormal numbers, which become zero, in place."""
     sizes = np.maximum(np.abs(steps) - (LEAST_NORMAL_STEP - 1), 0)
-    return np.multiply(np.sign(steps), sizes, out=steps)
+    np.multiply(np.sign(steps), sizes, out=steps)
+    return steps
 
 
 def _bring_back_denormal(steps: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -121,7 +121,7 @@ def save_vectors(path: Path, known: dict[bytes, Vectors]) -> None:
 def load_vectors(path: Path) -> dict[bytes, Vectors]:
     """Load the vectors that `save_vectors` saved. `ValueError` if a file is not what it says."""
     keys, steps = (map_array(path / name) for name in (KEYS, VECTORS))
-    if (keys.dtype, keys.shape[1:], steps.dtype) != (np.uint8, (HASH_BYTES,), np.int16):
+    if (keys.dtype, keys.shape[1:], steps.dtype) != (np.dtype(np.uint8), (HASH_BYTES,), np.dtype(np.int16)):
         raise ValueError(f"{KEYS} and {VECTORS}: found {keys.dtype}{keys.shape} and {steps.dtype}{steps.shape}")
     vectors = steps.astype(np.float32) * np.float32(GRID_STEP)
     return dict(zip(map(bytes, keys), vectors, strict=True))
