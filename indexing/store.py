@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.index import Index
-from keystone.indexing.io.writing import reserve_array, unicode_name
+from keystone.indexing.io.writing import map_array, reserve_array, unicode_name
 from keystone.indexing.types import Document, Progress, Segment, Span, Store, document_id, silent
 
 BATCH_IDS = 2**13
@@ -108,14 +108,15 @@ class DocumentStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            self._ids: NDArray[np.bytes_] = np.load(folder / "ids.npy", mmap_mode="r")
-            self._offsets: NDArray[np.int64] = np.load(folder / "offsets.npy", mmap_mode="r")
+            self._ids: NDArray[np.bytes_] = map_array(folder / "ids.npy")
+            self._offsets: NDArray[np.int64] = map_array(folder / "offsets.npy")
             self._records = os.open(folder / "documents.jsonl", os.O_RDONLY)
             weakref.finalize(self, os.close, self._records)
             self._size = os.fstat(self._records).st_size
             if not self._size:
                 raise ValueError("documents.jsonl is empty")
-            if self._ids.dtype.kind != "S" or (self._offsets.dtype, self._offsets.shape) != (np.int64, (len(self), 2)):
+            pairs = self._offsets.dtype == np.int64 and self._offsets.shape == (len(self), 2)
+            if self._ids.dtype.kind != "S" or not pairs:
                 raise ValueError("ids.npy and offsets.npy are not those of one store")
         except (OSError, EOFError, TypeError, ValueError) as error:
             raise UserError(f"{folder}: not a whole document store: build the index again: {error}") from error

@@ -19,6 +19,24 @@ def is_id(name: str, longest: int = LONGEST_ID) -> bool:
     return 0 < len(name) <= longest and name.isprintable() and " " not in name
 
 
+def has_lone_surrogate(text: str) -> bool:
+    """Tell whether a text holds half of a surrogate pair, so that it is no Unicode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def describe_id(name: object, longest: int = LONGEST_ID) -> str:
+    """Describe the id that an error expects in place of `name`, which is none: by what its first fault is."""
+    if isinstance(name, str) and name and not any(map(str.isspace, name)):
+        if hidden := next((letter for letter in name if not letter.isprintable()), ""):
+            return f"an id without the invisible character U+{ord(hidden):04X}"
+        return f"an id of at most {longest} characters"
+    return "an id without space"
+
+
 def document_id(segment_id: str) -> str:
     """Return the id of a segment's document: the part of the segment's id before the last `#`."""
     return segment_id.rsplit("#", 1)[0]

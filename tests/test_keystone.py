@@ -116,7 +116,7 @@ def test_values_print_in_a_few_lines(index: Index, directory: Path) -> None:
     [
         ({"retrieval": {"depht": 5}}, "retrieval.depht: unknown key"),
         ({"fusion": {"method": "mean"}}, "fusion.method: found 'mean'"),
-        ({"preset": "best"}, "--preset best: unknown"),
+        ({"preset": "best"}, "^preset best: unknown"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, object], message: str) -> None:
@@ -179,7 +179,7 @@ QUERY = Query("1", "1", "honey", "honey", "honey")
     ("call", "message"),
     [
         (lambda api, index: api.decompose(index, []), "topics: found none"),
-        (lambda api, index: api.answer(index, {}), "topics: holds no topic"),
+        (lambda api, index: api.answer(index, {}), "topics: found none"),
         (lambda api, index: api.answer(index, HONEY, {"track": "rag25"}), "config: found dict"),
         (lambda api, index: api.search(index, [QUERY], {}), "config: found dict"),
         (lambda api, index: api.search(str(index.folder), [QUERY]), "index: found str"),

@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 from keystone.generation.rules.words import INTERROGATIVES, LEAD_IN, STOP_WORDS, find_content_words, find_words
@@ -51,6 +52,13 @@ def decompose(narrative: str, facets: Facets = "clauses") -> tuple[str, ...]:
     for text in filter(find_content_words, found):
         distinct.setdefault(" ".join(text.lower().split()), text)
     return tuple(distinct.values()) or (narrative.strip(),)
+
+
+def join_neighbours(questions: Sequence[str], most: int) -> tuple[str, ...]:
+    """Join neighbouring questions into at most `most`, of about as many each. So no part of a narrative is lost."""
+    count = min(most, len(questions))
+    borders = [number * len(questions) // count for number in range(count + 1)] if count else [0]
+    return tuple(" ".join(questions[start:end]) for start, end in pairwise(borders))
 
 
 def _split_into_questions(sentence: str) -> Iterator[str]:

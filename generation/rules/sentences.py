@@ -28,6 +28,8 @@ MOST_CANDIDATE_SENTENCES = 96
 """The most sentences that are embedded for a topic. Embedding is most of the work of an answer."""
 WORDS_WEIGHT = 0.6
 """The weight of the words in common. The cosine of the segment has weight 1."""
+MOST_QUESTIONS = 200
+"""The most questions and parts of questions into which the queries of a narrative are split."""
 OPENING_CHARACTERS = 500
 """A sentence that begins before this character opens its document."""
 OPENING_WORTH = 0.15
@@ -53,11 +55,12 @@ def add_parts(questions: Sequence[Query]) -> list[Query]:
 
 
 def _ask_each(queries: Sequence[Query], split: Callable[[str], Sequence[str]]) -> list[Query]:
+    """Split each query. Beyond `MOST_QUESTIONS` in all, the queries stay as they are: each question is embedded."""
     asked: dict[str, Query] = {}
     for query in queries:
         for text in split(query.question):
             asked.setdefault(text.lower(), replace(query, question=text, dense_text=text))
-    return list(asked.values())
+    return list(asked.values()) if len(asked) <= MOST_QUESTIONS else list(queries)
 
 
 def embed_questions(sources: Sources, questions: Sequence[Query]) -> Vectors:

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from keystone.generation.context.topic import Sources
-from keystone.generation.rules.queries import Facets, Frequencies, decompose, expand_topic, extract_topic
+from keystone.generation.rules.queries import (
+    Facets,
+    Frequencies,
+    decompose,
+    expand_topic,
+    extract_topic,
+    join_neighbours,
+)
 from keystone.generation.types import Understanding
 from keystone.retrieval.backends import open_sparse
 from keystone.retrieval.types import Topic
@@ -34,6 +41,8 @@ class UnderstandingRules:
     facets: Facets = "sentences"
     topic: TopicBy | None = "lead"
     variants: int = 0
+    questions: int = 30
+    """The most questions of a narrative. Neighbours are joined if there would be more."""
 
 
 def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: UnderstandingRules) -> list[Understanding]:
@@ -53,7 +62,7 @@ def understand_by_rules(topics: Sequence[Topic], sources: Sources, rules: Unders
     return [
         Understanding(
             topic_id=topic.id,
-            questions=decompose(topic.narrative, rules.facets),
+            questions=join_neighbours(decompose(topic.narrative, rules.facets), rules.questions),
             topic=phrases[i],
             variants=expand_topic(texts[i], feedback[i], frequencies, len(store), rules.variants),
         )

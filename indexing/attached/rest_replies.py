@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from keystone.indexing.io.error_text import show_value
-from keystone.indexing.types import is_id
+from keystone.indexing.types import describe_id, is_id
 
 LARGEST_SCORE = float(np.finfo(np.float32).max)
 """The largest score that rankings can hold."""
@@ -46,7 +46,7 @@ def payload_of(reply: Any) -> Any:
 def _id(item: dict[str, Any]) -> str:
     found = item.get("docid")
     if not isinstance(found, str) or not is_id(found):
-        raise ValueError(f"found the docid {show_value(found)}, expected a text without space")
+        raise ValueError(f"found the docid {show_value(found)}, expected {describe_id(found)}")
     return found
 
 

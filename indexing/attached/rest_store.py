@@ -25,7 +25,17 @@ from keystone.indexing.index import Index
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.store import from_record, rows_of, to_record
-from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, Embedding, Progress, Segment, Span, Store, is_id
+from keystone.indexing.types import (
+    LONGEST_DOCUMENT_ID,
+    Document,
+    Embedding,
+    Progress,
+    Segment,
+    Span,
+    Store,
+    describe_id,
+    is_id,
+)
 
 BACKEND = "rest"
 FOUND = "found.sqlite"
@@ -184,7 +194,7 @@ class RestStore:
     def _document(self, name: str, payload: Any) -> Document:
         where = f"{self.server.url}: document {name}"
         if not is_id(name, LONGEST_DOCUMENT_ID):
-            raise UserError(f"{where}: expected an id without space, found {name!r}")
+            raise UserError(f"{where}: expected {describe_id(name, LONGEST_DOCUMENT_ID)}, found {name!r}")
         try:
             return cut_segments(document_of_payload(payload, name, where))
         except BadRecord as error:

@@ -27,7 +27,7 @@ from keystone.indexing.corpora.forms import (
 from keystone.indexing.corpora.locate import locate_segments
 from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.io.reading import COMPRESSIONS
-from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, is_id
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Document, describe_id, is_id
 
 if TYPE_CHECKING:
     from keystone.indexing.corpora.official_segments import OfficialSegments
@@ -138,8 +138,8 @@ def _report_links(path: Path, report: Report) -> None:
 def _is_sound(document: Document, report: Report) -> bool:
     """Whether id and text can be written; if not, the function reports that."""
     if not is_id(document.id, LONGEST_DOCUMENT_ID):
-        expected = f"expected an id without space, of at most {LONGEST_DOCUMENT_ID} characters"
-        found = f"{document.place}: id: {expected}, found {reprlib.repr(document.id)}"
+        expected = describe_id(document.id, LONGEST_DOCUMENT_ID)
+        found = f"{document.place}: id: expected {expected}, found {reprlib.repr(document.id)}"
         report(BadRecord(found, "bad id"))
         return False
     try:

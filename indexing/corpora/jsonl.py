@@ -12,7 +12,7 @@ from keystone.indexing.errors import BadRecord, Report, UserError, stop
 from keystone.indexing.io.fields import find_field
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import LONGEST_LINE_BYTES, read_json_lines, read_text, read_text_lines
-from keystone.indexing.types import Document, Segment, Span, document_id, is_id
+from keystone.indexing.types import Document, Segment, Span, describe_id, document_id, is_id
 
 ID_KEYS = ("docid", "_id", "id", "doc_id", "docno", "pid")
 TEXT_KEYS = ("text", "contents", "body", "passage", "segment")
@@ -209,7 +209,7 @@ def _read_id(record: dict[str, Any], where: str, keys: tuple[str, ...] = ID_KEYS
     found = record[key]
     name = str(found) if type(found) is int else found
     if not isinstance(name, str) or not is_id(name):
-        raise BadRecord(f"{where}: {key}: expected an id without space, found {reprlib.repr(found)}", "bad id")
+        raise BadRecord(f"{where}: {key}: expected {describe_id(name)}, found {reprlib.repr(found)}", "bad id")
     return name
 
 

@@ -3,17 +3,20 @@
 import errno
 import fcntl
 import gzip
+import math
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
 import zstandard
+from numpy.lib import format as npy
 from numpy.lib.format import open_memmap
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from keystone.indexing.errors import NotWritten, UserError
 
@@ -93,6 +96,26 @@ def _reserve_space(file: IO[bytes], size: int) -> None:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
             raise
         _fill_with_zeros(file, end - size, end)
+
+
+_DAMAGE = (EOFError, MemoryError, OverflowError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
+"""The errors of numpy for files that are no whole arrays."""
+
+
+def map_array(path: Path) -> NDArray[Any]:
+    """Map the array of a file into memory. `ValueError` unless the file has the size that its header says."""
+    try:
+        with path.open("rb") as file:
+            version = npy.read_magic(file)
+            read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, _, dtype = read_header(file)
+            expected, found = math.prod(shape) * dtype.itemsize, path.stat().st_size - file.tell()
+        if expected != found:
+            raise ValueError(f"found {found:,} bytes, expected {expected:,} for the shape {shape}")
+        array: NDArray[Any] = np.load(path, mmap_mode="r")
+    except _DAMAGE as error:
+        raise ValueError(f"{path.name}: no whole array of numpy: {error}") from error
+    return array
 
 
 def _fill_with_zeros(file: IO[bytes], start: int, end: int) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.io.writing import reserve_array
+from keystone.indexing.io.writing import map_array, reserve_array
 from keystone.indexing.lucene.read import IdTerms
-from keystone.indexing.types import LONGEST_DOCUMENT_ID, Progress, is_id, silent
+from keystone.indexing.types import LONGEST_DOCUMENT_ID, Progress, describe_id, is_id, silent
 
 BATCH_IDS = 2**16
 """The ids that one read takes."""
@@ -68,8 +68,8 @@ def _check_ids(ids: NDArray[np.bytes_], where: str) -> None:
     ):
         return
     for name in names:
-        if not is_id(name.decode(errors="replace"), LONGEST_DOCUMENT_ID):
-            raise UserError(f"{where}: expected ids without space, found {name!r}")
+        if not is_id(text := name.decode(errors="replace"), LONGEST_DOCUMENT_ID):
+            raise UserError(f"{where}: expected {describe_id(text, LONGEST_DOCUMENT_ID)}, found {text!r}")
 
 
 class LuceneRows:
@@ -77,9 +77,9 @@ class LuceneRows:
 
     def __init__(self, folder: Path) -> None:
         try:
-            self.ids: NDArray[np.bytes_] = np.asarray(np.load(folder / "ids.npy", mmap_mode="r"))
-            self._numbers: NDArray[np.int32] = np.asarray(np.load(folder / "numbers.npy", mmap_mode="r"))
-            self._rows: NDArray[np.int32] = np.asarray(np.load(folder / "rows.npy", mmap_mode="r"))
+            self.ids: NDArray[np.bytes_] = np.asarray(map_array(folder / "ids.npy"))
+            self._numbers: NDArray[np.int32] = np.asarray(map_array(folder / "numbers.npy"))
+            self._rows: NDArray[np.int32] = np.asarray(map_array(folder / "rows.npy"))
             if not len(self.ids) == len(self._numbers) == len(self._rows):
                 raise ValueError("files of different lengths")
         except (OSError, EOFError, ValueError) as error:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from keystone.indexing.errors import NotWritten, UserError
+from keystone.indexing.errors import NotWritten, UserError, printable
 from keystone.indexing.io.writing import unicode_name
 from keystone.indexing.lucene.java import find_anserini_jar, java_class, java_error, java_instance, java_reason
 from keystone.indexing.types import Document, Progress, silent
@@ -27,6 +27,9 @@ COLLECTION_CHARACTERS = 4_000_000
 
 _TOO_NEW = re.compile(r"IndexFormatTooNew|CreatedVersionMajor is in the future|Could not load codec 'Lucene\d{3}'")
 """Lucene's words for an index that a newer Lucene made."""
+
+_OF_MACHINE = re.compile(r"OutOfMemoryError|StackOverflowError|Too many open files|AccessDeniedException|Map failed")
+"""Java's words for reasons that lie in the machine and not in an index."""
 
 
 def build_lucene(documents: Iterable[Document], folder: Path, progress: Progress = silent) -> None:
@@ -113,14 +116,36 @@ def open_reader(folder: Path) -> Any:
     try:
         opened = readers.open(_open_directory(folder))
     except java_error() as error:
-        raise (_newer_error(folder) if _is_too_new(error) else damaged_error(folder)) from error
+        raise explain_failure(folder, error) or error from error
     reader = java_instance("org.apache.lucene.index.IndexReader", opened)
     weakref.finalize(reader, _DISCARDED.append, opened).atexit = False
     return reader
 
 
-def _is_too_new(error: Exception) -> bool:
-    return _TOO_NEW.search(f"{getattr(error, 'classname', '')}: {java_reason(error)}") is not None
+def explain_failure(folder: Path, error: Exception, reader: Any = None) -> UserError | None:
+    """Explain why Lucene failed at an index: by the machine, by the version of the index, or by damage.
+
+    If the index is open in `reader`, and each file has the checksum in it, the index is not at fault: None.
+    """
+    said = "\n".join([f"{getattr(error, 'classname', '')}: {java_reason(error)}", *getattr(error, "stacktrace", ())])
+    if _TOO_NEW.search(said):
+        return _newer_error(folder)
+    if found := _OF_MACHINE.search(said):
+        return UserError(f"{folder}: Lucene could not read it on this machine: {found[0]}")
+    if reader is not None and not _is_damaged(reader):
+        return None
+    return UserError(f"{folder}: not a whole Lucene index: build it again: {printable(java_reason(error))}")
+
+
+def _is_damaged(reader: Any) -> bool:
+    """Whether a file of an open index does not have the checksum in it. The function reads all files."""
+    leaves = reader.leaves().iterator()
+    try:
+        while leaves.hasNext():
+            leaves.next().reader().checkIntegrity()
+    except java_error():
+        return True
+    return False
 
 
 def _newer_error(folder: Path) -> UserError:
@@ -129,11 +154,6 @@ def _newer_error(folder: Path) -> UserError:
         f"{folder}: a newer Lucene made this index than Lucene {version} of {find_anserini_jar().name}: "
         "set ANSERINI_CLASSPATH to the folder of a newer Anserini jar"
     )
-
-
-def damaged_error(folder: Path) -> UserError:
-    """The error for a Lucene index that Lucene cannot read."""
-    return UserError(f"{folder}: not a whole Lucene index: build it again")
 
 
 def _open_directory(folder: Path) -> Any:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.io.writing import reserve_array
+from keystone.indexing.io.writing import map_array, reserve_array
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Document, Embedding, Progress, silent
 from keystone.indexing.vectors.embed import load_embedder
@@ -51,7 +51,7 @@ def prefer_passages(store: DocumentStore, embedding: Embedding) -> bool:
 def load_offsets(index: Index) -> Offsets:
     """Map the offsets of an index's passages into memory. `UserError` if the file is damaged."""
     try:
-        offsets: Offsets = np.load(index.offsets, mmap_mode="r")
+        offsets: Offsets = map_array(index.offsets)
         if offsets.shape != ((index.documents or 0) + 1,):
             raise ValueError(f"found the passages of {len(offsets) - 1} documents, expected {index.documents}")
     except (OSError, EOFError, ValueError) as error:

@@ -14,7 +14,7 @@ from keystone.indexing.index import Index
 from keystone.indexing.lucene.analyzer import stems_of
 from keystone.indexing.lucene.java import JAVA_LOCK, java_class, java_error
 from keystone.indexing.lucene.method_handles import handle_of
-from keystone.indexing.lucene.write import CONTENTS_FIELD, damaged_error, make_analyzer, open_reader
+from keystone.indexing.lucene.write import CONTENTS_FIELD, explain_failure, make_analyzer, open_reader
 from keystone.indexing.types import Store, Tick
 from keystone.retrieval.backends import Sparse
 from keystone.retrieval.lucene.top_docs import make_batch_search, search_columns
@@ -97,7 +97,9 @@ class LuceneSearcher:
                 if (words := len({*stems_of(query)} if are_texts else query)) > MOST_WORDS:
                     found = f"{words:,} distinct words, expected at most {MOST_WORDS:,}"
                     raise UserError(f"query {query_id!r}: found {found}: shorten it") from error
-            raise damaged_error(self._folder) from error
+            if why := explain_failure(self._folder, error, self._reader):
+                raise why from error
+            raise
 
     def _make_batch_search(self, depth: int, are_texts: bool) -> Any:
         handles = java_class("java.lang.invoke.MethodHandles")

@@ -28,7 +28,8 @@ class Queries(StrictSettings):
     dense_topic: bool = False
     """If true, the embedding model gets the topic too (paper). If false, BM25 alone gets it."""
     questions: int = Field(default=30, ge=1, le=100)
-    """The most questions that `model` may make of a narrative. A reply with more is refused."""
+    """The most questions of a narrative. If `rules` would make more, they join neighbouring ones. A reply of `model`
+    with more is refused."""
     variants: int = Field(default=0, ge=0, le=50)
     """How many variants expand the topic for BM25 (paper: `NUM_QUERIES` = 10)."""
     expand: Literal["phrase", "narrative"] = "phrase"

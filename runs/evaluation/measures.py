@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from io import StringIO
 from typing import Any
@@ -68,6 +68,8 @@ class Measure:
     relevant_from: int = 1
     delegated: str = ""
     """The whole name of a measure of `ir_measures`. Empty for the families above."""
+    names_grade: bool = field(default=False, compare=False)
+    """Whether the user's name of the measure gives the lowest relevant grade, as `R(rel=1)@10` does."""
 
     @property
     def of_relevance(self) -> bool:
@@ -109,7 +111,7 @@ def _parse_own(name: str) -> Measure | None:
     family = SPELLINGS.get(found[1].lower()) if found else None
     if not found or not family:
         return None
-    measure = Measure(family, int(found[3] or 0), int(found[2] or 1))
+    measure = Measure(family, int(found[3] or 0), int(found[2] or 1), names_grade=found[2] is not None)
     if found[3] and not measure.cutoff:
         raise UserError(f"measure {name!r}: expected a cutoff of 1 or more")
     if family in FAMILIES_WITH_CUTOFF and not measure.cutoff:
@@ -128,6 +130,7 @@ def _parse_delegated(name: str) -> Measure | None:
     try:
         found = read_ir_measure(name)
         found.validate_params()
+        names_grade = "rel" in found.params
         found = read_ir_measure(repr(found))  # its name must read back, as 1e999, which is inf, does not
     except (ValueError, NameError, TypeError, RecursionError):
         return None
@@ -135,10 +138,10 @@ def _parse_delegated(name: str) -> Measure | None:
         reason = re.sub(r"invalid param (\w+)=<object.*", r"expected the parameter \1", str(error))
         raise UserError(f"measure {name!r}: {reason}") from error
     if own := _parse_own(repr(found)):  # P(cutoff=10) is P@10
-        return own
+        return replace(own, names_grade=names_grade)
     _check_parameters(name, found)
     if found.NAME in SUBTOPIC_FAMILIES or is_defined_here(found):
-        return _describe_delegated(found)
+        return replace(_describe_delegated(found), names_grade=names_grade)
     able = _list_providers(found)
     if not able and "rel" in found.SUPPORTED_PARAMS:
         found = found(rel=1)
@@ -148,7 +151,7 @@ def _parse_delegated(name: str) -> Measure | None:
     if not any(provider.is_available() for provider in able):
         ways = " or ".join(provider.install_instructions() or f"the program of {provider.NAME}" for provider in able)
         raise UserError(f"measure {name!r}: not possible on this machine; it needs: {ways}")
-    return _describe_delegated(found)
+    return replace(_describe_delegated(found), names_grade=names_grade)
 
 
 def _check_parameters(name: str, found: Any) -> None:
@@ -246,7 +249,7 @@ DEFAULT_MEASURES = tuple(
 
 def set_relevant_grade(measures: Sequence[Measure], grade: int) -> tuple[Measure, ...]:
     """Set the lowest relevant grade of binary measures that name none. The other measures stay as they are."""
-    return tuple(_set_grade(measure, grade) if measure.relevant_from == 1 else measure for measure in measures)
+    return tuple(measure if measure.names_grade else _set_grade(measure, grade) for measure in measures)
 
 
 def _set_grade(measure: Measure, grade: int) -> Measure:

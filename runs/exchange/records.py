@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.json_values import parse_json
 from keystone.indexing.io.reading import read_bytes, read_json_lines, read_text_lines
-from keystone.indexing.types import is_id
+from keystone.indexing.types import describe_id, is_id
+from keystone.runs.exchange.types import Citation
 from keystone.runs.tracks.answer_files import is_integer, is_score
 from keystone.runs.tracks.violations import shorten_value
 
@@ -161,11 +162,19 @@ def get_integer(record: Mapping[str, Any], key: str, where: str = "") -> int | N
     return value
 
 
+def drop_repeated(citations: Iterable[Citation], lost: Counter[str]) -> tuple[Citation, ...]:
+    """Keep the first of the equal citations of a sentence. `lost` counts the others."""
+    listed = list(citations)
+    kept = tuple(dict.fromkeys(listed))
+    lost["citations repeated in their sentence"] += len(listed) - len(kept)
+    return kept
+
+
 def check_id(name: str, what: str, place: str) -> str:
     """Return an id that can stand in a column of a TREC file. `UserError` for another one."""
     if not is_id(name):
         found = shorten_value(name) if name else "none"
-        raise UserError(f"{place or 'the input'}: {what}: expected an id without space, found {found}")
+        raise UserError(f"{place or 'the input'}: {what}: expected {describe_id(name)}, found {found}")
     return name
 
 

@@ -63,7 +63,7 @@ async def _take_narratives(job: Job, _model: Model | None) -> list[UnderstoodTop
 
 async def _understand_by_rules(job: Job, _model: Model | None) -> list[UnderstoodTopic]:
     settings = job.config.queries
-    rules = UnderstandingRules(settings.facets, settings.topic, settings.variants)
+    rules = UnderstandingRules(settings.facets, settings.topic, settings.variants, settings.questions)
     return _compose_topics(job, understand_by_rules(job.topics, job.sources, rules), [])
 
 

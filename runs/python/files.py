@@ -2,16 +2,16 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import is_id
+from keystone.indexing.types import describe_id, is_id
 from keystone.retrieval.types import Topic
 from keystone.runs.evaluation import evaluate as evaluation
 from keystone.runs.evaluation.evaluate import Evaluation
 from keystone.runs.evaluation.measures import DEFAULT_MEASURES, parse_measures
 from keystone.runs.pipeline.track_of_file import find_track
+from keystone.runs.python.checks import check_distinct, check_id, check_path
 from keystone.runs.python.incoming import to_qrels, to_run, to_topics
 from keystone.runs.tracks import validate as validation
 from keystone.runs.tracks.rules import TRACKS, set_topic_limits
@@ -25,28 +25,35 @@ AnyPath = str | os.PathLike[str]
 
 def read_topics(path: AnyPath) -> list[Topic]:
     """Read narratives in any form of topics. `UserError` names file and line of a bad topic."""
-    return topic_files.read_topics(Path(path))
+    return topic_files.read_topics(check_path(path, "path"))
 
 
 def read_run(path: AnyPath) -> Run:
     """Read a run file into trec_eval's order. `UserError` names file and line of a bad row."""
-    return run_files.read_run(Path(path))
+    return run_files.read_run(check_path(path, "path"))
 
 
 def write_run(path: AnyPath, run: Any) -> None:
     """Write a run file, whole or not at all. Scores strictly decrease in float32.
 
-    `run` is anything that `to_run` takes. `UserError` if its tag is no word.
+    `run` is anything that `to_run` takes. `UserError` for a tag or a query id that a run file cannot hold, for a query
+    id that occurs twice, and for a score that float32 cannot hold.
     """
     run = to_run(run)
     if not is_id(run.tag):
-        raise UserError(f"run: found the tag {run.tag!r}, expected a name without space: give to_run another tag")
-    run_files.write_run(Path(path), run)
+        raise UserError(f"run: found the tag {run.tag!r}, expected {describe_id(run.tag)}: give to_run another tag")
+    for query_id in run.query_ids:
+        check_id(query_id, "run")
+    check_distinct(run.query_ids, "run")
+    try:
+        run_files.write_run(check_path(path, "path"), run)
+    except ValueError as error:
+        raise UserError(f"run: {error}, expected scores that run files can hold") from error
 
 
 def read_qrels(path: AnyPath) -> Qrels:
     """Read TREC judgments. `UserError` names file and line of a bad row."""
-    return run_files.read_qrels(Path(path))
+    return run_files.read_qrels(check_path(path, "path"))
 
 
 def write_qrels(path: AnyPath, qrels: Any) -> None:
@@ -54,7 +61,7 @@ def write_qrels(path: AnyPath, qrels: Any) -> None:
 
     `qrels` are anything that `to_qrels` takes.
     """
-    run_files.write_qrels(Path(path), to_qrels(qrels))
+    run_files.write_qrels(check_path(path, "path"), to_qrels(qrels))
 
 
 def evaluate(run: Any, qrels: Any, measures: Any = ()) -> Evaluation:
@@ -77,5 +84,6 @@ def validate(path: AnyPath, topics: Any, track: str | None = None) -> Verdict:
     """
     if track is not None and track not in TRACKS:
         raise UserError(f"track: found {track!r}, expected one of {', '.join(TRACKS)}")
-    topics, rules = to_topics(topics), TRACKS[track] if track else find_track(Path(path), "the argument track")
-    return validation.judge(Path(path), set_topic_limits(rules, topics), topics)
+    file = check_path(path, "path")
+    topics, rules = to_topics(topics), TRACKS[track] if track else find_track(file, "the argument track")
+    return validation.judge(file, set_topic_limits(rules, topics), topics)

@@ -3,9 +3,12 @@
 The library that made a value is told by its shape, so none of them is imported here.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
+from math import isfinite
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -13,13 +16,12 @@ from numpy.typing import NDArray
 
 from keystone.indexing.errors import UserError
 from keystone.indexing.io.fields import find_names
-from keystone.indexing.types import is_id
+from keystone.indexing.types import describe_id, is_id
 from keystone.retrieval.types import Topic, offsets_of
 from keystone.runs.trec.collections.ir_datasets import make_narrative
 from keystone.runs.trec.collections.named_rows import DOCUMENT_NAMES, GRADE_NAMES, QUERY_NAMES
 from keystone.runs.trec.doc_ids import encode_ids
 from keystone.runs.trec.json_topics import NARRATIVE_KEYS
-from keystone.runs.trec.marked_topics import RawTopic
 from keystone.runs.trec.run_files import arrange_qrels, sort_as_trec_eval
 from keystone.runs.trec.topics import check_topics
 from keystone.runs.trec.types import Qrels, Run, find_first_rows
@@ -28,6 +30,9 @@ TEXT_NAMES = ("query", *NARRATIVE_KEYS)
 SCORE_NAMES = ("score",)
 """Columns of frames, besides those that judgments have too. `keystone.indexing.io.fields` has the rule for names."""
 SUBTOPIC_NAME = "iteration"
+
+MOST_GRADE = 2**53
+"""The highest grade, and with a minus the lowest: files of judgments hold no higher ones."""
 
 Row = tuple[Any, Any, Any, Any]
 """A query, a document, its score or grade, and the subtopic."""
@@ -44,6 +49,8 @@ def to_run(value: Any, tag: str | None = None) -> Run:
     """
     if isinstance(value, Run):
         return value
+    if not isinstance(tag, str | None):
+        raise UserError(f"tag: found {type(tag).__name__}, expected text")
     rows, refuse = _list_rows(value, "run", SCORE_NAMES), partial(_make_error, "run")
     query_ids, offsets, order = _number_rows(rows, refuse)
     docs = encode_ids([_name(rows[i][1], i, refuse) for i in order])
@@ -81,11 +88,14 @@ def to_qrels(value: Any) -> Qrels:
 
 
 def to_topics(value: Any) -> list[Topic]:
-    """Make topics of another library's value; a list of `Topic` stays as it is.
+    """Make topics of another library's value; a list of `Topic` is checked and stays as it is.
 
     The value is a data frame (columns `qid`, `query`), ir_datasets' queries, or the narrative of each topic id as a
-    dictionary. `UserError` names a row that is no topic.
+    dictionary. `UserError` names a row that is no topic, and refuses a value without topics.
     """
+    topics: list[Topic] | None = None
+    if isinstance(value, str | PathLike):
+        raise UserError(f"topics: found {type(value).__name__}, expected a value: read_topics reads a file")
     if hasattr(value, "columns"):
         query, text = (_choose_column(value, "topics", names) for names in (QUERY_NAMES, TEXT_NAMES))
         pairs = list(zip(value[query].to_list(), value[text].to_list(), strict=True))
@@ -95,15 +105,18 @@ def to_topics(value: Any) -> list[Topic]:
         try:
             values = list(value)
             if all(isinstance(one, Topic) for one in values):
-                return values
-            pairs = [(one.query_id, make_narrative(one)) for one in values]
+                topics, pairs = values, [(one.id, one.narrative) for one in values]
+            else:
+                pairs = [(one.query_id, make_narrative(one)) for one in values]
         except (AttributeError, TypeError) as error:
             raise UserError(
                 f"topics: found {type(value).__name__}, expected a data frame, queries of ir_datasets, a list of "
                 f"Topic, or a dictionary from topic id to narrative: {error}"
             ) from error
-    rows: Iterable[RawTopic] = ((n, *pair, "id", "narrative", {}) for n, pair in enumerate(pairs, 1))
-    return list(check_topics("topics", rows))
+    if not pairs:
+        raise UserError("topics: found none, expected at least one")
+    checked = list(check_topics("topics", ((n, *pair, "id", "narrative", {}) for n, pair in enumerate(pairs, 1))))
+    return [replace(one, id=own.id) for one, own in zip(topics, checked, strict=True)] if topics else checked
 
 
 def _list_rows(value: Any, kind: str, number_names: Sequence[str]) -> list[Row]:
@@ -117,6 +130,8 @@ def _list_rows(value: Any, kind: str, number_names: Sequence[str]) -> list[Row]:
     if isinstance(value, Mapping) and all(isinstance(own, Mapping) for own in value.values()):
         return [(query, doc_id, number, "0") for query, own in value.items() for doc_id, number in own.items()]
     number_name = number_names[-1] if kind == "run" else "relevance"
+    if isinstance(value, str | PathLike):
+        raise UserError(f"{kind}: found {type(value).__name__}, expected a value: read_{kind} reads a file")
     try:
         return [
             (row.query_id, row.doc_id, getattr(row, number_name), getattr(row, SUBTOPIC_NAME, "0")) for row in value
@@ -156,17 +171,29 @@ def _name(value: Any, row: int, refuse: Refuse) -> str:
     """Name a query, document or subtopic: text without space, or an integer, which becomes text."""
     name = str(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else value
     if not isinstance(name, str) or not is_id(name):
-        raise refuse(row, f"found the id {value!r}, expected text without space, or an integer")
+        raise refuse(row, f"found the id {value!r}, expected {describe_id(value)}, or an integer")
     return name
 
 
 def _score(value: Any, row: int, refuse: Refuse) -> float:
-    if not isinstance(value, int | float | np.number) or not np.isfinite(value):
-        raise refuse(row, f"found the score {value!r}, expected a finite number")
-    return float(value)
+    number = _number(value)
+    if number is None:
+        raise refuse(row, f"found the score {value!r:.100}, expected a finite number")
+    return float(number)
 
 
 def _grade(value: Any, row: int, refuse: Refuse) -> int:
-    if not isinstance(value, int | float | np.number) or not np.isfinite(value) or int(value) != value:
-        raise refuse(row, f"found the grade {value!r}, expected an integer")
-    return int(value)
+    number = _number(value)
+    if number is None or int(number) != number or abs(number) > MOST_GRADE:
+        raise refuse(row, f"found the grade {value!r:.100}, expected an integer from -2^53 to 2^53")
+    return int(number)
+
+
+def _number(value: Any) -> int | float | None:
+    """The number of a value; None for another value, and for one that is not finite or that no float can hold."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    try:
+        return value if isinstance(value, int | float) and isfinite(value) else None
+    except OverflowError:
+        return None

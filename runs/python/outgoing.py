@@ -11,6 +11,7 @@ from keystone.indexing.errors import UserError
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Query, Topic
 from keystone.runs.evaluation.evaluate import Evaluation
+from keystone.runs.python.checks import check_columns
 from keystone.runs.trec.types import Qrels, Run
 
 Columns = Mapping[str, Any]
@@ -52,6 +53,7 @@ def to_ranx(value: Run | Qrels) -> Any:
     """Make ranx's `Run` or `Qrels`. Scores strictly decrease, because ranx leaves the order of ties to chance."""
     import ranx
 
+    check_columns(value, "to_ranx")
     if isinstance(value, Run):
         value = replace(value, scores=decrease_strictly(value.scores, value.offsets))
     by_query: dict[str, dict[str, Any]] = {}
@@ -64,6 +66,7 @@ def to_ir_measures(value: Run | Qrels) -> list[Any]:
     """Make ir_measures' `ScoredDoc`s of a run, or its `Qrel`s of judgments, with their subtopics."""
     from ir_measures import Qrel, ScoredDoc
 
+    check_columns(value, "to_ir_measures")
     if isinstance(value, Run):
         return [ScoredDoc(*row) for row in _list_rows(value)]
     if value.subtopics is not None:

@@ -5,23 +5,21 @@ exports them.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import numpy as np
-import orjson
 
 from keystone.generation.types import Answer, Fallback, Understanding
 from keystone.indexing import index as indexes
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
-from keystone.indexing.types import is_id
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Query, Rankings, Topic
-from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import stage_work, stages
 from keystone.runs.pipeline.artifacts import convert_to_run
@@ -30,6 +28,14 @@ from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.queries import UnderstoodTopic, list_queries
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
 from keystone.runs.pipeline.ranking.rank import number_documents, rank_rows, search_systems
+from keystone.runs.python.checks import (
+    check_config,
+    check_index,
+    check_path,
+    check_queries,
+    check_ranked,
+    read_settings,
+)
 from keystone.runs.python.files import AnyPath
 from keystone.runs.python.incoming import to_run, to_topics
 from keystone.runs.tracks.rules import TRACKS, set_topic_limits
@@ -59,12 +65,12 @@ def configure(preset: str | None = None, **settings: Any) -> RunConfig:
     a setting that cannot be.
     """
     named = {"run_id": "python", "index": "index", "topics": "topics.jsonl", **settings}
-    return read_config(None, list(_list_overrides(named)), preset)
+    return read_settings(None, named, preset)
 
 
 def open_index(folder: AnyPath) -> Index:
     """Open an index that `keystone index` made. `UserError` if the folder holds none."""
-    return indexes.open_index(Path(folder).absolute())  # a notebook may change its directory
+    return indexes.open_index(check_path(folder, "folder").absolute())  # a notebook may change its directory
 
 
 def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> list[Query]:
@@ -72,14 +78,14 @@ def decompose(index: Index, topics: Any, config: RunConfig | None = None) -> lis
 
     `topics` are anything that `to_topics` takes, here and in the other functions.
     """
-    with _open(index, topics, config) as (job, ask):
+    with _open(index, to_topics(topics), config) as (job, ask):
         (found,) = stage_work.make_queries(job, ask)
     return [query for one in found for query in one.queries]
 
 
 def search(index: Index, queries: Sequence[Query], config: RunConfig | None = None) -> dict[str, Run]:
     """Search all queries by each system, in one batch; returns a run of queries for each system, by its name."""
-    queries = _check_queries(queries)
+    queries = check_queries(queries)
     with _open(index, list_topics(queries), config) as (job, ask):
         found = search_systems(job, queries, stage_work.choose_texts(job, ask))
         return {system: convert_to_run(job.store, rankings, system) for system, rankings in found.items()}
@@ -96,17 +102,19 @@ def fuse(runs: Mapping[str, Any], queries: Sequence[Query], config: RunConfig | 
 
 def fuse_systems(runs: Mapping[str, Any], queries: Sequence[Query], config: RunConfig | None = None) -> Run:
     """Fuse the systems' runs of each query: the first stage of `fuse`. Returns a run of queries."""
-    config, queries = _choose_config(config), _check_queries(queries)
+    config, queries = _choose_config(config), check_queries(queries)
     if not isinstance(runs, Mapping) or not runs:
         found = type(runs).__name__ if runs else "none"
         raise UserError(f"runs: found {found}, expected the run of each system, such as search returns")
-    docs, systems = number_documents([to_run(run) for run in runs.values()], queries)
+    given = [to_run(run) for run in runs.values()]
+    check_ranked(given, [query.id for query in queries], "runs")
+    docs, systems = number_documents(given, queries)
     return _convert_to_run(config, docs, fuse_each_query(config, dict(zip(runs, systems, strict=True))))
 
 
 def fuse_queries(run: Run, queries: Sequence[Query], config: RunConfig | None = None) -> Run:
     """Fuse the queries of each topic: the second stage of `fuse`. Returns a run of topics."""
-    config = _choose_config(config)
+    config, queries = _choose_config(config), check_queries(queries)
     docs, (hybrid,) = number_documents([run], queries)
     return _convert_to_run(config, docs, fuse_each_narrative(config, list_topics(queries), queries, hybrid))
 
@@ -116,9 +124,9 @@ def rerank(index: Index, topics: Any, ranking: Any, config: RunConfig) -> Run:
 
     `ranking` is anything that `to_run` takes. `UserError` if the configuration names no reranker.
     """
-    if config.rerank.method is None:
+    if check_config(config).rerank.method is None:
         raise UserError("rerank.method: found none, expected a reranker")
-    with _open(index, topics, config) as (job, ask):
+    with _open(index, to_topics(topics), config) as (job, ask):
         found, _ = stage_work.make_reranked(job, ask, _find_rows(job, to_run(ranking), job.topics))
         return convert_to_run(job.store, found, config.run_id)
 
@@ -128,9 +136,10 @@ def grade(index: Index, topics: Any, queries: Sequence[Query], runs: Mapping[str
 
     `runs` come from `search`. `UserError` if the configuration asks for no grades.
     """
-    if config.grading.method is None:
+    if check_config(config).grading.method is None:
         raise UserError("grading.method: found none, expected pointwise or grid")
-    with _open(index, topics, config) as (job, ask):
+    queries = check_queries(queries)
+    with _open(index, to_topics(topics), config) as (job, ask):
         hybrid = fuse_each_query(config, {name: _find_rows(job, run, queries) for name, run in runs.items()})
         narrative = fuse_each_narrative(config, job.topics, queries, hybrid)
         if config.reranks_after("fusion"):
@@ -150,12 +159,12 @@ def answer(index: Index, topics: Any, config: RunConfig | None = None, ranking: 
 
     If there is a `ranking` (anything that `to_run` takes), its documents are graded and answered from. Nothing is
     reranked then, and only further rounds of grading search. The answers cite segments. `UserError` if the
-    configuration asks for no answers.
+    configuration asks for no answers, or the ranking has none of the topics; a warning names one that it lacks.
     """
     config = _choose_config(config)
     if config.answer.method is None:
         raise UserError("answer.method: found none, expected rules, retrieval, whole, answers or claims")
-    with _open(index, topics, config) as (job, ask):
+    with _open(index, to_topics(topics), config) as (job, ask):
         (understood,) = stage_work.make_queries(job, ask)
         hybrid, narrative = _rank(job, ask, understood) if ranking is None else _share(job, understood, ranking)
         found: tuple[Any, ...] = (understood, hybrid, narrative)
@@ -175,7 +184,7 @@ def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = Non
     `config` is a YAML file or a configuration; `settings` are laid over the file. `UserError` for a bad setting.
     """
     if not isinstance(config, RunConfig):
-        config = read_config(None if config is None else Path(config), list(_list_overrides(settings)), preset)
+        config = read_settings(None if config is None else check_path(config, "config"), settings, preset)
     elif preset or settings:
         raise UserError("make_run: found a preset or settings with a configuration, expected them in the configuration")
     return stages.run(config, THREADS)
@@ -183,36 +192,14 @@ def make_run(config: AnyPath | RunConfig | None = None, preset: str | None = Non
 
 def _choose_config(config: Any) -> RunConfig:
     """Return the configuration, or the default for None. `UserError` for anything else."""
-    if not isinstance(config, RunConfig | None):
-        raise UserError(f"config: found {type(config).__name__}, expected what configure returns")
-    return config or configure()
-
-
-def _check_queries(queries: Any) -> list[Query]:
-    """Return the queries as a list. `UserError` unless each has an id of its own that TREC files can hold."""
-    values = list(queries) if isinstance(queries, Iterable) and not isinstance(queries, str | Mapping) else [queries]
-    if other := [one for one in values if not isinstance(one, Query)]:
-        raise UserError(f"queries: found {type(other[0]).__name__}, expected a list of Query, as decompose makes it")
-    if not values:
-        raise UserError("queries: found none, expected at least one")
-    seen: set[str] = set()
-    for query in values:
-        if not isinstance(query.id, str) or not is_id(query.id):
-            raise UserError(f"queries: found the id {query.id!r}, expected a text without space")
-        if query.id in seen:
-            raise UserError(f"queries: found the id {query.id!r} twice, expected an id of its own for each query")
-        seen.add(query.id)
-    return values
+    return configure() if config is None else check_config(config)
 
 
 @contextmanager
-def _open(index: Index, topics: Any, config: RunConfig | None) -> Iterator[tuple[Job, RunWithModel]]:
+def _open(index: Index, topics: list[Topic], config: RunConfig | None) -> Iterator[tuple[Job, RunWithModel]]:
     """Open a job over an index and topics, and the means to ask its model."""
-    if not isinstance(index, Index):
-        raise UserError(f"index: found {type(index).__name__}, expected what open_index returns")
-    config, topics = _choose_config(config), to_topics(topics)
-    if not topics:
-        raise UserError("topics: found none, expected at least one")
+    check_index(index)
+    config = _choose_config(config)
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     store = open_store(index)
     given = read_given_runs(config, store, topics)
@@ -233,7 +220,11 @@ def _rank(job: Job, ask: RunWithModel, understood: Sequence[UnderstoodTopic]) ->
 
 def _share(job: Job, understood: Sequence[UnderstoodTopic], ranking: Any) -> tuple[Rankings, Rankings]:
     """Give each query the ranking of its narrative; returns these rankings and those of the narratives."""
-    narrative = _find_rows(job, to_run(ranking), job.topics)
+    run = to_run(ranking)
+    narrative, ranked = _find_rows(job, run, job.topics), set(run.query_ids)
+    if lacking := [topic.id for topic in job.topics if topic.id not in ranked]:
+        share = f"{len(lacking):,} of {len(job.topics):,} topics, such as {lacking[0]!r}"
+        warn(f"ranking: lacks {share}, whose answers have no sentence", stacklevel=3)
     place = {topic.id: number for number, topic in enumerate(job.topics)}
     return narrative.select([place[query.topic_id] for query in list_queries(understood)]), narrative
 
@@ -252,18 +243,11 @@ def _understood(queries: Sequence[Query]) -> list[UnderstoodTopic]:
 
 def _find_rows(job: Job, run: Run, queries: Sequence[Query] | Sequence[Topic]) -> Rankings:
     """Turn a run of queries or topics into rankings of rows. `UserError` for a document that the index lacks."""
-    own = run.select([query.id for query in queries])
+    ids = [query.id for query in queries]
+    check_ranked([run], ids, run.tag)
+    own = run.select(ids)
     doc_ids, number_of_row = own.docs.find_distinct()
     rows = job.store.rows(doc_ids)
     if len(missing := np.flatnonzero(rows < 0)):
         raise UserError(f"{run.tag}: found document {doc_ids[missing[0]]!r}, which {job.index.folder} lacks")
     return rank_rows(own, rows[number_of_row])
-
-
-def _list_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """List settings as `read_config` takes them: `retrieval={"depth": 5}` becomes `retrieval.depth=5`."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            yield from _list_overrides(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}={orjson.dumps(value, default=str).decode()}"

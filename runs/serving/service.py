@@ -16,7 +16,7 @@ from keystone.generation.types import Answer, Sentence
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import NotFound, UserError
 from keystone.indexing.index import Index, open_index
-from keystone.indexing.types import Document, Span, Store, document_id
+from keystone.indexing.types import Document, Span, Store, document_id, has_lone_surrogate
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Bm25, Query, Topic
 from keystone.runs.config.run_config import RunConfig
@@ -197,10 +197,8 @@ def check_text(name: str, text: str) -> None:
         raise UserError(f"{name}: found {len(text)} characters, expected at most {MOST_CHARACTERS}")
     if not text.strip():
         raise UserError(f"{name}: found none, expected words")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{name}: found half of a surrogate pair, expected UTF-8") from None
+    if has_lone_surrogate(text):
+        raise UserError(f"{name}: found half of a surrogate pair, expected UTF-8")
 
 
 def _find_titles(service: Service, names: Sequence[str]) -> list[Titled]:

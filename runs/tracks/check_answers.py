@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from keystone.indexing.io.json_values import parse_json
-from keystone.indexing.types import is_id
+from keystone.indexing.types import describe_id, is_id
 from keystone.runs.tracks.answer_files import (
     get_metadata,
     is_integer,
@@ -192,7 +192,9 @@ def _check_references(number: int, references: list[Any], track: Track) -> Itera
             yield make_error(number, "id as a number", message)
         elif not isinstance(reference, str) or not is_id(reference):
             yield make_error(
-                number, "references", f"references[{place}]: expected an id, found {shorten_value(reference)}"
+                number,
+                "references",
+                f"references[{place}]: expected {describe_id(reference)}, found {shorten_value(reference)}",
             )
     if track.references is not None and len(references) > track.references:
         message = f"references: expected at most {track.references}, found {len(references)}"

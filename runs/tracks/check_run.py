@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from keystone.indexing.types import is_id
+from keystone.indexing.types import describe_id, is_id
 from keystone.runs.tracks.rules import Track
 from keystone.runs.tracks.violations import (
     Lines,
@@ -48,7 +48,7 @@ def check_run(content: Lines, track: Track, topics: Mapping[str, str]) -> Iterat
         previous = topic
         if not is_id(name):
             yield make_error(
-                number, "document id", f"document id: expected an id without space, found {shorten_value(name)}"
+                number, "document id", f"document id: expected {describe_id(name)}, found {shorten_value(name)}"
             )
         elif not track.owns(name):
             foreign.setdefault(name, number)

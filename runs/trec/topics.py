@@ -15,7 +15,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.io.columns import Layout, name_columns, read_columns
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.reading import hash_file, read_text_lines
-from keystone.indexing.types import is_id
+from keystone.indexing.types import describe_id, has_lone_surrogate, is_id
 from keystone.retrieval.types import Topic
 from keystone.runs.trec.collections.beir import find_folder, find_queries, read_judged_ids
 from keystone.runs.trec.collections.ir_datasets import is_data_set, read_queries
@@ -75,12 +75,14 @@ def check_topics(name: str, raw: Iterable[RawTopic]) -> Iterator[Topic]:
         where = name_place(name, number)
         topic_id = str(topic_id) if type(topic_id) is int else topic_id
         if not isinstance(topic_id, str) or not is_id(topic_id):
-            raise UserError(f"{where}: {id_name}: expected an id without space, found {reprlib.repr(topic_id)}")
+            raise UserError(f"{where}: {id_name}: expected {describe_id(topic_id)}, found {reprlib.repr(topic_id)}")
         if topic_id.startswith("#"):
             reason = "expected no # at its beginning, which opens a comment in run files"
             raise UserError(f"{where}: {id_name}: found {topic_id!r}; {reason}")
         if not isinstance(narrative, str) or not narrative.strip():
             raise UserError(f"{where}: {text_name}: expected a narrative, found {reprlib.repr(narrative)}")
+        if has_lone_surrogate(narrative):
+            raise UserError(f"{where}: {text_name}: found half of a surrogate pair, expected Unicode text")
         if topic_id in known:
             raise UserError(f"{where}: topic {topic_id!r} occurs more than once")
         known.add(topic_id)

@@ -16,7 +16,7 @@ from keystone.generation.rules.answer import (
     quote_closest_segment,
 )
 from keystone.generation.rules.documents import choose_documents
-from keystone.generation.rules.queries import decompose, expand_topic, extract_topic, split_into_parts
+from keystone.generation.rules.queries import decompose, expand_topic, extract_topic, join_neighbours, split_into_parts
 from keystone.generation.rules.sentences import (
     SAME_COSINE,
     choose_likely,
@@ -25,6 +25,7 @@ from keystone.generation.rules.sentences import (
     find_holding_segments,
     find_sentences,
     group_same_sentences,
+    split_into_questions,
 )
 from keystone.generation.rules.subject import include_subject, read_sentence
 from keystone.generation.rules.understand import TopicBy, UnderstandingRules, understand_by_rules
@@ -248,6 +249,21 @@ def test_an_answer_covers_the_questions_within_its_words_and_cites_its_sources()
 )
 def test_a_question_is_split_into_its_parts(question: str, parts: list[str]) -> None:
     assert split_into_parts(question) == parts
+
+
+@given(st.lists(st.text("ab", min_size=1), max_size=60), st.integers(1, 30))
+def test_joined_questions_are_at_most_so_many_and_lose_nothing(questions: list[str], most: int) -> None:
+    joined = join_neighbours(questions, most)
+    assert len(joined) == min(most, len(questions))
+    assert " ".join(joined) == " ".join(questions)
+    sizes = [len(one.split()) for one in joined]
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+
+
+def test_queries_of_thousands_of_questions_are_not_split() -> None:
+    short, long = (Query("1", "1", " ".join(f"How is a{n}?" for n in range(count)), "", "") for count in (9, 3000))
+    assert len(split_into_questions([short])) == 9
+    assert split_into_questions([short, long]) == [short, long]
 
 
 def test_lines_of_lists_are_sentences_of_their_own() -> None:

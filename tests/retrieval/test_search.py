@@ -18,7 +18,7 @@ from keystone.indexing.builds.settings import BuildSettings
 from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.io.writing import lock_folder
-from keystone.indexing.lucene.java import java_class
+from keystone.indexing.lucene.java import java_class, java_error
 from keystone.indexing.lucene.write import build_lucene
 from keystone.indexing.store import DocumentStore
 from keystone.indexing.types import Document
@@ -94,6 +94,8 @@ def test_a_query_of_more_words_than_lucene_takes_is_named(index: Index) -> None:
     most, more = (" ".join(f"w{n}" for n in range(count)) + " honey" for count in (MOST_WORDS - 1, MOST_WORDS))
     store, settings = open_store(index), SearchSettings(["bm25"], 5)
     assert found(index, search_all(index, store, [query(most)], settings)["bm25"])
+    with pytest.raises(java_error(), match="numHits must be > 0"):  # a fault of the caller, not of the index
+        LuceneSearcher(index.lucene).search(["1"], ["honey"], 0)
     with pytest.raises(UserError, match=r"query '1-2': found 65,537 distinct words, expected at most 65,536: shorten"):
         search_all(index, store, [query("honey"), query(more, 2)], settings)
 

@@ -205,6 +205,7 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(help="The folder for the artifacts that are made again.", show_default="none is kept")
     ] = None,
+    most_gb: Annotated[float, typer.Option(min=0, help="The most gigabytes that the bundle may unpack to.")] = 8,
     json: Json = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
@@ -222,7 +223,7 @@ def reproduce(
 
     check_outputs([file], {"--out": out})
     with progress_bars(quiet) as progress:
-        found = reproduced(file, out, Effort(threads, progress))
+        found = reproduced(file, out, Effort(threads, progress), most_gb)
     differing = sum(bool(one.difference) for one in found.remade)
     if json:
         say_result("reproduce", file, found)

@@ -31,11 +31,14 @@ def pack(folder: Path, out: Path) -> None:
                     member.write(part)
 
 
-def unpack(path: Path, folder: Path) -> None:
-    """Unpack a bundle into a folder. `UserError` names each file that is damaged, missing or one too many."""
+def unpack(path: Path, folder: Path, most: int) -> None:
+    """Unpack a bundle of at most `most` bytes into a folder.
+
+    `UserError` names each file that is damaged, missing or one too many.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
-            faults = list(_extract(archive, folder))
+            faults = list(_extract(archive, folder, most))
     except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
         _raise_if_disk_is_full(error)
         raise UserError(f"{path}: not a bundle: expected a file made by `keystone bundle`: {error}") from error
@@ -45,10 +48,12 @@ def unpack(path: Path, folder: Path) -> None:
         raise UserError("\n".join(f"{path}: {fault}" for fault in faults))
 
 
-def _extract(archive: zipfile.ZipFile, folder: Path) -> Iterator[str]:
+def _extract(archive: zipfile.ZipFile, folder: Path, most: int) -> Iterator[str]:
     """Extract all files; yields a fault for each name that leads out of the folder and each file that is damaged."""
     seen: set[str] = set()
     size, free = sum(info.file_size for info in archive.infolist()), shutil.disk_usage(folder.parent).free
+    if size > most:
+        raise UserError(f"{archive.filename}: holds {size:,} bytes, expected at most {most:,}, as --most-gb says")
     if size > free:
         raise UserError(f"{archive.filename}: holds {size:,} bytes, and {folder.parent} has room for {free:,}")
     for info in archive.infolist():

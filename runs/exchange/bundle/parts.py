@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from keystone.indexing.index import Index
+from keystone.indexing.io.writing import map_array
 from keystone.indexing.types import Document, Embedding, Tick
 from keystone.indexing.vectors.types import GRID_STEP, ReportCut, Vectors
 
@@ -118,7 +119,9 @@ def save_vectors(path: Path, known: dict[bytes, Vectors]) -> None:
 
 
 def load_vectors(path: Path) -> dict[bytes, Vectors]:
-    """Load the vectors that `save_vectors` saved."""
-    keys, steps = (np.load(path / name, allow_pickle=False) for name in (KEYS, VECTORS))
+    """Load the vectors that `save_vectors` saved. `ValueError` if a file is not what it says."""
+    keys, steps = (map_array(path / name) for name in (KEYS, VECTORS))
+    if (keys.dtype, keys.shape[1:], steps.dtype) != (np.dtype(np.uint8), (HASH_BYTES,), np.dtype(np.int16)):
+        raise ValueError(f"{KEYS} and {VECTORS}: found {keys.dtype}{keys.shape} and {steps.dtype}{steps.shape}")
     vectors = steps.astype(np.float32) * np.float32(GRID_STEP)
     return dict(zip(map(bytes, keys), vectors, strict=True))

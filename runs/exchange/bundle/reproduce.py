@@ -36,6 +36,9 @@ from keystone.runs.pipeline.directory import MANIFEST
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.pipeline.model_runner import open_model_runner
 
+MOST_GB = 8.0
+"""The most gigabytes that a bundle unpacks to, unless the caller allows more. It holds documents and vectors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
@@ -49,17 +52,18 @@ class Reproduction:
     versions: Mapping[str, tuple[str, str]]
 
 
-def reproduce(bundle: Path, out: Path | None, effort: Effort) -> Reproduction:
+def reproduce(bundle: Path, out: Path | None, effort: Effort, most_gb: float = MOST_GB) -> Reproduction:
     """Make the artifacts of a bundle again, and compare each with the stored one. They are kept in `out`, if given.
 
-    `UserError` for a file that is no bundle, for one that was changed, and if `out` holds files already.
+    `UserError` for a file that is no bundle, for one that was changed or unpacks to more than `most_gb` gigabytes, and
+    if `out` holds files already.
     """
     if out is not None and out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out}: exists, expected the name of a new folder")
     with TemporaryDirectory() as name:
         folder, scratch = Path(name, "bundle"), Path(name, "scratch")
         scratch.mkdir()
-        unpack(bundle, folder)
+        unpack(bundle, folder, int(most_gb * 1e9))
         facts = _read_facts(bundle, folder)
         if out is not None:
             _make_folder(out)

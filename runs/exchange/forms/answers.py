@@ -12,6 +12,7 @@ from typing import Any
 
 from keystone.runs.exchange.records import (
     count_unread,
+    drop_repeated,
     get_list,
     get_name,
     get_object,
@@ -52,18 +53,17 @@ def read(path: Path) -> Handover:
     `segments`. An id that is cited need not be a reference. `UserError` with file and line for another object.
     """
     records: list[dict[str, Any]] = []
-    unresolved = 0
+    lost = Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> CitedAnswer:
-        nonlocal unresolved
         records.append(record)
         answer, missing = _parse_answer(record, place)
-        unresolved += missing
+        lost.update(missing)
         return answer
 
     answers = tuple(parse_records(path, parse))
     unread = count_unread(map(_drop_texts, records), KEPT)
-    return Handover(answers=answers, unread=unread + Counter({UNRESOLVED: unresolved}))
+    return Handover(answers=answers, unread=unread + lost)
 
 
 def _drop_texts(record: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _drop_texts(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, first: objects, **{key: str(record[key]) for key in others}}
 
 
-def _parse_answer(record: dict[str, Any], place: str) -> tuple[CitedAnswer, int]:
+def _parse_answer(record: dict[str, Any], place: str) -> tuple[CitedAnswer, Counter[str]]:
     key = next((key for key in SENTENCE_KEYS if record.get(key) is not None), None)
     if key is None:
         expected, found = " or ".join(SENTENCE_KEYS), ", ".join(record) or "none"
@@ -86,11 +86,11 @@ def _parse_answer(record: dict[str, Any], place: str) -> tuple[CitedAnswer, int]
     references = get_list(record, "references")
     ids = parse_ids(references, "references")
     names = map_citations(references, ("ids", "positions") if key in BY_ID else ("positions", "ids"))
-    sentences, missing = [], 0
+    sentences, missing = [], Counter[str]()
     for number, one in enumerate(_list_sentences(record[key], key)):
         where = f"{key}[{number}]."
-        citations, unresolved = _parse_citations(one.get("citations"), names, where, key in BY_ID)
-        missing += unresolved
+        citations, lost = _parse_citations(one.get("citations"), names, where, key in BY_ID)
+        missing += lost
         sentences.append(CitedText(get_string(one, "text", where), citations))
     used = {key for key in METADATA_KEYS if key in metadata}
     return CitedAnswer(
@@ -121,15 +121,15 @@ def _list_sentences(value: Any, key: str) -> list[dict[str, Any]]:
 
 def _parse_citations(
     value: Any, names: Mapping[str | int, str], where: str, by_id: bool
-) -> tuple[tuple[Citation, ...], int]:
-    """Parse the citations of a sentence, and count those by position that have no references to count in."""
+) -> tuple[tuple[Citation, ...], Counter[str]]:
+    """Parse the citations of a sentence, and count the repeated ones, and positions without references."""
     if value is None:
-        return (), 0
+        return (), Counter()
     if isinstance(value, dict):
         for name, score in value.items():
             if not is_score(score):
                 raise ValueError(f"{where}citations: expected a number for {name!r}, found {shorten_value(score)}")
-        return tuple(Citation(name, float(score)) for name, score in value.items()), 0
+        return tuple(Citation(name, float(score)) for name, score in value.items()), Counter()
     if not isinstance(value, list):
         raise ValueError(f"{where}citations: expected a list or an object, found {shorten_value(value)}")
     found, missing = [], 0
@@ -142,7 +142,8 @@ def _parse_citations(
             missing += 1
         else:
             raise ValueError(f"{where}citations: {shorten_value(one)} names no reference")
-    return tuple(dict.fromkeys(found)), missing
+    lost = Counter({UNRESOLVED: missing})
+    return drop_repeated(found, lost), lost
 
 
 def _parse_documents(record: dict[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -16,6 +16,7 @@ from keystone.indexing.io.writing import write_whole
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
 from keystone.runs.exchange.records import (
     count_unread,
+    drop_repeated,
     fill,
     get_list,
     get_name,
@@ -52,10 +53,9 @@ def read_2024(path: Path) -> Handover:
     does this reader, which counts them as not kept. `UserError` for another object.
     """
     records: list[dict[str, Any]] = []
-    outside = 0
+    lost = Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> list[CitedAnswer]:
-        nonlocal outside
         records.append(record)
         if "results" not in record:
             raise ValueError(f"results: expected a list, found the keys {', '.join(record) or 'none'}")
@@ -70,29 +70,29 @@ def read_2024(path: Path) -> Handover:
             if not topic_id:
                 raise ValueError(f"{where}topic_id: expected an id, found none")
             references = parse_ids(get_list(one, "references", where), f"{where}references")
-            sentences, discarded = _split_answer(get_string(one, "answer", where))
-            outside += discarded
+            sentences = _split_answer(get_string(one, "answer", where), lost)
             answers.append(
                 CitedAnswer(topic_id, sentences, references, run_id=run_id, team_id=team_id, extra=extra, place=place)
             )
         return answers
 
     answers = tuple(answer for own in parse_records(path, parse) for answer in own)
-    return Handover(answers=answers, unread=count_unread(records, KEPT_2024) + Counter({OUTSIDE: outside}))
+    return Handover(answers=answers, unread=count_unread(records, KEPT_2024) + lost)
 
 
-def _split_answer(text: str) -> tuple[tuple[CitedText, ...], int]:
-    """Split an answer into sentences with their citations, and count the lists of citations between sentences."""
-    found, outside = [], 0
+def _split_answer(text: str, lost: Counter[str]) -> tuple[CitedText, ...]:
+    """Split an answer into sentences with their citations. `lost` counts repeated ones, and lists between sentences."""
+    found = []
     for start, end in split_sentences(text):
         while between := CITED.match(text, start, end):
-            start, outside = between.end(), outside + 1
+            start = between.end()
+            lost[OUTSIDE] += 1
         if not text[start:end].strip():
             continue
         ids = [name.strip() for match in CITED.finditer(text, start, end) for name in match[1].split(",")]
-        citations = dict.fromkeys(Citation(name) for name in ids if name)
-        found.append(CitedText(CITED.sub("", text[start:end]).strip(), tuple(citations)))
-    return tuple(found), outside
+        citations = drop_repeated((Citation(name) for name in ids if name), lost)
+        found.append(CitedText(CITED.sub("", text[start:end]).strip(), citations))
+    return tuple(found)
 
 
 def write_2024(path: Path, content: Handover) -> None:
@@ -129,7 +129,7 @@ def read_grounded(path: Path) -> Handover:
 
     `UserError` with file and line for another object.
     """
-    records: list[dict[str, Any]] = []
+    records, lost = list[dict[str, Any]](), Counter[str]()
 
     def parse(record: dict[str, Any], place: str) -> CitedAnswer:
         records.append(record)
@@ -143,9 +143,9 @@ def read_grounded(path: Path) -> Handover:
             if not isinstance(one, dict):
                 raise ValueError(f"{where[:-1]}: expected an object, found {shorten_value(one)}")
             lists = {key: _get_ids(one, f"{key}_citations", where) for key in GROUNDS}
-            supported = dict.fromkeys(map(Citation, lists["supported"] or ()))
+            supported = drop_repeated(map(Citation, lists["supported"] or ()), lost)
             text = get_string(one, "text", where)
-            sentences.append(CitedText(text, tuple(supported), lists["contradicted"], lists["existing_supported"]))
+            sentences.append(CitedText(text, supported, lists["contradicted"], lists["existing_supported"]))
         used = ("qa_id", "topic_id", "team_id", "run_id", "question")
         return CitedAnswer(
             topic_id,
@@ -157,7 +157,8 @@ def read_grounded(path: Path) -> Handover:
             place=place,
         )
 
-    return Handover(answers=tuple(parse_records(path, parse)), unread=count_unread(records, KEPT_GROUNDED))
+    answers = tuple(parse_records(path, parse))
+    return Handover(answers=answers, unread=count_unread(records, KEPT_GROUNDED) + lost)
 
 
 GROUNDS = ("supported", "contradicted", "existing_supported")

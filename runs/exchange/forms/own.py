@@ -1,5 +1,6 @@
 """Files of Keystone's own runs: the evidence and the answers, with ids of documents or segments."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from keystone.indexing.errors import UserError
 from keystone.indexing.types import document_id
 from keystone.runs.exchange.records import (
     count_unread,
+    drop_repeated,
     get_integer,
     get_list,
     get_name,
@@ -107,6 +109,8 @@ def read_answers(path: Path) -> Handover:
     """Read `answers.jsonl` of a run. `UserError` with file and line for another object."""
     records: list[dict[str, Any]] = []
 
+    lost = Counter[str]()
+
     def parse(record: dict[str, Any], place: str) -> CitedAnswer:
         records.append(record)
         if "sentences" not in record:
@@ -117,10 +121,11 @@ def read_answers(path: Path) -> Handover:
             if not isinstance(one, dict):
                 raise ValueError(f"{where[:-1]}: expected an object, found {shorten_value(one)}")
             ids = parse_ids(get_list(one, "citations", where), f"{where}citations")
-            sentences.append(CitedText(get_string(one, "text", where), tuple(map(Citation, dict.fromkeys(ids)))))
+            sentences.append(CitedText(get_string(one, "text", where), drop_repeated(map(Citation, ids), lost)))
         return CitedAnswer(_get_topic(record), tuple(sentences), place=place)
 
-    return Handover(answers=tuple(parse_records(path, parse)), unread=count_unread(records, KEPT_ANSWERS))
+    answers = tuple(parse_records(path, parse))
+    return Handover(answers=answers, unread=count_unread(records, KEPT_ANSWERS) + lost)
 
 
 def _get_topic(record: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 Source: castorini/RAGDoll at 1f06719.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from keystone.runs.evaluation.nuggets.citations import CitedSentence, read_cited
 from keystone.runs.exchange.forms.answers import DEFAULT_RUN
 from keystone.runs.exchange.records import (
     count_unread,
+    drop_repeated,
     get_integer,
     get_name,
     get_object,
@@ -99,17 +101,18 @@ def read_pairs(path: Path) -> Handover:
         places.setdefault(key, place)
         answers.setdefault(key, {}).setdefault(number, (statement, []))[1].append(citation)
         documents.setdefault(key, {}).update({citation.doc_id: {"text": text}} if text else {})
+    lost = Counter[str]()
     found = tuple(
         CitedAnswer(
             key[0],
-            tuple(CitedText(text, tuple(dict.fromkeys(cited))) for _, (text, cited) in sorted(own.items())),
+            tuple(CitedText(text, drop_repeated(cited, lost)) for _, (text, cited) in sorted(own.items())),
             run_id=key[1],
             documents=documents[key],
             place=places[key],
         )
         for key, own in answers.items()
     )
-    return Handover(answers=found, unread=count_unread(records, KEPT_PAIRS))
+    return Handover(answers=found, unread=count_unread(records, KEPT_PAIRS) + lost)
 
 
 def write_pairs(path: Path, content: Handover) -> None:

@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
 
 from keystone.generation.llm.model import Model
 from keystone.generation.readers.reader import list_rows
@@ -11,7 +14,7 @@ from keystone.generation.types import Answer
 from keystone.indexing.types import Document
 from keystone.indexing.vectors.of_documents import join_title_and_text
 from keystone.retrieval.backends import open_store
-from keystone.retrieval.types import Query, Rankings, Topic
+from keystone.retrieval.types import Query, Rankings, Topic, offsets_of
 from keystone.runs.pipeline.answering.watch import Watch, list_hits
 from keystone.runs.pipeline.grading.grade_files import find_grades, make_grade_records, make_judgments
 from keystone.runs.pipeline.job import Job
@@ -29,6 +32,9 @@ from keystone.runs.pipeline.topic_steps import (
     rank_graded,
 )
 from keystone.runs.tracks.rules import set_topic_limits
+
+MOST_QUERIES = 16
+"""The most queries of a batch. Embedding as many long texts takes a second."""
 
 
 async def answer_topic(
@@ -82,8 +88,9 @@ async def answer_topic(
 
 
 class Searches:
-    """Searches for topics that come one by one. All topics that wait are searched as one batch.
+    """Searches for topics that come one by one. The queries that wait are searched in batches.
 
+    A batch has at most `MOST_QUERIES` queries, so that a long narrative lets others search between its batches.
     In a candidate pool, each topic is searched alone and with its own store. So its answer does not depend on other
     topics.
     """
@@ -95,12 +102,20 @@ class Searches:
         self.java = java or asyncio.Lock()
         """Held by the caller of Java. Only one thread at a time may call it."""
         self._job, self._model = job, model
+        self._is_whole = job.index.pooled or job.index.documents is None
+        """Whether a topic's queries are searched at once, because rows of several searches do not compare."""
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[Job, Sequence[Query], asyncio.Future[Rankings]]] = []
         self._running: asyncio.Task[None] | None = None
 
     async def hybrid(self, job: Job, queries: Sequence[Query]) -> Rankings:
         """Make the hybrid ranking of each query of a topic's job."""
+        size = len(queries) if self._is_whole else MOST_QUERIES
+        starts = range(0, len(queries), max(1, size)) or [0]
+        parts = await asyncio.gather(*(self._ask(job, queries[start : start + size]) for start in starts))
+        return _join_rankings(parts)
+
+    async def _ask(self, job: Job, queries: Sequence[Query]) -> Rankings:
         found: asyncio.Future[Rankings] = self._loop.create_future()
         self._waiting.append((job, queries, found))
         if self._running is None or self._running.done():
@@ -110,7 +125,7 @@ class Searches:
     async def _search(self) -> None:
         while self._waiting:
             async with self.java:
-                count = 1 if self._job.index.pooled else len(self._waiting)
+                count = 1 if self._is_whole else self._count_batch()
                 batch, self._waiting = self._waiting[:count], self._waiting[count:]
                 queries = [query for _, own, _ in batch for query in own]
                 try:
@@ -126,6 +141,11 @@ class Searches:
                     found.set_result(hybrid.select(range(place, place + len(own))))
                 place += len(own)
 
+    def _count_batch(self) -> int:
+        """Count the waiting requests of the next batch: at least one, and as many as `MOST_QUERIES` allows."""
+        sizes = accumulate(len(queries) for _, queries, _ in self._waiting)
+        return max(1, sum(size <= MOST_QUERIES for size in sizes))
+
     def _rankings(self, job: Job, queries: Sequence[Query]) -> Rankings:
         texts_of = self._texts_of if job.config.retrieval.summarise else join_title_and_text
         return fuse_each_query(job.config, search_systems(job, queries, texts_of))
@@ -134,3 +154,13 @@ class Searches:
         work = summarise_documents(self._job, self._model, documents)
         summaries, _ = asyncio.run_coroutine_threadsafe(work, self._loop).result()
         return [summaries.get(document.id, document.contents) for document in documents]
+
+
+def _join_rankings(parts: Sequence[Rankings]) -> Rankings:
+    """Join the rankings of some queries and of the queries after them."""
+    return Rankings(
+        tuple(name for part in parts for name in part.query_ids),
+        offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
+        np.concatenate([part.docs for part in parts]),
+        np.concatenate([part.scores for part in parts]),
+    )

@@ -170,8 +170,8 @@ class GuardedApp:
                 raise _Refusal(403, f"Host: found {name[:100]!r}, expected localhost: this server has no token")
         elif scope["path"] not in OPEN_PATHS and not _has_token(headers, guard.token):
             raise _Refusal(401, "Unauthorized: expected the header Authorization: Bearer TOKEN, or X-API-Key: TOKEN")
-        if scope["path"] not in OPEN_PATHS and headers.get(b"sec-fetch-site") in OTHER_SITES:
-            raise _Refusal(403, "Sec-Fetch-Site: found another site's page, expected that of this server")
+        if scope["path"] not in OPEN_PATHS and (header := _find_other_site(headers)):
+            raise _Refusal(403, f"{header}: found another site's page, expected that of this server")
         if self._metrics.under_way > guard.requests:
             raise _Refusal(429, f"{guard.requests} requests are under way: try again in {RETRY_AFTER_S} second")
         length = headers.get(b"content-length", b"0")
@@ -219,6 +219,18 @@ def _name_request(scope: Scope) -> bytes:
     """Return the id that a client gave its request, or a new one."""
     given = dict(scope["headers"]).get(b"x-request-id", b"")
     return given if _REQUEST_ID.fullmatch(given) else uuid4().hex.encode()
+
+
+def _find_other_site(headers: Mapping[bytes, bytes]) -> str:
+    """Name the header by which a browser tells that another site's page asks; empty if none does.
+
+    A browser that sends no `Sec-Fetch-Site` still names the page's site in `Origin`; for our page that is our host.
+    """
+    if site := headers.get(b"sec-fetch-site"):
+        return "Sec-Fetch-Site" if site in OTHER_SITES else ""
+    origin = headers.get(b"origin")
+    own = origin is None or origin.partition(b"://")[2].lower() == headers.get(b"host", b"").lower()
+    return "" if own else "Origin"
 
 
 def _has_token(headers: Mapping[bytes, bytes], token: str) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from keystone.indexing.corpora.ir_datasets import dataset_id, read_records
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import is_id
+from keystone.indexing.types import describe_id, is_id
 
 LONGER_TEXTS = ("description", "narrative")
 """The fields that a narrative has besides the text that the package makes for search."""
@@ -46,8 +46,9 @@ def render_qrels(path: Path) -> NDArray[np.uint8]:
     for number, one in enumerate(read_records(path, "qrels"), 1):
         subtopic = getattr(one, "subtopic_id", None) or getattr(one, "iteration", None) or "0"
         columns = [str(part) for part in (one.query_id, subtopic, one.doc_id, one.relevance)]
-        if not all(map(is_id, columns)) or columns[0].startswith("#"):
-            expected = "expected ids without space, and no # at the beginning"
-            raise UserError(f"{path}: judgment {number}: {expected}, found {' '.join(columns)!r}")
+        bad = next((column for column in columns if not is_id(column)), None)
+        if bad is not None or columns[0].startswith("#"):
+            expected = "no # at the beginning" if bad is None else describe_id(bad)
+            raise UserError(f"{path}: judgment {number}: expected {expected}, found {' '.join(columns)!r}")
         rows += " ".join(columns).encode() + b"\n"
     return np.frombuffer(bytes(rows), np.uint8)

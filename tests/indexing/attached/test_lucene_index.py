@@ -248,7 +248,7 @@ def test_an_index_that_cannot_be_adopted_is_an_error_and_leaves_no_files(
     ("files", "options", "message"),
     [
         pytest.param(["aa"], (), "2 documents and 1 ids", id="an id twice"),
-        pytest.param([["a b"]], (), "expected ids without space, found b'a b'", id="a space"),
+        pytest.param([["a b"]], (), "expected an id without space, found 'a b'", id="a space"),
         pytest.param(["abcade"], ("-uniqueDocid",), "1 of its documents are deleted", id="one deleted"),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 import statistics
 import tracemalloc
 import warnings
@@ -192,6 +193,24 @@ def test_an_impossible_measure_is_refused(name: str) -> None:
 def test_relevant_from_changes_only_binary_measures() -> None:
     wanted = set_relevant_grade(tuple(map(parse_measure, ["nDCG@10", "R@5", "R(rel=3)@5", "MAP", "judged@10"])), 2)
     assert " ".join(map(str, wanted)) == "nDCG@10 R(rel=2)@5 R(rel=3)@5 MAP(rel=2) judged@10"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "R(rel=1)@1",
+        "P(rel=1,cutoff=5)",
+        "AP(rel=1)",
+        "SetP(rel=1)",
+        "Success(rel=1)@3",
+        "P_IA(rel=1)@5",
+        "Rprec(rel=1)",
+    ],
+)
+def test_relevant_from_keeps_the_grade_that_a_name_gives(named: str) -> None:
+    both = set_relevant_grade([parse_measure(named), parse_measure(re.sub(r"rel=1,?|\(rel=1\)", "", named))], 2)
+    assert [measure.relevant_from for measure in both] == [1, 2]
+    assert str(both[0]) != str(both[1])
 
 
 def write_rows(path: Path, *rows: str) -> Path:

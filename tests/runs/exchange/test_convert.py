@@ -154,6 +154,27 @@ def test_an_impossible_conversion_is_refused_and_writes_nothing(
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("form", "given"),
+    [
+        ("responses", '{"topic_id":"1","references":["a"],"responses":[{"text":"Bees.","citations":["a","a","a"]}]}'),
+        ("rag25", '{"narrative_id":"1","references":["a"],"answer":[{"text":"Bees.","citations":[0,0,"a"]}]}'),
+        ("answers", '{"topic_id":"1","sentences":[{"text":"Bees.","citations":["a","a","a"]}]}'),
+        (
+            "biogen24",
+            '{"team_id":"t","run_name":"r","results":[{"topic_id":"1","answer":"Bees [7,7,7].","references":[7]}]}',
+        ),
+        ("biogen-grounded", '{"metadata":{"qa_id":"1"},"answer":[{"text":"Bees.","supported_citations":[7,7,7]}]}'),
+    ],
+)
+def test_citations_that_a_sentence_repeats_are_told(form: str, given: str, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(f"{given}\n")
+    done = convert(tmp_path / "in", tmp_path / "out", ConversionSettings("rag25", source=form))
+    assert done.losses.dropped["citations repeated in their sentence"] == 2
+    with pytest.raises(UserError, match=r"rag25 cannot hold all of it: dropped: .*repeated in their sentence \(2\)"):
+        convert(tmp_path / "in", tmp_path / "out", ConversionSettings("rag25", source=form, strict=True))
+
+
 def test_a_json_document_and_compressed_files_are_converted(tmp_path: Path) -> None:
     path, out = tmp_path / "in.json.gz", tmp_path / "out.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps([json.loads(REQUEST)] * 2, indent=1).encode()))

@@ -74,7 +74,7 @@ def test_values_of_ranx_come_in_and_go_out_as_they_are(tmp_path: Path) -> None:
     found = keystone.evaluate(run, qrels, ["nDCG@10", "AP"])
     assert found.name == "my run"
     assert keystone.to_pandas(found).equals(keystone.to_pandas(keystone.evaluate(SCORES, GRADES, ["nDCG@10", "AP"])))
-    with pytest.raises(keystone.UserError, match="found the tag 'my run', expected a name without space"):
+    with pytest.raises(keystone.UserError, match="found the tag 'my run', expected an id without space"):
         keystone.write_run(tmp_path / "r.trec", run)
     keystone.write_run(tmp_path / "r.trec", keystone.to_run(run, "mine"))
     assert keystone.read_run(tmp_path / "r.trec").tag == "mine"
@@ -142,7 +142,11 @@ def qrels_frame(**changes: Any) -> pd.DataFrame:
     ("convert", "value", "message"),
     [
         (keystone.to_run, run_frame(docno=["a", "a"]), "run: row 2: document a occurs more than once for its query"),
-        (keystone.to_run, run_frame(docno=["a", "b c"]), "run: row 2: found the id 'b c', expected text without space"),
+        (
+            keystone.to_run,
+            run_frame(docno=["a", "b c"]),
+            "run: row 2: found the id 'b c', expected an id without",
+        ),
         (keystone.to_run, run_frame(qid=[None, "1"]), "run: row 1: found the id"),
         (keystone.to_run, run_frame(score=[1.0, float("nan")]), "run: row 2: found the score nan, expected a finite"),
         (keystone.to_run, run_frame(score=["1", "2"]), "run: row 1: found the score '1', expected a finite number"),
@@ -157,7 +161,7 @@ def qrels_frame(**changes: Any) -> pd.DataFrame:
         (keystone.to_topics, {"1 2": "bees"}, "topics:1: id: expected an id without space, found '1 2'"),
         (keystone.to_topics, run_frame(), "topics: found the columns qid, docno, score, expected query or narrative"),
         (keystone.to_topics, None, "topics: found NoneType, expected a data frame, queries of ir_datasets"),
-        (keystone.to_topics, "topics.jsonl", "topics: found str, expected a data frame"),
+        (keystone.to_topics, "topics.jsonl", "topics: found str, expected a value: read_topics reads a file"),
         (
             keystone.to_topics,
             [{"id": "1", "narrative": "bees"}],

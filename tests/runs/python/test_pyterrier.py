@@ -141,9 +141,12 @@ def test_a_missing_pyterrier_is_named(index: Index, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_narrative_without_a_ranking_has_an_answer_without_sentences(index: Index) -> None:
-    first, second = keystone.answer(index, NARRATIVES, ranking={"1": {"bees": 1.0}})
+    with pytest.warns(UserWarning, match="ranking: lacks 1 of 2 topics, such as '2', whose answers have no sentence"):
+        first, second = keystone.answer(index, NARRATIVES, ranking={"1": {"bees": 1.0}})
     assert first.sentences
     assert not second.sentences
+    with pytest.raises(keystone.UserError, match=r"run: found rankings of other ids, such as '3', expected .* '1'"):
+        keystone.answer(index, NARRATIVES, ranking={"3": {"bees": 1.0}})
 
 
 def test_a_java_that_another_package_started_is_named() -> None:

@@ -100,6 +100,29 @@ def test_a_document_that_is_a_segment_is_fetched_and_cited_by_its_id(tmp_path: P
     ]
 
 
+def test_a_long_narrative_has_few_queries_and_lets_others_search_between_them(index: Index) -> None:
+    narrative = " ".join(f"How do bees of colony {number} live?" for number in range(1500))
+    done: list[str] = []
+
+    async def search(service: operations.Service, text: str, method: operations.Method) -> None:
+        assert await operations.search(service, text, 1, method)
+        done.append(method)
+
+    async def search_beside(service: operations.Service) -> None:
+        queries = await operations.decompose(service, narrative)
+        assert len(queries) == 1 + service.config.queries.questions
+        assert " ".join(query.question for query in queries[1:]) == narrative
+        long = asyncio.create_task(search(service, narrative, "decomposed"))
+        async with asyncio.timeout(LIMIT_S):
+            while not service.engine.searches.java.locked():
+                await asyncio.sleep(0.001)
+            await asyncio.gather(long, search(service, "honey bees", "hybrid"))
+
+    with open_service(make_config(None, [], None, Path("-"), index.folder), NO_LOG) as service:
+        asyncio.run(search_beside(service))
+    assert done == ["hybrid", "decomposed"]
+
+
 def test_a_cancelled_search_leaves_the_others_of_its_batch(index: Index) -> None:
     async def work(engine: Engine) -> None:
         queries, searches = await engine.decompose(keystone.Topic("1", NARRATIVES["1"])), engine.searches

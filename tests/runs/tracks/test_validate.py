@@ -52,7 +52,12 @@ ANSWER_FAULTS = [
     pytest.param(
         "rag25", make_line(references=[A, 7]), "references[1]: expected text, found the number 7", id="number"
     ),
-    pytest.param("rag25", make_line(references=[A, "b c"]), "references[1]: expected an id, found 'b c'", id="space"),
+    pytest.param(
+        "rag25",
+        make_line(references=[A, "b c"]),
+        "references[1]: expected an id without space, found 'b c'",
+        id="space",
+    ),
     pytest.param("rag25", make_line(references=["a", "a"]), "listed more than once", id="a reference twice"),
     pytest.param(
         "rag25", make_line(references=[*map(str, range(101))]), "expected at most 100, found 101", id="101 references"
@@ -275,7 +280,12 @@ def test_a_missing_answer_is_an_error_of_the_file(tmp_path: Path) -> None:
         (["1 Q0 a 1\xa00.5 t"], 1, "error", "expected 6 columns, found 5"),
         (["\xa0"], 1, "error", "expected 6 columns, found 1"),
         (["1 Q0 a\x0b 1 0.5 t"], 1, "error", "holds the control character '\\x0b'"),
-        (["1 Q0 a\u200b 1 0.5 t"], 1, "error", "document id: expected an id without space, found 'a\\u200b'"),
+        (
+            ["1 Q0 a\u200b 1 0.5 t"],
+            1,
+            "error",
+            "document id: expected an id without the invisible character U+200B, found 'a\\u200b'",
+        ),
         (["1 Q0 a 1 0.5 t", "\ufeff1 Q0 b 2 0.4 t"], 2, "error", "topic '\\ufeff1' is not in the topics file"),
         ([""], 1, "warning", "blank line"),
         (["9 Q0 a 1 0.5 t"], 1, "error", "topic '9' is not in the topics file"),

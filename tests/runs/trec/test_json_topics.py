@@ -53,7 +53,7 @@ LAYOUTS: dict[str, tuple[Any, list[Topic]]] = {
     "CAsT with replies": (REPLIES, [Topic("132_1-1", "a")]),
     "iKAT": (IKAT, [Topic("9-1_1", "Is a river it?")]),
     "NeuCLIR": (NEUCLIR, [Topic("7", "T\n\nD")]),
-    "NeuCLIR in one language": ({**NEUCLIR, "topics": NEUCLIR["topics"][:1]}, [Topic("7", "x")]),  # type: ignore[index]
+    "NeuCLIR in one language": ({**NEUCLIR, "topics": NEUCLIR["topics"][:1]}, [Topic("7", "x")]),
     "null and blank keys": ({"id": None, "qid": "1", "narrative": " ", "query": "a"}, [Topic("1", "a")]),
     "capitals": ({"Query-ID": "1", "Query": "a"}, [Topic("1", "a")]),
 }

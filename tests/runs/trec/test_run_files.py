@@ -284,6 +284,15 @@ def test_a_compressed_run_is_read_and_a_truncated_one_refused(tmp_path: Path) ->
         read_run(tmp_path / "run.gz")
 
 
+TINY = np.finfo(np.float32).tiny
+"""The least normal number above 0. Some readers take the denormal numbers below it for 0."""
+
+
+def test_the_score_after_0_is_a_normal_number() -> None:
+    found = decrease_strictly([1e-40, 1e-44, 0, 0, -1e-45])
+    assert found.tolist() == [0, *(-float(TINY) * (1 + step / 2**23) for step in range(4))]
+
+
 @given(SCORES)
 def test_scores_decrease_strictly_in_float32_by_the_least_change(scores: list[float]) -> None:
     ordered = sorted(scores, reverse=True)
@@ -291,7 +300,10 @@ def test_scores_decrease_strictly_in_float32_by_the_least_change(scores: list[fl
     expected: list[np.float32] = []
     for score in ordered:
         below = np.nextafter(expected[-1], np.float32(-np.inf)) if expected else np.float32(np.inf)
-        expected.append(min(np.float32(score), below))
+        least = min(np.float32(score), below)
+        if 0 < abs(least) < TINY:
+            least = np.float32(0) if not expected or expected[-1] > 0 else -TINY
+        expected.append(least)
     assert found.tolist() == [float(score) for score in expected] * 2
 
 

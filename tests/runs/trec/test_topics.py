@@ -82,6 +82,8 @@ def test_topics_keep_the_order_of_the_file(tmp_path_factory: pytest.TempPathFact
         pytest.param(
             {"qid": "2 3", "title": "x"}, "qid: expected an id without space, found '2 3'", id="id with space"
         ),
+        pytest.param({"id": "2\u202e", "title": "x"}, "id: expected an id without the invisible", id="U+202E"),
+        pytest.param({"id": "2" * 1001, "title": "x"}, "id: expected an id of at most 1000 characters", id="long id"),
         pytest.param({"id": " 2", "title": "x"}, "id: expected an id without space, found ' 2'", id="id after a space"),
         pytest.param({"id": "", "title": "x"}, "id: expected an id without space, found ''", id="empty id"),
         pytest.param({"id": "#2", "title": "x"}, "id: found '#2'; expected no # at its beginning", id="a comment"),

@@ -5,7 +5,9 @@ import shutil
 import socket
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import orjson
@@ -26,6 +28,7 @@ from keystone.runs.exchange.bundle.write import METADATA, Contents, write_bundle
 from keystone.runs.pipeline.stages import run
 from tests.support.indexes.small_corpus import CORPUS, write_topics
 from tests.support.models.reading_model import say
+from tests.support.mutation import mutate
 from tests.support.servers.chat import serving
 
 pytestmark = pytest.mark.slow
@@ -187,6 +190,21 @@ def test_files_that_contradict_each_other_are_no_traceback(
 
     with pytest.raises(UserError, match=r"c\.zip: its files contradict each other: KeyError\('index'\)"):
         reproduce(change(bundles["rules"][0], tmp_path / "c.zip", lose_the_index, True), None, EFFORT)
+
+
+def test_damaged_files_with_right_hashes_are_differences_or_errors(
+    bundles: dict[str, tuple[Path, Contents]], tmp_path: Path
+) -> None:
+    """A few of many: a longer run of it is made by hand."""
+    for seed in range(30):
+        chance = Random(seed)
+
+        def damage(files: dict[str, bytes], chance: Random = chance) -> None:
+            name = chance.choice(sorted(files.keys() - {SUMS}))
+            files[name] = mutate(files[name], chance)
+
+        with suppress(UserError):
+            reproduce(change(bundles["rules"][0], tmp_path / "m.zip", damage, True), None, EFFORT)
 
 
 def test_a_change_with_right_hashes_is_found_in_the_artifacts_that_follow(

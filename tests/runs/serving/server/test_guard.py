@@ -42,6 +42,20 @@ def ask(guard: Guard, target: str = "/v1/index/search", body: bytes | None = Non
         pytest.param(LOCAL, {"host": "evil.example"}, 403, id="a page that names this machine anew"),
         pytest.param(LOCAL, {"sec_fetch_site": "cross-site"}, 403, id="a page of another site"),
         pytest.param(LOCAL, {"sec_fetch_site": "same-origin"}, 200, id="the page of this server"),
+        pytest.param(LOCAL, {"origin": "https://evil.example"}, 403, id="a page of another site in an old browser"),
+        pytest.param(LOCAL, {"origin": "null"}, 403, id="a page without a site"),
+        pytest.param(
+            LOCAL, {"origin": "http://localhost:9", "host": "localhost:8081"}, 403, id="a page of another port"
+        ),
+        pytest.param(
+            LOCAL, {"origin": "http://localhost:8081", "host": "localhost:8081"}, 200, id="the page in an old browser"
+        ),
+        pytest.param(
+            LOCAL, {"origin": "http://evil.example", "sec_fetch_site": "same-origin"}, 200, id="behind a proxy"
+        ),
+        pytest.param(
+            REMOTE, {"x_api_key": TOKEN, "origin": "http://evil.example"}, 403, id="another site's page with the token"
+        ),
         pytest.param(LOCAL, {"sec_fetch_site": "cross-site", "target": "/"}, 200, id="a link to the page"),
         pytest.param(LOCAL, {"body": b'{"a": [1]}'}, 200, id="a body"),
         pytest.param(LOCAL, {"body": b"x" * 101}, 413, id="a body too large"),

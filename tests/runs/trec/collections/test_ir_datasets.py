@@ -117,7 +117,7 @@ def test_judgments_are_those_of_a_file_with_the_same_rows(
 
 def test_an_id_with_a_space_is_refused(register: Any) -> None:
     path = register(Qrels(GenericQrel("1", "a", 1), GenericQrel("1", "a b", 1)))
-    with pytest.raises(UserError, match=r"judgment 2: expected ids without space, .* found '1 0 a b 1'"):
+    with pytest.raises(UserError, match=r"judgment 2: expected an id without space, found '1 0 a b 1'"):
         read_qrels(path)
 
 

@@ -1,0 +1,125 @@
+"""Checks of what a caller in Python gives: paths, settings, configurations, queries and runs.
+
+Each error names the argument, what it was, and which function makes what it should be.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keystone.indexing.errors import UserError
+from keystone.indexing.index import Index
+from keystone.indexing.types import describe_id, has_lone_surrogate, is_id
+from keystone.retrieval.types import Query
+from keystone.runs.config.read import read_config
+from keystone.runs.config.run_config import RunConfig
+from keystone.runs.trec.types import Qrels, Run
+
+_OPTION = re.compile(r"^--(?:set )?", re.MULTILINE)
+"""The option before a setting that a message of the command line names."""
+_TEXTS = ("question", "sparse_text", "dense_text", "passage")
+
+
+def check_path(value: Any, name: str) -> Path:
+    """Return a path. `UserError` for a value that names none."""
+    try:
+        return Path(os.fsdecode(value))
+    except TypeError:
+        raise UserError(f"{name}: found {type(value).__name__}, expected a path") from None
+
+
+def read_settings(path: Path | None, settings: Mapping[str, Any], preset: Any) -> RunConfig:
+    """Lay settings over a file and a preset, as `read_config` does. `UserError` names settings as Python does."""
+    if not isinstance(preset, str | None):
+        found = f"preset: found {type(preset).__name__}, expected the name of a preset"
+        raise UserError(f"{found}; settings have names, as in retrieval={{'depth': 100}}")
+    try:
+        return read_config(path, list(_list_overrides(settings)), preset)
+    except UserError as error:
+        raise UserError(_OPTION.sub("", str(error))) from error
+
+
+def _list_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """List settings as `read_config` takes them: `retrieval={"depth": 5}` becomes `retrieval.depth=5`."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _list_overrides(value, f"{prefix}{key}.")
+            continue
+        try:
+            text = json.dumps(value, ensure_ascii=False, default=str)
+            text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UserError(f"{prefix}{key}: found a value that no YAML file can hold: {error}") from error
+        yield f"{prefix}{key}={text}"
+
+
+def check_config(value: Any) -> RunConfig:
+    """Return the configuration. `UserError` for anything else."""
+    if not isinstance(value, RunConfig):
+        raise UserError(f"config: found {type(value).__name__}, expected what configure returns")
+    return value
+
+
+def check_index(value: Any) -> Index:
+    """Return the index. `UserError` for anything else."""
+    if not isinstance(value, Index):
+        raise UserError(f"index: found {type(value).__name__}, expected what open_index returns")
+    return value
+
+
+def check_columns(value: Any, name: str) -> Any:
+    """Return a `Run` or `Qrels`. `UserError` for anything else."""
+    if not isinstance(value, Run | Qrels):
+        raise UserError(f"{name}: found {type(value).__name__}, expected a Run or Qrels, as to_run and to_qrels make")
+    return value
+
+
+def check_queries(value: Any) -> list[Query]:
+    """Return the queries as a list. `UserError` unless each has texts, and an id of its own for TREC files."""
+    many = isinstance(value, Iterable) and not isinstance(value, str | Mapping) and not hasattr(value, "columns")
+    queries = list(value) if many else [value]
+    if other := [one for one in queries if not isinstance(one, Query)]:
+        raise UserError(f"queries: found {type(other[0]).__name__}, expected a list of Query, as decompose makes it")
+    if not queries:
+        raise UserError("queries: found none, expected at least one")
+    for query in queries:
+        for name in (query.id, query.topic_id):
+            check_id(name, "queries")
+        for field in _TEXTS:
+            check_text(getattr(query, field), f"query {query.id!r}: {field}")
+    check_distinct([query.id for query in queries], "queries")
+    return queries
+
+
+def check_id(value: Any, name: str) -> None:
+    """`UserError` for an id that no TREC file can hold."""
+    if not isinstance(value, str) or not is_id(value):
+        raise UserError(f"{name}: found the id {value!r}, expected {describe_id(value)}")
+
+
+def check_distinct(ids: Sequence[str], name: str) -> None:
+    """`UserError` for an id that occurs twice."""
+    seen: set[str] = set()
+    for one in ids:
+        if one in seen:
+            raise UserError(f"{name}: found the id {one!r} twice, expected an id of its own for each query")
+        seen.add(one)
+
+
+def check_text(value: Any, name: str) -> None:
+    """`UserError` for a value that is no text, or no whole Unicode text."""
+    if not isinstance(value, str):
+        raise UserError(f"{name}: found {type(value).__name__}, expected text")
+    if has_lone_surrogate(value):
+        raise UserError(f"{name}: found half of a surrogate pair, expected Unicode text")
+
+
+def check_ranked(runs: Sequence[Run], ids: Sequence[str], name: str) -> None:
+    """`UserError` if none of the runs has a query or topic of these ids, so that nothing could be made of them."""
+    ranked = [one for run in runs for one in run.query_ids]
+    if not set(ids) & set(ranked):
+        found = f"rankings of other ids, such as {ranked[0]!r}" if ranked else "no ranking"
+        raise UserError(f"{name}: found {found}, expected those of the queries or topics, such as {ids[0]!r}")

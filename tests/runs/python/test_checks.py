@@ -1,0 +1,134 @@
+"""What a caller in Python gives wrongly is named with the argument and what it should be, in the words of Python."""
+
+# mypy: disable-error-code="arg-type"
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import keystone
+from keystone.indexing.index import Index
+from keystone.runs.python.steps import fuse_queries
+from keystone.runs.trec.doc_ids import encode_ids
+from keystone.runs.trec.types import make_qrels, make_run
+
+INDEX = Index(Path("nowhere"), "", None, 1, {}, 0, None)
+CONFIG = keystone.configure()
+RUN = make_run("r", {"1-1": [("d", 1.0)]})
+
+
+def query(name: Any = "1-1", topic: Any = "1", **texts: Any) -> keystone.Query:
+    return keystone.Query(topic, name, **{"question": "bees", "sparse_text": "bees", "dense_text": "bees"} | texts)
+
+
+def search(queries: Any) -> Any:
+    return keystone.search(INDEX, queries, CONFIG)
+
+
+def decompose(topics: Any) -> Any:
+    return keystone.decompose(INDEX, topics, CONFIG)
+
+
+def run_of(*query_ids: str) -> keystone.Run:
+    return keystone.Run("r", query_ids, np.arange(len(query_ids) + 1), encode_ids(["d"] * len(query_ids)), np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: search("bees"), "queries: found str, expected a list of Query, as decompose makes it"),
+        (lambda: search({"1": "bees"}), "queries: found dict"),
+        (lambda: search(None), "queries: found NoneType"),
+        (lambda: search(pd.DataFrame({"qid": ["1"], "query": ["bees"]})), "queries: found DataFrame"),
+        (lambda: search([keystone.Topic("1", "bees")]), "queries: found Topic"),
+        (lambda: search([]), "queries: found none, expected at least one"),
+        (lambda: search([query(), query()]), "queries: found the id '1-1' twice"),
+        (lambda: search([query("a b")]), "queries: found the id 'a b', expected an id without space"),
+        (lambda: search([query("a\u202eb")]), r"queries: .* without the invisible character U\+202E"),
+        (lambda: search([query(topic="a b")]), "queries: found the id 'a b', expected an id without space"),
+        (lambda: search([query(topic=1)]), "queries: found the id 1, expected an id without space"),
+        (lambda: search([query(sparse_text=None)]), "query '1-1': sparse_text: found NoneType, expected text"),
+        (lambda: search([query(dense_text="\ud800")]), "query '1-1': dense_text: found half of a surrogate pair"),
+        (lambda: keystone.search("index", [query()]), "index: found str, expected what open_index returns"),
+        (lambda: keystone.search(INDEX, [query()], {}), "config: found dict, expected what configure returns"),
+        (lambda: decompose([]), "topics: found none, expected at least one"),
+        (lambda: decompose({}), "topics: found none, expected at least one"),
+        (lambda: decompose("topics.jsonl"), "topics: found str, expected a value: read_topics reads a file"),
+        (lambda: decompose(keystone.Topic("1", "bees")), "topics: found Topic, expected .* a list of Topic"),
+        (lambda: decompose([keystone.Topic("1", " ")]), "topics:1: narrative: expected a narrative, found ' '"),
+        (lambda: decompose([keystone.Topic("a b", "bees")]), "topics:1: id: expected an id without space"),
+        (lambda: decompose([keystone.Topic("1", "bees")] * 2), "topics:2: topic '1' occurs more than once"),
+        (lambda: decompose({"1": "bees \ud800"}), "topics:1: narrative: found half of a surrogate pair"),
+        (lambda: keystone.fuse({}, [query()]), "runs: found none, expected the run of each system"),
+        (lambda: keystone.fuse([RUN], [query()]), "runs: found list, expected the run of each system"),
+        (lambda: keystone.fuse({"a": RUN}, []), "queries: found none"),
+        (lambda: keystone.fuse({"a": RUN}, [query("2-1")]), "runs: .* other ids, such as '1-1', .* such as '2-1'"),
+        (lambda: fuse_queries(RUN, [query(), query()]), "queries: found the id '1-1' twice"),
+        (lambda: keystone.rerank(INDEX, {"1": "x"}, RUN, None), "config: found NoneType"),
+        (lambda: keystone.grade(INDEX, {"1": "x"}, [query()], {}, {}), "config: found dict"),
+        (
+            lambda: keystone.to_run({"1": {"d": 10**400}}),
+            "run: row 1: found the score 10{99}, expected a finite",
+        ),
+        (lambda: keystone.to_run({"1": {"d": np.complex128(1)}}), "run: row 1: found the score .*, expected a finite"),
+        (lambda: keystone.to_run({"1": {"\ud800": 1}}), r"run: row 1: .* without the invisible character U\+D800"),
+        (lambda: keystone.to_run({"1": {"d": 1}}, 5), "tag: found int, expected text"),
+        (lambda: keystone.to_run("my.run"), "run: found str, expected a value: read_run reads a file"),
+        (
+            lambda: keystone.to_qrels({"1": {"d": 10**20}}),
+            "qrels: row 1: found the grade 1.*, expected an integer",
+        ),
+        (
+            lambda: keystone.to_qrels({"1": {"d": 1e20}}),
+            "qrels: row 1: found the grade 1e.20, expected an integer",
+        ),
+        (lambda: keystone.to_qrels({"1": {"d": -(10**400)}}), "qrels: row 1: found the grade -1"),
+        (lambda: keystone.to_ranx({"1": {"d": 1}}), "to_ranx: found dict, expected a Run or Qrels"),
+        (lambda: keystone.to_ir_measures([]), "to_ir_measures: found list, expected a Run or Qrels"),
+        (lambda: keystone.evaluate([], []), "qrels: found no row, expected judgments"),
+        (lambda: keystone.open_index(INDEX), "folder: found Index, expected a path"),
+        (lambda: keystone.read_run(None), "path: found NoneType, expected a path"),
+        (lambda: keystone.read_topics(["t.jsonl"]), "path: found list, expected a path"),
+        (lambda: keystone.validate(None, {"1": "x"}), "path: found NoneType, expected a path"),
+        (lambda: keystone.make_run({"run_id": "r"}), "config: found dict, expected a path"),
+        (lambda: keystone.configure({"retrieval": {}}), "preset: found dict, expected the name of a preset"),
+        (lambda: keystone.configure("best"), "^preset best: unknown"),
+        (lambda: keystone.configure(retrieval={"deth": 5}), "^retrieval.deth: unknown key"),
+        (lambda: keystone.configure(retrieval={"depth": 10**30}), "^retrieval.depth: found 10{30}"),
+        (lambda: keystone.configure(run_id="\ud800"), "^run_id: found a value that no YAML file can hold"),
+        (lambda: keystone.configure(retrieval={"systems": [{(1, 2): 3}]}), "^retrieval.systems: found a value"),
+    ],
+)
+def test_a_wrong_argument_is_named(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(keystone.UserError, match=message) as raised:
+        call()
+    str(raised.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        pytest.param(run_of("1", "1"), "run: found the id '1' twice", id="a query twice"),
+        pytest.param(run_of("1", "a b"), "run: found the id 'a b', expected an id without space", id="a space"),
+        pytest.param({"1": {"d": 1e300}}, "run: a score is not finite in float32", id="a large score"),
+    ],
+)
+def test_a_run_that_could_not_be_read_again_is_not_written(run: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(keystone.UserError, match=message):
+        keystone.write_run(tmp_path / "r.trec", run)
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_measure_of_ir_measures_is_measured() -> None:
+    import ir_measures
+
+    found = keystone.evaluate({"1": {"d": 1.0}}, make_qrels({"1": {"d": 1}}), ir_measures.nDCG @ 10)
+    assert found.values["nDCG@10"].tolist() == [1.0]
+
+
+def test_settings_of_python_keep_letters_of_any_script() -> None:
+    assert keystone.configure(run_desc="ж 🐝").run_desc == "ж 🐝"
