@@ -137,6 +137,10 @@ class Unusable(ValueError):
     retryable = True
 
 
+class UnclearTrack(UserError):
+    """A file whose format fits no track, or tracks of several forms."""
+
+
 Report = Callable[[BadRecord], None]
 """Receives each bad record. If it returns, the reader leaves out the record and goes on."""
 

@@ -3,11 +3,11 @@
 from contextlib import suppress
 from pathlib import Path
 
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import UnclearTrack, UserError
 from keystone.runs.config.read import read_config
 from keystone.runs.pipeline.file_names import CONFIG
 from keystone.runs.tracks.rules import TRACKS, Track
-from keystone.runs.tracks.validate import UnclearTrack, detect_track, find_tracks_by_name
+from keystone.runs.tracks.validate import detect_track, find_tracks_by_name
 
 
 def find_track(path: Path, option: str) -> Track:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from keystone.indexing.errors import UserError
+from keystone.indexing.errors import UnclearTrack, UserError
 from keystone.retrieval.types import Topic
 from keystone.runs.tracks.answer_files import get_metadata
 from keystone.runs.tracks.check_answers import check_answers, describe_answers, find_topic
@@ -95,10 +95,6 @@ def fix(path: Path, out: Path, track: Track, topics: Sequence[Topic]) -> tuple[l
     ]
     write_lines(out, lines)
     return sorted(repairs, key=lambda done: done.line), _judge_lines(read_lines(out), has_answers, track, topics)
-
-
-class UnclearTrack(UserError):
-    """A file whose format fits no track, or tracks of several forms."""
 
 
 def detect_track(path: Path) -> Track:
