@@ -25,7 +25,7 @@ from keystone.runs.config.read import read_config
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import stage_work, stages
 from keystone.runs.pipeline.artifacts import convert_to_run
-from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, read_given_runs
+from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, fit_systems, read_given_runs
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.queries import UnderstoodTopic, list_queries
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
@@ -210,7 +210,7 @@ def _open(index: Index, topics: Any, config: RunConfig | None) -> Iterator[tuple
     """Open a job over an index and topics, and the means to ask its model."""
     if not isinstance(index, Index):
         raise UserError(f"index: found {type(index).__name__}, expected what open_index returns")
-    config, topics = _choose_config(config), to_topics(topics)
+    config, topics = fit_systems(_choose_config(config), index), to_topics(topics)
     if not topics:
         raise UserError("topics: found none, expected at least one")
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
