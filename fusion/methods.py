@@ -4,6 +4,7 @@ In the formulas `w` is the weight of a list, `s` a normalised score, and `r` a r
 document, and sums go over these lists. If a formula also counts lists that lack it, its docstring says so.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -192,6 +193,36 @@ METHODS = {
 }
 
 
+ALIASES = {
+    "borda": "bordafuse",
+    "borda_count": "bordafuse",
+    "condorcet_fuse": "condorcet",
+    "reciprocal_rank_fusion": "rrf",
+}
+"""Other names of methods, beside those that begin with Comb, such as CombSUM."""
+_COMB = re.compile(r"comb_?(?=(?:min|med|max|sum|anz|mnz|gmnz)$)")
+
+
+def find_method(name: str) -> str:
+    """Find the method that a name of the literature means, such as `CombSUM`, `RRF` or `Borda-Count`.
+
+    A name that is unknown stays as it is.
+    """
+    if name in METHODS:
+        return name
+    plain = _COMB.sub("", name.lower().replace("-", "_").replace(" ", "_"))
+    found = ALIASES.get(plain, plain)
+    return found if found in METHODS else name
+
+
+OF_PYSERINI = {
+    "average": "sum with the normalisation none",
+    "interpolation": "wsum with the normalisation none and the weights alpha and 1 - alpha",
+    "normalize": "sum, which normalises by min-max",
+}
+"""Methods of `pyserini.fusion`, each with what to take here."""
+
+
 def find_impossible_setting(
     method: str, norm: str | None, parameters: Mapping[str, float], uneven: bool = False
 ) -> tuple[str, str] | None:
@@ -201,7 +232,8 @@ def find_impossible_setting(
     weights.
     """
     if method not in METHODS:
-        return "method", f"found {method!r}, expected one of {', '.join(METHODS)}"
+        instead = f"; for Pyserini's {method}, take {OF_PYSERINI[method]}" if method in OF_PYSERINI else ""
+        return "method", f"found {method!r}, expected one of {', '.join(METHODS)}{instead}"
     asked = METHODS[method]
     if norm is not None and norm not in NORMS:
         return "norm", f"found {norm!r}, expected one of {', '.join(NORMS)}"

@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import orjson
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import Embedding
+from keystone.indexing.types import WORDS, Embedding
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,6 +60,11 @@ class Index:
     def backend(self) -> str:
         """The engine that holds documents and postings: a name in `keystone.retrieval.backends.BACKENDS`."""
         return self.at.get("backend", "lucene")
+
+    @property
+    def compares_by(self) -> Embedding:
+        """The embedding by which texts are compared: that of the index, or of words if it has no model."""
+        return self.embedding or WORDS
 
     @property
     def pooled(self) -> bool:

@@ -114,6 +114,8 @@ class Embedding:
 
 
 MINILM = Embedding()
+WORDS = Embedding("weighted words")
+"""Stands for a model where an index has none: vectors of words, by which texts are compared, but no search is made."""
 
 
 class Store(Protocol):

@@ -80,7 +80,10 @@ def search_embeddings(
     `UserError`. It also raises `UserError` for search parameters that the index does not support.
     """
     if index.embedding is None:
-        raise UserError(f"{index.folder}: has no embeddings: build it without --no-dense, or set retrieval.systems")
+        raise UserError(
+            f"{index.folder}: has no embeddings for dense search: expected retrieval.systems [bm25] and no "
+            "queries.passages hyde, or an index that is built without --no-dense"
+        )
     with progress("Dense search", len(queries)) as tick:
         dense = open_dense(index, settings.faiss, settings.passages)
         vectors = embed_queries(index.embedding, [query.dense_text for query in queries], settings.threads, tick)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from keystone.fusion.closest import choose_closest_segments
-from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Document, Embedding, Span, Store
 from keystone.indexing.vectors.embed import embed_queries
@@ -24,13 +23,8 @@ class Sources:
 
     @property
     def embedding(self) -> Embedding:
-        """The embedding model of the index. `UserError` if the index has no embeddings."""
-        if self.index.embedding is None:
-            raise UserError(
-                f"{self.index.folder}: has no embeddings, which segments, grades and answers need: "
-                "build the index with them, or set track: none and grading.method: none"
-            )
-        return self.index.embedding
+        """The embedding by which texts are compared: that of the index, or of words if it has no model."""
+        return self.index.compares_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ def skip_blank(store: Store, rows: Sequence[int], number: int) -> list[int]:
 
 
 def read_context(sources: Sources, rows: Sequence[int], queries: Sequence[Query]) -> TopicContext:
-    """Read the documents in these rows of the store, in this order. `UserError` if the index has no embeddings."""
+    """Read the documents in these rows of the store, in this order."""
     vectors = segment_vectors(sources.index, sources.store, rows, sources.threads)
     return TopicContext(
         dict(zip(rows, sources.store.get(rows), strict=True)),

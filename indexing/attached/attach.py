@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -13,6 +14,9 @@ from keystone.indexing.io.staged import partial_folder
 from keystone.indexing.io.writing import write_whole
 from keystone.indexing.types import Embedding
 from keystone.indexing.vectors.embed import load_embedder
+
+KEY_ENV = "key_env"
+"""The part of `Index.at` that names the environment variable with the server's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class AttachSettings:
     """The model by which runs embed the documents that they find; None for no embeddings."""
     passages: bool = False
     """Whether runs embed each segment of these documents; otherwise each document."""
+    key_env: str | None = None
+    """The environment variable with the key of a REST server."""
 
 
 DEFAULTS = AttachSettings()
@@ -50,23 +56,30 @@ def adopt(corpus: Path, out: Path, attachment: Attachment, fill: Callable[[Path]
     """Make an index folder over an attachment; also returns whether it is new.
 
     `fill` makes the attachment's parts in a folder and returns the number of documents, None if nobody knows it. If
-    `out` already holds this very index, the function leaves it as it is. `UserError` if `out` holds anything else,
-    and for an impossible embedding model.
+    `out` already holds this very index, only the name of its server's key may change. `UserError` if `out` holds
+    anything else, and for an impossible embedding model.
     """
     at, embedding = attachment.at, attachment.embedding
     model = asdict(embedding) if embedding else None
-    made_of = [FORMAT, at, embedding.made_by if embedding else None]
+    place = {name: value for name, value in at.items() if name != KEY_ENV}
+    made_of = [FORMAT, place, embedding.made_by if embedding else None]
     key = digest([*made_of, "passages"] if attachment.passages else made_of)
     if out.exists():
         existing = open_index(out)
         if existing.key != key:
             raise UserError(f"{out}: holds an index of another corpus or other settings: remove it or choose another")
-        return existing, False
+        if existing.at.get(KEY_ENV) != at.get(KEY_ENV):
+            _write_meta(out, orjson.loads((out / "index.json").read_bytes()) | {"at": at})
+        return open_index(out), False
     if embedding:
         load_embedder(embedding)  # raises for an impossible model now, though only runs use it
     with partial_folder(out, key, (*attachment.parts, "index.json")) as folder:
         meta = {"format": FORMAT, "key": key, "embedding": model, "faiss": None, "documents": fill(folder)}
         meta |= {"left_out": {}, "cut": 0, "at": at, "corpus": str(corpus), "passages": attachment.passages}
-        with write_whole(folder / "index.json") as file:
-            file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))
+        _write_meta(folder, meta)
     return open_index(out), True
+
+
+def _write_meta(folder: Path, meta: dict[str, Any]) -> None:
+    with write_whole(folder / "index.json") as file:
+        file.write(orjson.dumps(meta, option=orjson.OPT_INDENT_2))

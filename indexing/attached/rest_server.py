@@ -2,8 +2,8 @@
 
 The interface has two forms: that of TREC RAG 2026 (`GET /v1/INDEX/search`), which Anserini's server has too, and that
 of Pyserini before it (`POST /v1/indexes/INDEX/search`). `keystone.indexing.io.retry` says which requests are repeated.
-Keystone sends the key in `PYSERINI_API_KEY`, or in a variable with another tool's name for it, as a bearer token. It
-does so only by https or within this machine.
+Keystone sends the key in the variable that the user names as a bearer token. Otherwise it sends the one in
+`PYSERINI_API_KEY`, or in a variable with another tool's name for it, only by https or within this machine.
 """
 
 import os
@@ -85,28 +85,35 @@ def address(corpus: Path) -> tuple[str, str] | None:
     return f"{scheme}://{host}{path.removesuffix('/v1')}", index
 
 
-def form_of(url: str, name: str) -> str:
+def form_of(url: str, name: str, key_env: str | None = None) -> str:
     """The form of the interface that a server speaks for an index. `UserError` if the server has no such index."""
     refusals = []
     for form in FORMS:
         try:
-            Server(url, name, form).search(["document"], 1)
+            Server(url, name, form, key_env).search(["document"], 1)
             return form
         except Refused as refusal:
             refusals.append(str(refusal))
+            if refusal.status in (401, 403):
+                named = key_env or f"{KEY} by https, or --rest-key-env NAME, also for http"
+                raise UserError(f"{refusal}: expected the server's key in the environment: {named}") from refusal
             if refusal.status not in (404, 405):
                 raise
     raise UserError("; ".join(refusals))
 
 
 class Server:
-    """An index on a server, in the form of the interface with this name. `UserError` for an unknown form."""
+    """An index on a server, in the form of the interface with this name.
 
-    def __init__(self, url: str, name: str, form: str) -> None:
+    `key_env` is the environment variable with the key for this server. `UserError` for an unknown form, and if the
+    variable holds no key.
+    """
+
+    def __init__(self, url: str, name: str, form: str, key_env: str | None = None) -> None:
         if form not in FORMS:
             raise UserError(f"{url}: found the interface {form!r}, expected one of {', '.join(FORMS)}")
         self.url, self.name, self._form = url, name, FORMS[form]
-        self._asker = Asker(url, name, choose_key(url, KEY).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
+        self._asker = Asker(url, name, choose_key(url, KEY, key_env).secret, MOST_REQUESTS, REPLY_TIMEOUT_S)
 
     def search(self, queries: Sequence[str], hits: int) -> list[list[Candidate]]:
         """The candidates of each query, best first, at most `hits`; holds all of them in memory."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from keystone.indexing.io.json_values import digest
 from keystone.indexing.io.kept import Kept, hash_parts, open_kept
-from keystone.indexing.types import Embedding
+from keystone.indexing.types import WORDS, Embedding
 from keystone.indexing.vectors.embed import load_embedder
 from keystone.indexing.vectors.types import Vectors
 
@@ -52,8 +52,11 @@ class VectorCache:
 
 @contextmanager
 def open_cache(path: Path, embedding: Embedding) -> Iterator[VectorCache]:
-    """The cache in a file, or in memory as `open_kept` says. `UserError` if the file is damaged."""
-    with open_kept(path) as kept:
+    """The cache in a file, or in memory as `open_kept` says. `UserError` if the file is damaged.
+
+    No file keeps vectors of words, which are made as fast as they would be read.
+    """
+    with open_kept(Path(":memory:") if embedding == WORDS else path) as kept:
         yield VectorCache(kept, embedding)
 
 

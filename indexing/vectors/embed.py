@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from keystone.indexing.errors import UserError
-from keystone.indexing.types import LOCAL, Embedding, Tick
+from keystone.indexing.types import LOCAL, WORDS, Embedding, Tick
 from keystone.indexing.vectors.types import Embedder, ReportCut, Vectors
 
 _stand_ins: dict[Embedding, Embedder] = {}
@@ -28,10 +28,14 @@ def stand_in(embedding: Embedding, embedder: Embedder) -> Iterator[None]:
 
 @cache
 def load_model(embedding: Embedding) -> Embedder:
-    """The model of an embedding, loaded once in a process.
+    """The model of an embedding, or the vectors of words for `WORDS`, loaded once in a process.
 
     `UserError` if the model is neither the local one nor at a URL. `MissingPackage` if the local one is not installed.
     """
+    if embedding == WORDS:
+        from keystone.indexing.vectors.words import WordVectors
+
+        return WordVectors()
     if embedding.url:
         from keystone.indexing.vectors.endpoint import Endpoint
 

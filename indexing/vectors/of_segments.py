@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.types import Progress, Store, silent
 from keystone.indexing.vectors.cache import open_cache
@@ -34,19 +33,17 @@ def segment_vectors(
 ) -> dict[int, Vectors]:
     """The vectors of each document's segments, float32[segments, dimension], by the document's row.
 
-    `UserError` if the index names no embedding model.
+    They are by the index's model, or by words if it has none.
     """
-    if index.embedding is None:
-        raise UserError(f"{index.folder}: has no embeddings, which segment assignment needs: build it with them")
     if kept := open_kept_passages(index):
         return {row: kept.view(row, row + 1).copy() for row in set(rows)}
     if index.passages and not index.pooled and isinstance(store, PassageStore):
         return store.passage_vectors(rows)
-    embed = partial(embed_passages, index.embedding)
+    embed = partial(embed_passages, index.compares_by)
     wanted = sorted(set(rows))
     found: dict[int, Vectors] = {}
     with (
-        open_cache(index.folder / "segments.sqlite", index.embedding) as cache,
+        open_cache(index.folder / "segments.sqlite", index.compares_by) as cache,
         progress("Embedding segments", len(wanted)) as tick,
         ThreadPoolExecutor(threads) as pool,
     ):

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keystone.indexing.errors import UserError
 from keystone.indexing.index import Index
 from keystone.indexing.vectors.cache import open_cache
 from keystone.indexing.vectors.embed import embed_passages, load_embedder
@@ -12,13 +11,11 @@ from keystone.indexing.vectors.types import Vectors
 
 
 def sentence_vectors(index: Index, texts: Sequence[str], threads: int = 1) -> Vectors:
-    """The vectors of texts by the index's model, float32[len(texts), dimension]; each text is embedded once.
+    """The vectors of texts by the index's model, or by words if it has none: float32[len(texts), dimension].
 
-    `UserError` if the index names no embedding model.
+    Each text is embedded once.
     """
-    embedding = index.embedding
-    if embedding is None:
-        raise UserError(f"{index.folder}: has no embeddings, which answers need: build it with them")
+    embedding = index.compares_by
 
     def make(missing: Sequence[int]) -> Vectors:
         return embed_passages(embedding, [texts[i] for i in missing], threads)[:, None]

@@ -38,7 +38,9 @@ def is_attached(corpus: str) -> bool:
     )
 
 
-def attach_index(corpus: str, out: Path, settings: BuildSettings, progress: Progress) -> tuple[Index, bool]:
+def attach_index(
+    corpus: str, out: Path, settings: BuildSettings, progress: Progress, rest_key_env: str | None = None
+) -> tuple[Index, bool]:
     """Make an index folder over an index that is searched in place; also returns whether it is new.
 
     `corpus` begins with the prefix of its engine. `UserError` for a setting that needs a build, and if the index
@@ -57,7 +59,9 @@ def attach_index(corpus: str, out: Path, settings: BuildSettings, progress: Prog
     if given := [name for name, value in refused.items() if value is not None]:
         raise UserError(f"found {given[0]} with {corpus}, which is searched where it is; expected one of them")
     assert backend.attach is not None
-    attached = AttachSettings(settings.segments, settings.windows, settings.embedding, bool(settings.passages))
+    attached = AttachSettings(
+        settings.segments, settings.windows, settings.embedding, bool(settings.passages), rest_key_env
+    )
     made: tuple[Index, bool] = resolve_name(backend.attach)(corpus, out, attached, progress)
     return made
 

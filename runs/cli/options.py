@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,6 +50,10 @@ SkipOwn = Annotated[
     bool, typer.Option("--skip-own", help="Leave out each topic's document with the same id, as BEIR does.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, as docs/ask.md describes.")]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write means, values of each topic and p-values to this file, as JSON."),
+]
 CORES = os.cpu_count() or 1
 REPORTED_RECORDS = 5
 """The number of skipped records, and of violations of each kind, that are printed one by one."""

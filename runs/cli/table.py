@@ -3,6 +3,7 @@
 `keystone --help` takes its groups and their order from it, and the error for an unknown command takes its advice.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -12,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from keystone.indexing.errors import UserError
+from keystone.runs.cli.command_line import Command as CommandLine
 from keystone.runs.cli.commands.ask_commands import ask, search, show
 from keystone.runs.cli.commands.convert_command import convert
 from keystone.runs.cli.commands.evaluate_command import evaluate
@@ -25,6 +27,7 @@ from keystone.runs.cli.commands.report_command import diagnose, plot, report
 from keystone.runs.cli.commands.run_commands import answer, bundle, record, reproduce, run
 from keystone.runs.cli.commands.serve_command import serve
 from keystone.runs.cli.commands.tune_commands import sweep, tune
+from keystone.runs.report.say import say
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,21 @@ GROUPS: Mapping[str, Sequence[Command]] = {
         Command(doctor, "debug diagnostics environment", {"--model": "ping probe"}),
     ],
     "Make and submit runs": [
-        Command(index, "add build corpus embed encode ingest load update"),
+        Command(index, "add build corpus embed encode ingest load pyserini update"),
         Command(
             run,
-            "batch create decompose generate make rank resume retrieve",
+            "batch create decompose generate make rank resume retrieve searcher",
             {"--dry-run": "cost estimate plan price", "--budget": "budget limit save", "--preset": "preset presets"},
         ),
-        Command(answer, "answers bulk stream"),
-        Command(fuse, "combine fusion join merge rrf"),
+        Command(answer, "answers augmented_generation bulk ragnarok stream"),
+        Command(
+            fuse,
+            "combine fusion join merge rrf trectools",
+            {
+                f"--method {name.lower().removeprefix('comb')}": name.lower()
+                for name in ("CombANZ", "CombMAX", "CombMED", "CombMIN", "CombMNZ", "CombSUM")
+            },
+        ),
         Command(
             validate,
             "check lint submission submit verify",
@@ -67,7 +77,8 @@ GROUPS: Mapping[str, Sequence[Command]] = {
     "Measure runs": [
         Command(
             evaluate,
-            "benchmark compare diff eval measure measures metrics ndcg score significance test trec_eval ttest",
+            "benchmark compare diff eval ir_measures map measure measures metrics ndcg ranx score significance test "
+            "trec-eval trec_eval ttest",
         ),
         Command(
             judging,
@@ -136,6 +147,18 @@ def suggest(word: str) -> list[str]:
     return list(dict.fromkeys(f"keystone {calls[one]}" for one in near))
 
 
+WROTE_JSON = (["evaluate"], ["diagnose"], ["nuggets", "score"])
+"""The commands whose `--json` was once followed by the name of a file."""
+
+
+def _name_output(args: Sequence[str]) -> list[str]:
+    """Replace `--json FILE.json` by `--out FILE.json`, and say so."""
+    joined = re.sub(r"(^|\0)--json(?:\0|=)(?=[^-\0][^\0]*\.json(?:\0|$))", r"\1--out\0", "\0".join(args))
+    if (found := joined.split("\0")) != [*args]:
+        say("--json FILE: the file is written as before, but its name now follows --out; --json alone prints", err=True)
+    return found
+
+
 class Commands(TyperGroup):
     """The commands in the order of the table. For an unknown one, the error says what to type."""
 
@@ -144,10 +167,13 @@ class Commands(TyperGroup):
         return list_names()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments of all commands. Of an option that is given twice, only the last would count."""
+        """Parse the arguments of all commands. Of an option that is given twice, only the last would count.
+
+        Three commands wrote JSON by `--json FILE`, and still do.
+        """
         if sum(arg.partition("=")[0] == "--qrels" for arg in args) > 1:
             raise UserError("--qrels: found more than once; expected one file of judgments")
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, _name_output(args) if args[:1] in WROTE_JSON or args[:2] in WROTE_JSON else args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the first argument names."""
@@ -166,4 +192,4 @@ def add_commands(app: typer.Typer) -> None:
             if isinstance(command.call, typer.Typer):
                 app.add_typer(command.call, name=command.name, no_args_is_help=True, rich_help_panel=title)
             else:
-                app.command(rich_help_panel=title)(command.call)
+                app.command(cls=CommandLine, rich_help_panel=title)(command.call)

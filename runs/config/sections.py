@@ -1,11 +1,11 @@
 """The sections of a run's configuration, each with its settings."""
 
 import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from keystone.fusion.methods import find_impossible_setting
+from keystone.fusion.methods import find_impossible_setting, find_method
 from keystone.generation.llm.chat import MOST_TOKENS
 from keystone.generation.llm.settings import AnyPath
 from keystone.indexing.settings.none_named import NoneNamed
@@ -53,7 +53,8 @@ class Retrieval(StrictSettings):
     """How each query is searched. Each system's rankings are kept as a run file."""
 
     systems: list[Literal["bm25", "dense"]] = Field(default=["bm25", "dense"], max_length=2)
-    """The systems that search each query: BM25, embeddings, or both. With `runs` the list may be empty."""
+    """The systems that search each query: BM25, embeddings, or both. With `runs` the list may be empty. If an index has
+    no embeddings, the default is BM25."""
     runs: list[AnyPath] = Field(default=[], max_length=100)
     """[Run files of other systems](fusion.md#runs-of-other-systems), whose rankings of narratives and queries are fused
     with those of `systems`."""
@@ -89,10 +90,14 @@ class Retrieval(StrictSettings):
         return self
 
 
+def _find_method(name: Any) -> Any:
+    return find_method(name) if isinstance(name, str) else name
+
+
 class Fusion(StrictSettings):
     """How the rankings of a narrative become one ranking. The [methods](fusion.md) have a page of their own."""
 
-    method: str = "rrf"
+    method: Annotated[str, BeforeValidator(_find_method)] = "rrf"
     """The method of the second stage, which fuses the queries of a narrative: a [method's](fusion.md) name."""
     systems: Literal["rrf", "scores"] | None = None
     """How the first stage fuses the systems of a query. `scores` adds their scores, each list's scaled to at most 1

@@ -96,20 +96,40 @@ def open_job(
     reads_topics = topics is None
     _check_paths(config, reads_topics)
     index = open_index(config.index)
+    config = fit_systems(config, index)
     topics = _read_topics_file(config.topics) if topics is None else topics
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     store = open_store(index)
     job = Job(config, index, store, topics, track, threads, progress, read_given_runs(config, store, topics))
-    if config.track is not None or config.grading.method is not None or config.rerank.method is not None:
-        _ = job.sources.embedding
     if (unknown := config.fusion.depths.keys() - {topic.id for topic in topics}) and reads_topics:
         raise UserError(f"fusion.depths: topic {min(unknown)!r} is not in {config.topics}")
-    if config.grading.neighbours and index.pooled:
+    if config.grading.neighbours and index.faiss is None:
         raise UserError(
             f"grading.neighbours: found {config.grading.neighbours} for {index.folder}, which has no vectors of all "
-            "documents: build it without --dense pool, or set 0"
+            "documents: build it without --dense pool or --no-dense, or set 0"
         )
     return job
+
+
+def fit_systems(config: RunConfig, index: Index) -> RunConfig:
+    """Leave dense search out of a configuration that does not name its systems, if the index has no embeddings.
+
+    `UserError` if the configuration needs dense search all the same.
+    """
+    if index.embedding is not None or "dense" not in config.list_searching_systems():
+        return config
+    if "systems" in config.retrieval.model_fields_set:
+        raise UserError(
+            f"retrieval.systems: found dense for {index.folder}, which has no embeddings: "
+            "set [bm25], or build the index without --no-dense"
+        )
+    if config.queries.passages in ("hyde", "both"):
+        raise UserError(
+            f"queries.passages: found {config.queries.passages!r} for {index.folder}, which has no embeddings: "
+            "set query2doc or null, or build the index without --no-dense"
+        )
+    retrieval = config.retrieval.model_copy(update={"systems": ["bm25"]})
+    return config.model_copy(update={"retrieval": retrieval})
 
 
 def read_given_runs(config: RunConfig, store: Store, topics: Sequence[Topic]) -> tuple[GivenRun, ...]:

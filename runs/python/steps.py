@@ -23,7 +23,7 @@ from keystone.retrieval.types import Query, Rankings, Topic
 from keystone.runs.config.run_config import RunConfig
 from keystone.runs.pipeline import stage_work, stages
 from keystone.runs.pipeline.artifacts import convert_to_run
-from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, read_given_runs
+from keystone.runs.pipeline.job import DEFAULT_TRACK, Job, fit_systems, read_given_runs
 from keystone.runs.pipeline.model_runner import RunWithModel, open_model_runner
 from keystone.runs.pipeline.queries import UnderstoodTopic, list_queries
 from keystone.runs.pipeline.ranking.fuse import fuse_each_narrative, fuse_each_query, list_topics
@@ -199,7 +199,7 @@ def _choose_config(config: Any) -> RunConfig:
 def _open(index: Index, topics: list[Topic], config: RunConfig | None) -> Iterator[tuple[Job, RunWithModel]]:
     """Open a job over an index and topics, and the means to ask its model."""
     check_index(index)
-    config = _choose_config(config)
+    config = fit_systems(_choose_config(config), index)
     track = set_topic_limits(TRACKS[config.track or DEFAULT_TRACK], topics)
     store = open_store(index)
     given = read_given_runs(config, store, topics)

@@ -24,6 +24,21 @@ def say_result(command: str, given: Any, result: Any) -> None:
     typer.echo(json.dumps(envelope, default=_make_plain, allow_nan=False))
 
 
+def say_report(command: str, given: Any, report: Any) -> None:
+    """Print numbers that were measured as the object of `say_result`. NaN, for a missing number, becomes null."""
+    import orjson
+
+    say_result(command, given, orjson.loads(orjson.dumps(report)))
+
+
+def say_output(command: str, given: Any, out: Path, as_json: bool) -> None:
+    """Print the file or folder that a command has written: its path, or as JSON the object of `say_result`."""
+    if as_json:
+        say_result(command, given, {"out": out})
+    else:
+        say(out)
+
+
 def _make_plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)

@@ -15,7 +15,7 @@ from keystone.generation.rules.quotes import find_quote
 from keystone.generation.types import Answer, Sentence
 from keystone.indexing.corpora.segments import cut_segments
 from keystone.indexing.errors import NotFound, UserError
-from keystone.indexing.index import Index, open_index
+from keystone.indexing.index import Index
 from keystone.indexing.types import Document, Span, Store, document_id, has_lone_surrogate
 from keystone.retrieval.backends import open_store
 from keystone.retrieval.types import Bm25, Query, Topic
@@ -57,8 +57,8 @@ class Service:
 
     @property
     def answers(self) -> bool:
-        """Whether the service answers narratives: the index has embeddings, and the configuration asks for answers."""
-        return None not in (self.index.embedding, self.config.track, self.config.answer.method)
+        """Whether the service answers narratives: whether the configuration asks for answers."""
+        return None not in (self.config.track, self.config.answer.method)
 
 
 class Hit(NamedTuple):
@@ -80,11 +80,10 @@ class Titled(NamedTuple):
 def open_service(config: RunConfig, log: CallLog, threads: int = 1) -> Iterator[Service]:
     """Open the index of a configuration for serving. `UserError` if the index or the model cannot be opened.
 
-    An index without embeddings is served as well. Only the operations that need them are refused.
+    An index without embeddings is served as well. Only dense search is refused.
     """
-    if open_index(config.index).embedding is None:
-        config = config.model_copy(update={"track": None})
     job = open_job(config, threads, topics=[])
+    config = job.config
     bm25 = Bm25(config.retrieval.k1, config.retrieval.b, config.retrieval.statistics)
     with open_engine(job) as engine:
         yield Service(job.index, config, open_store(job.index), open_bm25(job.index, bm25, threads), engine, log)
@@ -170,8 +169,6 @@ async def answer(service: Service, narrative: str, watch: Watch | None = None) -
     `UserError` if the configuration asks for no answers.
     """
     check_text("narrative", narrative)
-    if service.index.embedding is None:
-        raise UserError(f"the index {service.name} has no embeddings, which answers need")
     if service.config.track is None or service.config.answer.method is None:
         raise UserError("found track: none or answer.method: none, expected a track and a method of answers")
     loop = asyncio.get_running_loop()
@@ -185,10 +182,10 @@ async def answer(service: Service, narrative: str, watch: Watch | None = None) -
 
 async def doubt(service: Service, narrative: str, found: Answer) -> bool:
     """Tell whether no sentence of an answer by rules seems to answer its narrative."""
-    embedding = service.index.embedding
-    if embedding is None or service.config.answer.method != "rules":
+    if service.config.answer.method != "rules":
         return False
-    return await asyncio.to_thread(is_doubtful, narrative, [one.text for one in found.sentences], embedding)
+    texts = [one.text for one in found.sentences]
+    return await asyncio.to_thread(is_doubtful, narrative, texts, service.index.compares_by)
 
 
 def check_text(name: str, text: str) -> None:

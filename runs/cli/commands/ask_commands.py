@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Json, Overrides, Preset
+from keystone.runs.cli.options import Json, Overrides, Preset, Quiet
 from keystone.runs.report.say import say
 
 TOPIC_ID = "1"
@@ -21,6 +21,7 @@ def search(
     top: Annotated[int, typer.Option("--top", "-k", min=1, help="The most documents to print.")] = 10,
     set: Overrides = None,
     json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Search an index by BM25 and embeddings. Print the best documents with their closest passages.
 
@@ -58,6 +59,7 @@ def ask(
     preset: Preset = None,
     set: Overrides = None,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Answer one question as `keystone answer` does, and print the answer and its cited passages by number.
 
@@ -83,8 +85,7 @@ def ask(
     sentences, passages = number_citations(answer, store)
     result = Result("ask", str(folder), question, passages, sentences, answer.fallbacks)
     texts = [sentence.text for sentence in sentences]
-    model = index.embedding if settings.answer.method == "rules" else None
-    doubtful = model is not None and is_doubtful(question, texts, model)
+    doubtful = settings.answer.method == "rules" and is_doubtful(question, texts, index.compares_by)
     if sentences and sys.stdout.isatty() and not json:
         console = Console(highlight=False)
         if doubtful:
@@ -96,7 +97,7 @@ def ask(
             say(line)
         if doubtful:
             say(DOUBT, err=True)
-    for fallback in answer.fallbacks:
+    for fallback in answer.fallbacks if not quiet else ():
         say(f"{fallback.step}: {fallback.reason}", err=True)
     if not sentences:
         say("no answer was found", err=True)
@@ -106,6 +107,7 @@ def show(
     folder: IndexFolder,
     document: Annotated[str, typer.Argument(metavar="DOC", help="The id of a document, or of a segment.")],
     json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Print the title and the text of a document or a segment.
 

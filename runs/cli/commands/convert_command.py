@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.report.say import say
+from keystone.runs.cli.options import Json, Quiet
+from keystone.runs.report.say import say, say_output
 
 if TYPE_CHECKING:
     from keystone.runs.tracks.rules import KeyContent
@@ -51,6 +52,8 @@ def convert(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a conversion that drops or changes a value.")
     ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
     _forms: Annotated[
         bool, typer.Option("--forms", callback=_print_forms, is_eager=True, help="List the forms and exit.")
     ] = False,
@@ -71,7 +74,8 @@ def convert(
             raise UserError(f"{OPTIONS[holds]}: expected text, found {value!r}")
     named = {holds: value for holds, value in given.items() if value is not None}
     done = convert_file(file, out, ConversionSettings(to, source, strict, topics, named))
-    say(f"{file}: {done.source.name}", err=True)
+    if not quiet:
+        say(f"{file}: {done.source.name}", err=True)
     for line in [*describe(done.losses), *describe_missing(done)]:
         say(f"warning: {line}", err=True)
-    say(out)
+    say_output("convert", file, out, json)

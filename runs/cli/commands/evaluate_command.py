@@ -5,13 +5,13 @@ from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Quiet, SkipOwn, complete_setting
-from keystone.runs.report.say import say
+from keystone.runs.cli.options import Json, JsonFile, Quiet, SkipOwn, complete_setting
+from keystone.runs.report.say import say, say_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from keystone.runs.config.run_config import RunConfig
     from keystone.runs.evaluation.answers.wins import Comparison
     from keystone.runs.evaluation.evaluate import Evaluation
+    from keystone.runs.evaluation.judging.redraw import NoisyMeans
     from keystone.runs.evaluation.measures import Measure
 
     Measured = tuple[list[Evaluation], list[Comparison]]
@@ -38,8 +39,8 @@ def evaluate(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Run files; with --answers, answer files or run directories. The command compares the others with the "
-            "first one.",
+            help="Run files, or run directories, whose last ranking counts; with --answers, answer files or run "
+            "directories. The command compares the others with the first one.",
         ),
     ],
     qrels: Annotated[Path | None, typer.Option(help="Judgments of runs: see docs/corpora.md.")] = None,
@@ -79,10 +80,8 @@ def evaluate(
         ),
     ] = False,
     format: Annotated[Form, typer.Option(help="The form of the table. csv has every number.")] = Form.TEXT,
-    json: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write means, values of each topic and p-values to this file, as JSON."),
-    ] = None,
+    out: JsonFile = None,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure runs, or answers, and compare them by paired tests.
@@ -96,10 +95,12 @@ def evaluate(
     from keystone.indexing.io.writing import write_whole
     from keystone.runs.cli.outputs import check_outputs, check_run_outputs
     from keystone.runs.evaluation.judging.redraw import find_judge_intervals
+    from keystone.runs.pipeline.file_names import find_ranking
     from keystone.runs.report.judging import format_judge_intervals
     from keystone.runs.report.tables import TABLES
     from keystone.runs.report.terminal import print_cautions, print_differences, print_evaluations, progress_bars
 
+    runs = runs if answers else list(map(find_ranking, runs))
     if (qrels is None) != answers or (references is not None and not answers):
         raise UserError("expected --qrels with judgments of runs, or --answers, with or without --references")
     if (skip_own or condensed or strict or resample_judges or relevant_from > 1) if answers else (config or set):
@@ -110,39 +111,49 @@ def evaluate(
     wanted: Sequence[Measure] = [] if answers else _parse_measures(measure, relevant_from)
     if answers:
         settings = read_model_settings(config, set)
-        check_run_outputs(settings, [*runs, references, config], {"--json": json})
+        check_run_outputs(settings, [*runs, references, config], {"--out": out})
         take_measures = partial(_evaluate_answers, runs, references, measure or [], settings)
     else:
         assert qrels is not None
-        check_outputs([*runs, qrels], {"--json": json})
+        check_outputs([*runs, qrels], {"--out": out})
         take_measures = partial(_evaluate_runs, runs, qrels, wanted, skip_own, condensed)
     with progress_bars(quiet) as progress, progress("Measuring", None):
         evaluations, comparisons = take_measures()
         judged = find_judge_intervals(runs, qrels, wanted, skip_own, condensed) if qrels and resample_judges else []
     if strict and (circular := next((one for one in evaluations if one.circular_rows), None)):
         raise UserError(f"--strict: {circular.cautions[-1]}; expected judgments by others")
-    if format is Form.TEXT:
+    if json:
+        say_report("evaluate", runs, _build_report(evaluations, comparisons if answers else None, judged))
+    elif format is Form.TEXT:
         print_evaluations(evaluations, compare=False)
         if len(evaluations) > 1:
             print_differences(evaluations)
     else:
         say(TABLES[format](evaluations))
-    for comparison in comparisons:
+    for comparison in comparisons if not json else []:
         say(str(comparison), err=format is not Form.TEXT)
-    if judged:
+    if judged and not json:
         say(format_judge_intervals(judged), err=format is not Form.TEXT)
     print_cautions(evaluations, quiet)
-    if json:
-        from keystone.runs.evaluation.answers.wins import report_comparison
-        from keystone.runs.evaluation.compare import build_report
-
-        report = build_report(evaluations)
-        if answers:
-            report["comparisons"] = list(map(report_comparison, comparisons))
-        if judged:
-            report["judge_intervals"] = list(map(asdict, judged))
-        with write_whole(json) as file:
+    if out:
+        report = _build_report(evaluations, comparisons if answers else None, judged)
+        with write_whole(out) as file:
             file.write(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+
+
+def _build_report(
+    evaluations: "list[Evaluation]", comparisons: "list[Comparison] | None", judged: "list[NoisyMeans]"
+) -> dict[str, Any]:
+    """Build the JSON of all numbers; `comparisons` are those of answers, None for runs."""
+    from keystone.runs.evaluation.answers.wins import report_comparison
+    from keystone.runs.evaluation.compare import build_report
+
+    report = build_report(evaluations)
+    if comparisons is not None:
+        report["comparisons"] = list(map(report_comparison, comparisons))
+    if judged:
+        report["judge_intervals"] = list(map(asdict, judged))
+    return report
 
 
 def _parse_measures(names: list[str] | None, relevant_from: int) -> "Sequence[Measure]":

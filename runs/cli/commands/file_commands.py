@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import REPORTED_RECORDS, Json
-from keystone.runs.report.say import say, say_result
+from keystone.runs.cli.options import REPORTED_RECORDS, Json, Quiet
+from keystone.runs.report.say import say, say_output, say_result
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ REPORTED_REPAIRS = 20
 
 
 def fuse(
-    runs: Annotated[list[Path], typer.Argument(help="Run files of any system.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run files of any system, or run directories, whose last ranking counts.")
+    ],
     out: Annotated[Path, typer.Option(help="The run file to write.")],
     method: Annotated[str, typer.Option(help="The method: rrf, sum, mnz, condorcet, ... See docs/fusion.md.")] = "rrf",
     weights: Annotated[
@@ -36,13 +38,17 @@ def fuse(
     set: Annotated[list[str] | None, typer.Option(help="A parameter of the method, such as k=60.")] = None,
     depth: Annotated[int, typer.Option(min=1, help="The most documents of each topic.")] = 1000,
     tag: Annotated[str, typer.Option(help="The run tag to write.")] = "fused",
+    json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Fuse run files into one.
 
     Example: keystone fuse a.trec b.trec --method rrf --set k=60 --weights 2,1 --out fused.trec
     """
     from keystone.fusion.fuse import FusionSettings
+    from keystone.fusion.methods import find_method
     from keystone.runs.cli.outputs import check_outputs
+    from keystone.runs.pipeline.file_names import find_ranking
     from keystone.runs.trec.fuse_files import fuse_files, parse_numbers
     from keystone.runs.trec.run_files import write_run
 
@@ -51,8 +57,9 @@ def fuse(
     assignments = [setting.partition("=") for setting in set or []]
     values = parse_numbers("--set", [value for _, _, value in assignments])
     parameters = {name: value for (name, _, _), value in zip(assignments, values, strict=True)}
-    write_run(out, fuse_files(runs, tag, FusionSettings(method, depth, norm, parameters), weight_of_run))
-    say(out)
+    settings = FusionSettings(find_method(method), depth, norm, parameters)
+    write_run(out, fuse_files(list(map(find_ranking, runs)), tag, settings, weight_of_run))
+    say_output("fuse", runs, out, json)
 
 
 def validate(
@@ -70,6 +77,7 @@ def validate(
     ] = None,
     fix: Annotated[Path | None, typer.Option(help="Write the repaired file here and judge it. Takes one FILE.")] = None,
     json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Check submission files of any team by the rules of a track. With --fix, repair a file.
 
@@ -118,6 +126,8 @@ def validate(
 def trace(
     file: Annotated[Path, typer.Argument(help="A run directory, or its trace.jsonl.")],
     topic: Annotated[str | None, typer.Argument(help="The topic to print.", show_default="all")] = None,
+    json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Print what a structure-aware reader did: its views, actions and costs, and why it ended.
 
@@ -125,7 +135,12 @@ def trace(
     """
     from keystone.runs.report.trace import format_trace, read_trace
 
-    for line in format_trace(read_trace(file), topic):
+    steps = read_trace(file)
+    lines = list(format_trace(steps, topic))
+    if json:
+        say_result("trace", file, [step for step in steps if topic in (None, step.topic_id)])
+        return
+    for line in lines:
         say(line)
 
 
@@ -134,6 +149,7 @@ def explain(
     topic: Annotated[str, typer.Argument(help="The id of a topic.")],
     document: Annotated[str, typer.Argument(help="The id of a document, not of its segment.")],
     json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Show why a document has its place, or was cut: its ranks, and its place without each query and engine.
 

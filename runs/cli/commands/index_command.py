@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import BadRecord, UserError
-from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Quiet, Threads
-from keystone.runs.report.say import say
+from keystone.runs.cli.options import CORES, REPORTED_RECORDS, Json, Quiet, Threads
+from keystone.runs.report.say import say, say_result
 from keystone.runs.wording import plural
 
 if TYPE_CHECKING:
@@ -94,6 +94,13 @@ def index(
         str | None,
         typer.Option(help="The environment variable with the key of the endpoint.", show_default="OPENAI_API_KEY"),
     ] = None,
+    rest_key_env: Annotated[
+        str | None,
+        typer.Option(
+            help="The environment variable with the key of a server at rest:URL/NAME, sent by http, too.",
+            show_default="PYSERINI_API_KEY, by https",
+        ),
+    ] = None,
     query_prefix: Annotated[str, typer.Option(help="Text before each query, if the model needs one.")] = "",
     passage_prefix: Annotated[str, typer.Option(help="Text before each passage, if the model needs one.")] = "",
     faiss: Annotated[str, typer.Option(help="The kind of FAISS index: Flat, HNSW32, 'IVF256,Flat', ...")] = "Flat",
@@ -127,6 +134,7 @@ def index(
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at the first record that is no valid document.")
     ] = False,
+    json: Json = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
@@ -162,6 +170,8 @@ def index(
         if (number := next(numbers)) <= REPORTED_RECORDS:
             say(f"left out: {error}{'; further ones are counted' if number == REPORTED_RECORDS else ''}", err=True)
 
+    if rest_key_env is not None and not corpus.startswith("rest:"):
+        raise UserError(f"--rest-key-env: found with {corpus}, expected with rest:URL/NAME")
     holds_passages = not (searched_in_place or (opensearch and faiss != "Flat"))
     chooses = dense is Dense.auto and holds_passages and not no_dense
     settings = BuildSettings(
@@ -179,7 +189,7 @@ def index(
     )
     with progress_bars(quiet) as progress:
         if searched_in_place:
-            made, built = attach_index(corpus, out, settings, progress)
+            made, built = attach_index(corpus, out, settings, progress, rest_key_env)
         else:
             made, built = make_index(corpus, out, settings, progress, tell)
         if chosen:
@@ -204,6 +214,10 @@ def index(
             else "documents without text are found by their titles"
         )
         say(f"{made.folder}: {blank:,} {whose} and never cited", err=True)
+    if json:
+        told = {"out": made.folder, "documents": made.documents, "new": built, "structures": chosen}
+        say_result("index", corpus, {**told, "left_out": made.left_out, "cut": made.cut})
+        return
     number = "documents of a server" if made.documents is None else plural(made.documents, "document")
     structures = f", structures: {', '.join(chosen)}" if chosen else ""
     say(f"{made.folder}: {number}{'' if built else ', already indexed'}{structures}")

@@ -44,7 +44,9 @@ ModelConfig = Annotated[Path | None, typer.Option(help="A YAML file, as for run,
 
 @judging.command(JudgeCommands.default)
 def judge(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run files of any system, to be pooled.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run files of any system, or run directories, to be pooled.")
+    ],
     config: Annotated[
         Path | None, typer.Option(help="A YAML file, as for run, with the index, the topics and the model.")
     ] = None,
@@ -76,6 +78,7 @@ def judge(
     from keystone.runs.config.read import read_config
     from keystone.runs.evaluation.judging.files import compare_with, judge_files, read_pool
     from keystone.runs.evaluation.measures import parse_measure
+    from keystone.runs.pipeline.file_names import find_ranking
     from keystone.runs.pipeline.job import open_job
     from keystone.runs.pipeline.model_runner import open_model_runner
     from keystone.runs.report.judging import list_comparison, print_comparison
@@ -85,7 +88,7 @@ def judge(
 
     if cascade and repeats > 1:
         raise UserError(f"found --cascade and --repeats {repeats}, expected one of them")
-    ordered_by = parse_measure(measure)
+    ordered_by, runs = parse_measure(measure), list(map(find_ranking, runs))
     settings = read_config(config, ["run_id=judge", *(set or ())] if config is None else set)
     if settings.model is None:
         raise UserError("model: missing; expected a language model, with its name and urls")

@@ -47,6 +47,7 @@ def doctor(
         Path, typer.Option(help="With --model, the folder of runs, whose servers.jsonl keeps the facts.")
     ] = Path("out"),
     json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Check that this machine, a cluster or a model's server has all that a run needs.
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Quiet, complete_setting
-from keystone.runs.report.say import say
+from keystone.runs.cli.command_line import Command
+from keystone.runs.cli.options import Json, JsonFile, Quiet, complete_setting
+from keystone.runs.report.say import say, say_output, say_report
 
 if TYPE_CHECKING:
     from keystone.runs.config.run_config import RunConfig
@@ -43,7 +44,7 @@ class NuggetForm(StrEnum):
     RAGTIME = "ragtime"
 
 
-@nuggets.command()
+@nuggets.command(cls=Command)
 def create(
     config: Config,
     qrels: Annotated[Path, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")],
@@ -55,6 +56,7 @@ def create(
     to: Annotated[
         NuggetForm, typer.Option(help="The form of the file. nuggetbank keeps the documents that say each nugget.")
     ] = NuggetForm.NUGGETIZER,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Create the nuggets of each topic from its relevant documents, vital or okay, by the model of a run.
@@ -71,16 +73,17 @@ def create(
     with _open_runner(settings, "Creating nuggets", quiet) as run_with_model:
         banks, cautions = create_banks(settings, qrels, relevant_from, run_with_model)
     write_nuggets(out, banks, to.value)
-    _tell(out, cautions)
+    _tell("create", config, out, cautions, json)
 
 
-@nuggets.command()
+@nuggets.command(cls=Command)
 def assign(
     files: Answers,
     nuggets: Annotated[Path, typer.Option(help="Nuggets, in any form of docs/nuggets.md.")],
     out: Out,
     config: ModelConfig = None,
     set: Overrides = None,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Assign nuggets to answers by a model: support, partial_support or not_support.
@@ -97,10 +100,10 @@ def assign(
     with _open_runner(settings, "Assigning nuggets", quiet) as run_with_model:
         banks, cautions = assign_to_files(files, nuggets, run_with_model)
     write_nuggets(out, banks)
-    _tell(out, cautions)
+    _tell("assign", files, out, cautions, json)
 
 
-@nuggets.command()
+@nuggets.command(cls=Command)
 def support(
     files: Answers,
     config: Annotated[
@@ -108,6 +111,7 @@ def support(
     ],
     out: Out,
     set: Overrides = None,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Rate by a model how far each cited passage supports its sentence: full, partial or none.
@@ -123,10 +127,10 @@ def support(
     with _open_runner(settings, "Rating citations", quiet) as run_with_model:
         answers, cautions = rate_files(files, settings, run_with_model)
     write_cited_answers(out, answers)
-    _tell(out, cautions)
+    _tell("support", files, out, cautions, json)
 
 
-@nuggets.command()
+@nuggets.command(cls=Command)
 def score(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Files of nuggets assign, or of nuggets support.")
@@ -138,10 +142,8 @@ def score(
         Path | None,
         typer.Option(help="Score these topics, in any form of docs/corpora.md."),
     ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write means, values of each topic and p-values to this file, as JSON."),
-    ] = None,
+    out: JsonFile = None,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Score answers from assigned nuggets or rated citations: each topic, the mean, and differences of runs.
@@ -162,26 +164,30 @@ def score(
 
     if nuggets is not None and topics is not None:
         raise UserError("expected either --nuggets or --topics")
-    check_outputs([*files, nuggets, topics], {"--json": json})
+    check_outputs([*files, nuggets, topics], {"--out": out})
     wanted = [bank.topic_id for bank in read_nuggets(nuggets)] if nuggets else []
     wanted = [topic.id for topic in read_topics(topics)] if topics else wanted
     evaluations = score_files(files, wanted)
-    for evaluation in evaluations:
+    if json:
+        say_report("nuggets score", files, build_report(evaluations))
+    for evaluation in evaluations if not json else []:
         print_topics(evaluation)
-    if len(evaluations) > 1:
+    if len(evaluations) > 1 and not json:
         print_evaluations(evaluations, compare=False)
         print_differences(evaluations)
     print_cautions(evaluations, quiet)
-    if json:
-        with write_whole(json) as file:
+    if out:
+        with write_whole(out) as file:
             file.write(orjson.dumps(build_report(evaluations), option=orjson.OPT_INDENT_2))
 
 
-@nuggets.command()
+@nuggets.command(cls=Command)
 def convert(
     file: Annotated[Path, typer.Argument(help="Nuggets, in any form of docs/nuggets.md.")],
     to: Annotated[NuggetForm, typer.Option(help="The form to write.")],
     out: Out,
+    json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Write nuggets in the form of another tool.
 
@@ -193,7 +199,7 @@ def convert(
 
     check_outputs([file], {"--out": out})
     write_nuggets(out, read_nuggets(file), to)
-    say(out)
+    say_output("nuggets convert", file, out, json)
 
 
 @contextmanager
@@ -205,7 +211,7 @@ def _open_runner(settings: "RunConfig", step: str, quiet: bool) -> Iterator["Run
         yield run_with_model
 
 
-def _tell(out: Path, cautions: Sequence[str]) -> None:
+def _tell(command: str, given: Path | list[Path], out: Path, cautions: Sequence[str], json: bool) -> None:
     for caution in cautions:
         say(f"warning: {caution}", err=True)
-    say(out)
+    say_output(f"nuggets {command}", given, out, json)

@@ -7,8 +7,8 @@ import typer
 
 from keystone.indexing.errors import UserError
 from keystone.runs.cli.commands.ask_commands import IndexFolder
-from keystone.runs.cli.options import CORES, Overrides
-from keystone.runs.report.say import say
+from keystone.runs.cli.options import CORES, Json, Overrides, Quiet, Threads
+from keystone.runs.report.say import say, say_result
 
 
 def replay(
@@ -29,6 +29,9 @@ def replay(
     relevant_from: Annotated[
         int, typer.Option(min=1, help="The grade from which a document of the judgments is relevant.")
     ] = 1,
+    json: Json = False,
+    threads: Threads = CORES,
+    quiet: Quiet = False,
 ) -> None:
     """Repeat the calls of a log, compare the replies, and score the documents that the session found.
 
@@ -58,7 +61,7 @@ def replay(
     if qrels is None and nuggets is None and topic is not None:
         raise UserError("--topic: expected with --qrels or --nuggets")
     calls, torn = read_calls(log)
-    if torn:
+    if torn and not quiet:
         say(torn, err=True)
     if session is not None:
         calls = select_session(log, calls, session)
@@ -67,7 +70,7 @@ def replay(
     settings = make_config(config, set or [], preset, Path("-"), folder)
     with (
         open_call_log(None, open_index(folder).key, make_settings_key(settings)) as unwritten,
-        open_service(settings, unwritten, CORES) as service,
+        open_service(settings, unwritten, threads) as service,
     ):
         if not allow_other:
             check_keys(log, calls, unwritten)
@@ -77,19 +80,25 @@ def replay(
         elif nuggets is not None:
             judged = read_wanted_nuggets(nuggets, topic)
 
-        async def repeat() -> int:
-            same = 0
+        differing = []
+
+        async def repeat() -> None:
             async for number, difference in repeat_calls(log, calls, open_fronts(service)):
                 if difference:
                     call = calls[number].call
-                    say(f"{log}:{number}: {call.front} {call.operation}: the reply differs: {difference}")
-                same += not difference
-            return same
+                    differing.append({"line": number, "operation": call.operation, "difference": difference})
+                    if not json:
+                        say(f"{log}:{number}: {call.front} {call.operation}: the reply differs: {difference}")
 
-        same = asyncio.run(repeat())
-        say(f"{same} of {plural(len(calls), 'call')} have replies of the same bytes")
-        if judged:
-            for line in ["", *format_scores(score_session(locate(collect_ids(calls), store), judged))]:
+        asyncio.run(repeat())
+        same = len(calls) - len(differing)
+        scores = score_session(locate(collect_ids(calls), store), judged) if judged else []
+        if json:
+            told = {"calls": len(calls), "same": same, "differing": differing}
+            say_result("replay", log, {**told, "scores": scores})
+        else:
+            say(f"{same} of {plural(len(calls), 'call')} have replies of the same bytes")
+            for line in ["", *format_scores(scores)] if judged else []:
                 say(line)
     if same < len(calls):
         raise typer.Exit(1)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystone.indexing.errors import UserError
-from keystone.runs.cli.options import Quiet
-from keystone.runs.report.say import say
+from keystone.runs.cli.options import Json, Quiet
+from keystone.runs.report.say import say, say_output, say_report
 
 if TYPE_CHECKING:
     from keystone.indexing.types import Store
     from keystone.runs.evaluation.diagnosis.wanted import Wanted
 
 PICTURE_FORMATS = (".svg", ".png")
+JSON_FORMAT = ".json"
 
 
 def report(
@@ -30,6 +31,7 @@ def report(
         Path | None, typer.Option(help="Judgments of documents or segments, in any form of docs/corpora.md.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show runs in one HTML file: costs, measures, and each narrative up to its cited answer.
@@ -43,7 +45,7 @@ def report(
     check_outputs([*runs, qrels], {"--out": out})
     with progress_bars(quiet) as progress, progress("Writing the report", None):
         write_report(runs, out, qrels)
-    say(out)
+    say_output("report", runs, out, json)
 
 
 def diagnose(
@@ -61,11 +63,16 @@ def diagnose(
         str | None,
         typer.Option("--measure", "-m", help="A measure of rankings, such as nDCG@10, for the worth by --qrels."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Draw the losses in this picture: .svg or .png.")] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write each nugget or document with its loss to this file, as JSON."),
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw the losses in this picture (.svg, .png), or write each nugget or document with its loss "
+            "(.json). Repeat for both.",
+        ),
     ] = None,
+    json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Find the stage at which a run lost each relevant document or nugget, and what each loss costs.
 
@@ -88,9 +95,9 @@ def diagnose(
     if measure is not None and qrels is None:
         raise UserError("--measure: expected with --qrels, since nuggets do not judge rankings")
     wanted = parse_measure(measure) if measure else None
-    if out is not None:
-        check_picture(out)
-    check_outputs([directory, qrels, nuggets], {"--out": out, "--json": json})
+    for path in out or []:
+        check_picture(path, JSON_FORMAT)
+        check_outputs([directory, qrels, nuggets], {"--out": path})
 
     def read_wanted(store: "Store") -> "list[Wanted]":
         if nuggets is not None:
@@ -100,13 +107,17 @@ def diagnose(
 
     found = diagnosed(directory, read_wanted)
     worth = measure_worth(directory, found, wanted) if wanted else None
-    print_diagnosis(found, "document" if qrels else "nugget", worth)
     if json:
-        with write_whole(json) as file:
-            file.write(orjson.dumps(describe_diagnosis(found, worth), option=orjson.OPT_INDENT_2))
-    if out:
-        write_figure(draw_losses(found), out)
-        say(out)
+        say_report("diagnose", directory, describe_diagnosis(found, worth))
+    else:
+        print_diagnosis(found, "document" if qrels else "nugget", worth)
+    for path in out or []:
+        if path.suffix == JSON_FORMAT:
+            with write_whole(path) as file:
+                file.write(orjson.dumps(describe_diagnosis(found, worth), option=orjson.OPT_INDENT_2))
+            continue
+        write_figure(draw_losses(found), path)
+        say(path, err=json)
 
 
 class Cost(StrEnum):
@@ -122,7 +133,8 @@ def plot(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Run files; with --setting or --cost, run directories. The others are compared with the first one.",
+            help="Run files, or run directories, whose last ranking counts; with --setting or --cost, run directories. "
+            "The others are compared with the first one.",
         ),
     ],
     qrels: Annotated[Path, typer.Option(help="Judgments, in any form of docs/corpora.md.")],
@@ -140,6 +152,7 @@ def plot(
         str | None, typer.Option(help="Draw the first measure against the values of this key of the configuration.")
     ] = None,
     cost: Annotated[Cost | None, typer.Option(help="Draw the first measure against this cost of the model.")] = None,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Draw measures with 95 % intervals, differences of topics, and recall against depth.
@@ -151,6 +164,7 @@ def plot(
     from keystone.runs.cli.outputs import check_outputs
     from keystone.runs.evaluation.evaluate import evaluate_files
     from keystone.runs.evaluation.measures import parse_measures
+    from keystone.runs.pipeline.file_names import find_ranking
     from keystone.runs.report.plots import RECALL_DEPTHS, draw_runs, write_figure
     from keystone.runs.report.terminal import print_cautions, progress_bars
 
@@ -168,16 +182,17 @@ def plot(
         elif cost is not None:
             figure = plot_costs(runs, qrels, bars[0], cost.value)
         write_figure(figure, out)
-        say(out)
+        say_output("plot", runs, out, json)
         return
+    files = list(map(find_ranking, runs))
     with progress_bars(quiet) as progress, progress("Measuring", None):
-        evaluations = evaluate_files(runs, qrels, list(dict.fromkeys([*bars, *depths])))
+        evaluations = evaluate_files(files, qrels, list(dict.fromkeys([*bars, *depths])))
     write_figure(draw_runs(evaluations, list(dict.fromkeys(map(str, bars)))), out)
     print_cautions(evaluations, quiet)
-    say(out)
+    say_output("plot", runs, out, json)
 
 
-def check_picture(out: Path) -> None:
-    """Raise `UserError` if the name of a picture does not end with one of `PICTURE_FORMATS`."""
-    if out.suffix not in PICTURE_FORMATS:
-        raise UserError(f"--out {out}: expected a name that ends with {' or '.join(PICTURE_FORMATS)}")
+def check_picture(out: Path, *others: str) -> None:
+    """Raise `UserError` if the name of a picture does not end with one of `PICTURE_FORMATS`, or of `others`."""
+    if out.suffix not in (known := (*PICTURE_FORMATS, *others)):
+        raise UserError(f"--out {out}: expected a name that ends with {' or '.join(known)}")

@@ -1,6 +1,7 @@
 """The commands `keystone run`, `answer`, `record`, `bundle` and `reproduce`."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,8 +22,26 @@ def run(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A preset, whose values the file overrides: keystone, listwise, ... See docs/keystone.md.",
+            help="A preset, whose values the file overrides: bm25, keystone, ... See docs/keystone.md.",
             autocompletion=complete_preset,
+        ),
+    ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(help="The index to search, in place of the key index.", show_default="as the file says"),
+    ] = None,
+    topics: Annotated[
+        Path | None,
+        typer.Option(
+            help="The narratives, in any form of docs/corpora.md, in place of the key topics.",
+            show_default="as the file says",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of runs, in place of the key out. The run directory is OUT/RUN_ID.",
+            show_default="as the file says, else out",
         ),
     ] = None,
     set: Overrides = None,
@@ -53,9 +72,15 @@ def run(
     If the command writes requests that wait for replies (model.backend: batch), the exit code is 3.
 
     Example: keystone run run.yaml --set retrieval.depth=500
+
+    Example: keystone run --preset bm25 --index index --topics topics.tsv
     """
+    from json import dumps
+
     from keystone.runs.config.read import read_config
 
+    paths = {"index": index, "topics": topics, "out": out}
+    set = [*(set or ()), *(f"{key}={dumps(str(path))}" for key, path in paths.items() if path is not None)]
     if config is None and preset is None and not set:
         raise UserError("found no YAML file, no --preset and no --set, expected at least one of them")
     settings = read_config(config, set, preset)
@@ -67,7 +92,7 @@ def run(
             if not re.match(r"\w+=", limit):
                 raise UserError(f"--budget {limit}: expected tokens=N, calls=N or dollars=N")
         try:
-            settings = read_config(config, [*(set or ()), *(f"model.budget.{limit}" for limit in budget)], preset)
+            settings = read_config(config, [*set, *(f"model.budget.{limit}" for limit in budget)], preset)
         except UserError as error:  # which names the option that does the same
             raise UserError(str(error).replace("--set model.budget.", "--budget ")) from None
 
@@ -152,6 +177,8 @@ def answer(
 def record(
     replies: Annotated[Path, typer.Argument(help="The stored replies of a run, such as out/replies.sqlite.")],
     out: Annotated[Path, typer.Option(help="The JSONL file to write.")],
+    json: Json = False,
+    _quiet: Quiet = False,
 ) -> None:
     """Write a model's replies to a file, from which the run can be repeated without the model.
 
@@ -161,7 +188,11 @@ def record(
     from keystone.runs.cli.outputs import check_outputs
 
     check_outputs([replies], {"--out": out})
-    say(f"{out}: {plural(replay.record_replies(replies, out), 'reply', 'replies')}")
+    number = replay.record_replies(replies, out)
+    if json:
+        say_result("record", replies, {"out": out, "replies": number})
+    else:
+        say(f"{out}: {plural(number, 'reply', 'replies')}")
 
 
 def bundle(
@@ -169,6 +200,7 @@ def bundle(
     out: Annotated[
         Path | None, typer.Option(help="The file to write.", show_default="RUN_DIR with the ending .bundle.zip")
     ] = None,
+    json: Json = False,
     threads: Threads = CORES,
     quiet: Quiet = False,
 ) -> None:
@@ -193,6 +225,9 @@ def bundle(
     check_run_outputs(read_config(directory / CONFIG), [directory], {"--out": out})
     with progress_bars(quiet) as progress:
         found = write_bundle(directory, out, Effort(threads, progress))
+    if json:
+        say_result("bundle", directory, {"out": out, "sha256": hash_file(out), **asdict(found)})
+        return
     for stage, reason in found.stored.items():
         say(f"{stage}: stored only: {reason}")
     say(f"{plural(found.vectors, 'vector')}, {plural(found.replies, 'reply', 'replies')}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from keystone.runs.cli.commands.ask_commands import IndexFolder
-from keystone.runs.cli.options import CORES, Overrides, Preset, Threads
+from keystone.runs.cli.options import CORES, Overrides, Preset, Quiet, Threads
 from keystone.runs.report.say import say
 
 LOG_FILE = "calls.jsonl"
@@ -30,6 +30,7 @@ def serve(
         bool, typer.Option("--stdio", help="Serve one agent by MCP over standard input and output, and bind no port.")
     ] = False,
     threads: Threads = CORES,
+    quiet: Quiet = False,
 ) -> None:
     """Serve an index to programs (REST), agents (MCP) and people (a web page), until an interrupt.
 
@@ -62,4 +63,5 @@ def serve(
             asyncio.run(serve_stdio(service))
             return
         address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
-        listen(make_app(service, guard), bound, lambda: say(f"{service.name} is served at {address}; log: {path}"))
+        told = f"{service.name} is served at {address}; log: {path}"
+        listen(make_app(service, guard), bound, lambda: None if quiet else say(told))

@@ -4,8 +4,11 @@ After each step the scores are rounded as in a run file. So the next step gets t
 file.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from keystone.fusion.fuse import TopicFusion, combine_systems, fuse_topics
 from keystone.fusion.rrf import fuse_systems
@@ -29,7 +32,8 @@ def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Ranki
 
     Systems that search by passages have `queries.passage_weight`, all others weight 1. By scores, `fusion.dense_weight`
     also weighs those that search by embeddings, and the rest to 1 weighs the others. Only RRF fuses a system that
-    `LOWEST_SCORES` lacks; `UserError` if the configuration asks for scores then.
+    `LOWEST_SCORES` lacks; `UserError` if the configuration asks for scores then. By scores, a system
+    alone keeps its own.
     """
     lists, depth, by_passage = list(systems.values()), config.retrieval.depth, list[str](config.list_passage_systems())
     weights = [config.queries.passage_weight if system in by_passage else 1 for system in systems]
@@ -38,6 +42,8 @@ def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Ranki
         raise UserError(f"fusion.systems: found 'scores' for {others[0]!r}, expected it for {', '.join(LOWEST_SCORES)}")
     if others or config.first_stage == "rrf":
         return round_scores(fuse_systems(lists, config.fusion.k, depth, weights))
+    if len(lists) == 1:
+        return round_scores(lists[0])
     lowest, dense = [LOWEST_SCORES[system] for system in systems], config.fusion.dense_weight
     weights = [weight * (dense if least < 0 else 1 - dense) for weight, least in zip(weights, lowest, strict=True)]
     return round_scores(combine_systems(list(map(round_scores, lists)), weights, lowest, depth))
@@ -46,10 +52,22 @@ def fuse_each_query(config: RunConfig, systems: Mapping[str, Rankings]) -> Ranki
 def fuse_each_narrative(
     config: RunConfig, topics: Sequence[Topic], queries: Sequence[Query], hybrid: Rankings
 ) -> Rankings:
-    """Fuse the hybrid rankings of each topic's queries into one ranking, as deep as `fusion` says for the topic."""
+    """Fuse the hybrid rankings of each topic's queries into one ranking, as deep as `fusion` says for the topic.
+
+    By RRF, the only query of a topic keeps its scores, so that they are those of a search for this text.
+    """
     ids = [topic.id for topic in topics]
     depths = list(map(config.fusion.get_depth, ids))
-    return round_scores(fuse_topics_of(config, ids, queries, hybrid, max(depths, default=1)).top(depths))
+    found = fuse_topics_of(config, ids, queries, hybrid, max(depths, default=1)).top(depths)
+    if config.fusion.method == "rrf":
+        number = Counter(query.topic_id for query in queries)
+        alone = {query.topic_id: place for place, query in enumerate(queries) if number[query.topic_id] == 1}
+        own = [
+            hybrid.scores_of(alone[name])[: len(found.of(i))] if name in alone else found.scores_of(i)
+            for i, name in enumerate(ids)
+        ]
+        found = replace(found, scores=np.concatenate([found.scores[:0], *own]))
+    return round_scores(found)
 
 
 def list_topics(queries: Sequence[Query]) -> list[Topic]:

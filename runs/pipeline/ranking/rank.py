@@ -4,7 +4,7 @@ The last step ranks what the track judges: documents or segments.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from keystone.indexing.vectors.of_documents import TextsOf, join_title_and_text
 from keystone.indexing.vectors.of_segments import segment_vectors
 from keystone.indexing.vectors.types import Vectors
 from keystone.retrieval.hybrid import search_all
+from keystone.retrieval.segments import weigh_segments
 from keystone.retrieval.ties import decrease_strictly
 from keystone.retrieval.types import Bm25, PassageScore, Query, Rankings, SearchSettings, Topic, ranked
 from keystone.runs.config.run_config import RunConfig
@@ -31,6 +32,9 @@ from keystone.runs.trec.types import Run
 
 Hits = list[tuple[str, float]]
 """The ids and scores of a topic, best first."""
+
+Compare = Callable[[list[str], Sequence[int]], tuple[Vectors, list[Vectors]]]
+"""Returns vectors of texts, and of the segments of each document by row, whose inner products compare them."""
 
 
 def search_systems(job: Job, queries: Sequence[Query], texts_of: TextsOf = join_title_and_text) -> dict[str, Rankings]:
@@ -137,17 +141,39 @@ def rank_for_track(job: Job, queries: Sequence[Query], ranking: Rankings) -> dic
 
 def embed_topic(job: Job, topic: Topic, queries: Sequence[Query]) -> Vectors:
     """Embed the narrative and the decomposed queries of a topic: float32[texts, dimension]."""
+    return embed_queries(job.sources.embedding, _list_texts(topic, queries), job.threads)
+
+
+def _list_texts(topic: Topic, queries: Sequence[Query]) -> list[str]:
+    """List the narrative and the decomposed queries of a topic, each text once."""
     own = [queries[place].dense_text for place in find_places(topic.id, queries)]
-    return embed_queries(job.sources.embedding, list(dict.fromkeys([topic.narrative, *own])), job.threads)
+    return list(dict.fromkeys([topic.narrative, *own]))
+
+
+def _open_comparison(job: Job, ranking: Rankings) -> Compare:
+    """Open the comparison of texts with documents of `ranking`: by the index's embeddings, or by BM25 without any."""
+    if job.index.embedding is None:
+
+        def weigh(texts: list[str], rows: Sequence[int]) -> tuple[Vectors, list[Vectors]]:
+            segments = [[own.segment_text(one) for one in own.segments] for own in job.store.get(rows)]
+            return weigh_segments(texts, segments, job.config.retrieval.k1, job.config.retrieval.b)
+
+        return weigh
+    vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
+
+    def embed(texts: list[str], rows: Sequence[int]) -> tuple[Vectors, list[Vectors]]:
+        return embed_queries(job.sources.embedding, texts, job.threads), [vectors[row] for row in rows]
+
+    return embed
 
 
 def _find_closest_ids(job: Job, ranking: Rankings) -> list[list[str]]:
     """Find, for each document of each topic, the id of its segment closest to the narrative (paper, section 2.4)."""
-    vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
-    narratives = embed_queries(job.sources.embedding, [topic.narrative for topic in job.topics], job.threads)
+    compare = _open_comparison(job, ranking)
     found = []
-    for i, rows in enumerate(_list_rows(ranking)):
-        chosen = [find_closest_segments(narratives[i : i + 1], vectors[row])[0][0] for row in rows]
+    for topic, rows in zip(job.topics, _list_rows(ranking), strict=True):
+        narrative, own = compare([topic.narrative], rows)
+        chosen = [find_closest_segments(narrative, segments)[0][0] for segments in own]
         documents = job.store.get(rows)
         found.append([document.segments[number].id for document, number in zip(documents, chosen, strict=True)])
     return found
@@ -155,10 +181,10 @@ def _find_closest_ids(job: Job, ranking: Rankings) -> list[list[str]]:
 
 def _rank_segments(job: Job, queries: Sequence[Query], ranking: Rankings, limits: Sequence[int]) -> list[Hits]:
     """Rank the segments of each topic's documents, as many as its limit allows."""
-    vectors = segment_vectors(job.index, job.store, ranking.docs.tolist(), job.threads, job.progress)
+    compare = _open_comparison(job, ranking)
     found = []
     for topic, rows, limit in zip(job.topics, _list_rows(ranking), limits, strict=True):
-        texts, own = embed_topic(job, topic, queries), [vectors[row] for row in rows]
+        texts, own = compare(_list_texts(topic, queries), rows)
         ranked = rank_segments(texts, own, job.config.segments_per_document)[:limit]
         documents = job.store.get(rows)
         ids = [documents[place].segments[number].id for place, number, _ in ranked]

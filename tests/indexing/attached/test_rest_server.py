@@ -584,6 +584,35 @@ def test_a_key_stays_here_if_others_could_read_it_on_its_way(
         assert "secret-key" not in caplog.text
 
 
+def test_the_key_of_a_named_variable_is_sent_by_http_and_the_index_keeps_its_name_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(rest.KEY, "another-key")
+    with scripted_server(payloads=PAYLOADS) as server:
+        monkeypatch.setattr(keys, "is_guarded", lambda url: url != server.url)  # as if it were another machine
+        corpus, refusal = Path(f"rest:{server.url}/x"), f"expected the server's key in the environment: {rest.KEY}"
+        server.always = status(401, b"a token is mandatory")
+        with pytest.raises(UserError, match=f"HTTP 401.*{refusal} by https, or --rest-key-env NAME"):
+            adopt_server(corpus, tmp_path / "index")
+        server.always = None
+        server.keys.clear()
+        for name in ("FIRST_TOKEN", "SECOND_TOKEN"):
+            with pytest.raises(UserError, match=f"{name}: holds no key for {server.url}"):
+                adopt_server(corpus, tmp_path / "index", key_env=name)
+            monkeypatch.setenv(name, f"key-of-{name}")
+            index = adopt_server(corpus, tmp_path / "index", key_env=name)[0]
+            open_sparse(index, open_store(index)).search(["1"], ["x"], 3)
+            assert server.keys == {f"Bearer key-of-{name}"}
+            server.keys.clear()
+            assert name in (index.folder / "index.json").read_text()
+            assert not any(b"key-of" in path.read_bytes() for path in index.folder.iterdir())
+
+
+def test_only_a_rest_server_takes_the_name_of_a_key(tmp_path: Path) -> None:
+    shown = keystone("index", tmp_path, "--rest-key-env", "K", "--out", tmp_path.with_name("index"))
+    assert (shown.returncode, "--rest-key-env: found with" in shown.stderr) == (1, True)
+
+
 def test_the_newer_form_of_the_server_is_found_below_a_prefix() -> None:
     with scripted_server(payloads=PAYLOADS) as server:
         assert form_of(f"{server.url}/prefix", "a b") == "v1"

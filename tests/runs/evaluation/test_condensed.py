@@ -99,7 +99,7 @@ def test_the_command_marks_condensed_lists_and_refuses_two_files_of_judgments(tm
     run.write_text("1 Q0 a 1 1 t\n")
     one.write_text("1 0 a 1\n")
     other.write_text("1 0 a 0\n")
-    done = keystone("evaluate", run, "--qrels", one, "--condensed", "-m", "MRR", "--json", tmp_path / "o.json")
+    done = keystone("evaluate", run, "--qrels", one, "--condensed", "-m", "MRR", "--out", tmp_path / "o.json")
     assert done.stdout.startswith("run (condensed lists)")
     assert orjson.loads((tmp_path / "o.json").read_bytes())["runs"][0]["condensed"] is True
     for again in (["--qrels", other], [f"--qrels={other}"]):

@@ -424,7 +424,7 @@ def test_the_command_prints_the_judged_share_and_warnings(tmp_path: Path) -> Non
     qrels = write_rows(tmp_path / "qrels", "1 0 a 1", "2 0 a 1")
     run = write_rows(tmp_path / "run", *rows_of("1", "a", "b", "c"))
     report_path = tmp_path / "out.json"
-    done = keystone("evaluate", run, "--qrels", qrels, "-m", "MAP", "-m", "R(rel=2)@10", "--json", report_path)
+    done = keystone("evaluate", run, "--qrels", qrels, "-m", "MAP", "-m", "R(rel=2)@10", "--out", report_path)
     assert done.stdout.split()[-3:] == [str(run), "0.5000", "-"]
     lines = done.stderr.splitlines()
     assert f"{run}: 1 of 2 judged topics answered, 1 of 3 rows judged, 33.3%" in lines

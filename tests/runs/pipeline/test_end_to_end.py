@@ -212,7 +212,7 @@ def test_the_strategies_of_the_paper_give_valid_submissions(folder: Path, settin
 
 def mean(path: Path, qrels: Path, measure: str, tmp_path: Path) -> float:
     report = tmp_path / "report.json"
-    assert keystone("evaluate", path, "--qrels", qrels, "--json", report).returncode == 0
+    assert keystone("evaluate", path, "--qrels", qrels, "--out", report).returncode == 0
     return float(json.loads(report.read_bytes())["runs"][0]["mean"][measure])
 
 

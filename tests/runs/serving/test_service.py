@@ -47,18 +47,20 @@ def test_an_answer_is_that_of_the_python_api_and_its_watcher_is_told_each_step(i
     assert tuple(value for name, value in steps if name == "sentence") == watched.sentences
 
 
-def test_an_index_without_embeddings_is_served_as_far_as_it_can_be(tmp_path: Path) -> None:
+def test_an_index_without_embeddings_serves_all_but_dense_search(tmp_path: Path) -> None:
     settings = BuildSettings(embedding=None, threads=1)
     index, _ = build_index(write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "plain", settings)
-    config = make_config(None, ["retrieval.systems=[bm25]"], None, Path("-"), index.folder)
+    config = make_config(None, [], None, Path("-"), index.folder)
     with open_service(config, NO_LOG) as service:
         for method in operations.METHODS:
             if method != "dense":
                 assert asyncio.run(operations.search(service, "honey bees", 1, method))[0].doc_id == "beekeeping"
-        with pytest.raises(UserError, match="has no embeddings: build it without --no-dense"):
+        with pytest.raises(UserError, match=r"has no embeddings for dense search: .* built without --no-dense"):
             asyncio.run(operations.search(service, "honey bees", 1, "dense"))
-        with pytest.raises(UserError, match="the index plain has no embeddings, which answers need"):
-            asyncio.run(operations.answer(service, "honey bees"))
+        found = asyncio.run(operations.answer(service, "How do honey bees live?"))
+        assert "Honey bees live in colonies" in found.sentences[0].text
+        assert not asyncio.run(operations.doubt(service, "How do honey bees live?", found))
+        assert asyncio.run(operations.doubt(service, "What is the GDP of Norway?", found))
 
 
 @pytest.mark.parametrize(

@@ -356,11 +356,11 @@ COMMANDS: dict[str, list[list[str]]] = {
     "corpus": [["index", which, "--out", "{out}/index", "--no-dense", "-q"] for which in ("{file}", "{folder}")],
     "topics": [["validate", "{valid}/run.trec", "--topics", "{file}", "--track", "ragtime26", "--fix", "{out}/fixed"]],
     "run": [
-        ["evaluate", "{valid}/run.trec", "{file}", "--qrels", "{valid}/qrels.txt", "--json", "{out}/json", "-q"],
+        ["evaluate", "{valid}/run.trec", "{file}", "--qrels", "{valid}/qrels.txt", "--out", "{out}/json", "-q"],
         ["fuse", "{file}", "{valid}/run.trec", "--out", "{out}/fused.trec"],
         ["validate", "{file}", "--topics", "{valid}/topics.jsonl", "--track", "rag25", "--fix", "{out}/fixed"],
     ],
-    "qrels": [["evaluate", "{valid}/run.trec", "--qrels", "{file}", "--json", "{out}/json", "-q"]],
+    "qrels": [["evaluate", "{valid}/run.trec", "--qrels", "{file}", "--out", "{out}/json", "-q"]],
     "rag24": [["validate", "{file}", "--topics", "{valid}/topics.jsonl", "--fix", "{out}/fixed"]],
     "rag26": [["validate", "{file}", "--topics", "{valid}/topics.jsonl"]],
     "config": [["run", "{file}", "-q"]],

@@ -78,7 +78,7 @@ def test_the_documented_commands_run_as_they_stand(folder: Path) -> None:
 def test_the_table_and_the_json_say_the_same(folder: Path) -> None:
     names = [part for name in ("ROUGE-L", "EM", "ids") for part in ("-m", name)]
     arguments = ["evaluate", "out/a", "out/b", "--answers", "--references", "references.jsonl", *names]
-    done = keystone(*arguments, "--json", "report.json", cwd=folder)
+    done = keystone(*arguments, "--out", "report.json", cwd=folder)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["run", "out/a", "out/b"]

@@ -289,7 +289,7 @@ def test_a_text_says_a_nugget_if_it_has_nearly_all_its_words(text: str, said: bo
 
 def test_the_command_prints_writes_and_draws_and_refuses_bad_nuggets(graded: Path, tmp_path: Path) -> None:
     nuggets = write_wanted(tmp_path, "nuggets")
-    files: list[str | Path] = ["--out", tmp_path / "losses.svg", "--json", tmp_path / "losses.json"]
+    files: list[str | Path] = ["--out", tmp_path / "losses.svg", "--out", tmp_path / "losses.json"]
     done = keystone("diagnose", graded, "--nuggets", nuggets, *files)
     assert (done.returncode, done.stderr) == (0, "")
     assert "selected  not selected" in done.stdout

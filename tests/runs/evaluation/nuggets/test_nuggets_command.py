@@ -97,7 +97,7 @@ def test_the_commands_go_from_judgments_to_scores_and_ask_once(
         ("Bees", "vital", "support"),
         ("Flowers", "okay", "not_support"),
     ]
-    done = keystone("nuggets", "score", assigned, "--json", tmp_path / "scores.json")
+    done = keystone("nuggets", "score", assigned, "--out", tmp_path / "scores.json")
     rows = [line.split() for line in done.stdout.splitlines()]
     assert rows[0] == ["r", "A", "A_strict", "V", "V_strict", "W", "W_strict"]
     assert rows[1][1:] == rows[2][1:] == ["0.5000", "0.5000", "1.0000", "1.0000", "0.6667", "0.6667"]
