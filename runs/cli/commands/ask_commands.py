@@ -67,6 +67,7 @@ def ask(
 
     from rich.console import Console
 
+    from keystone.generation.rules.answer import NOTHING
     from keystone.generation.rules.doubt import DOUBT, is_doubtful
     from keystone.retrieval.backends import open_store
     from keystone.retrieval.types import Topic
@@ -84,7 +85,7 @@ def ask(
     result = Result("ask", str(folder), question, passages, sentences, answer.fallbacks)
     texts = [sentence.text for sentence in sentences]
     model = index.embedding if settings.answer.method == "rules" else None
-    doubtful = model is not None and is_doubtful(question, texts, model)
+    doubtful = model is not None and texts != [NOTHING] and is_doubtful(question, texts, model)
     if sentences and sys.stdout.isatty() and not json:
         console = Console(highlight=False)
         if doubtful:
@@ -98,6 +99,8 @@ def ask(
             say(DOUBT, err=True)
     for fallback in answer.fallbacks:
         say(f"{fallback.step}: {fallback.reason}", err=True)
+    if answer.missing:
+        say(answer.missing, err=True)
     if not sentences:
         say("no answer was found", err=True)
 
